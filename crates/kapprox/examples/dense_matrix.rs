@@ -5,7 +5,7 @@
 use faer::linalg::solvers::Solve;
 use faer::{Mat, Side};
 use kapprox::matrix::{self, Function};
-use kstore::Workers;
+use kpass::Workers;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // the covariance of Brownian motion at n moments; an array works alike: `MatRef` of it, in memory or mapped

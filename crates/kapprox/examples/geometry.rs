@@ -9,7 +9,7 @@
 use faer::{Mat, MatRef};
 use kapprox::landmark::{LandmarkSet, NO_ROW};
 use kapprox::{FeatureMap, Nystrom, Spec};
-use kstore::Workers;
+use kpass::Workers;
 
 fn main() -> kapprox::Result<()> {
     let (n, d, m) = (500, 2, 20);

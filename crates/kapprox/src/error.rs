@@ -1,6 +1,6 @@
 //! Errors about kernels, landmarks and maps.
 
-use kstore::shown;
+use kpass::shown;
 
 /// Result of every fallible operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -12,7 +12,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// Data, disk or memory.
     #[error(transparent)]
-    Store(#[from] kstore::Error),
+    Store(#[from] kpass::Error),
     /// A kernel expression that cannot be understood.
     #[error("{message}\n{}", drawing(text, *at))]
     Spec { text: String, at: usize, message: String },

@@ -7,7 +7,7 @@
 //! use faer::{Mat, MatRef};
 //! use kapprox::landmark::{Landmarks, RpCholesky, Scan};
 //! use kapprox::{FeatureMap, Nystrom, Spec};
-//! use kstore::{MemoryRows, Pass, Workers};
+//! use kpass::{MemoryRows, Pass, Workers};
 //!
 //! let x: Vec<f64> = (0..2000).map(|i| f64::from(i * 7919 % 1000) / 250.0).collect();
 //! let (rows, workers) = (MemoryRows::new(x.clone(), 2)?, Workers::new(2));
@@ -52,10 +52,10 @@ pub mod thin;
 
 pub use error::{Error, Result};
 pub use kernel::{AnyKernel, Kernel, Spec};
-pub use kstore::vectorised;
+pub use kpass::vectorised;
 pub use landmark::Landmarks;
 pub use lanes::{Lanes, instruction_set};
 pub use map::{FeatureMap, Fourier, MapSpec, Nystrom};
 pub use real::{PrecisionPair, Real};
 pub use rows::LandmarkSet;
-pub use {faer, kstore};
+pub use {faer, kpass};

@@ -2,7 +2,7 @@
 
 use crate::Real;
 use faer::MatRef;
-use kstore::{Pass, RowSource};
+use kpass::{Pass, RowSource};
 
 /// A table and how to pass over it.
 #[derive(Clone, Copy, Debug)]

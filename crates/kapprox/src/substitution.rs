@@ -13,7 +13,7 @@
 use crate::Real;
 use crate::kernel::{Aligned, Products, Tall, accumulate, fill_column, height, read, write};
 use faer::{MatMut, MatRef, prelude::*};
-use kstore::Pool;
+use kpass::Pool;
 use pulp::{Simd, WithSimd};
 
 /// Numbers of each row of a panel, a multiple of [`TOGETHER`]: a panel of 48 rows in `f32` is 95 KiB.

@@ -3,7 +3,7 @@
 use faer::{Mat, MatRef, Side};
 use kapprox::Error;
 use kapprox::matrix::{self, Entries, Function, PartialCholesky, SquaredDistances};
-use kstore::Workers;
+use kpass::Workers;
 
 /// A kernel matrix of three clouds, one of them far smaller; whoever approximates it sees no points.
 fn clouds(n: usize) -> Mat<f64> {

@@ -2,11 +2,12 @@
 
 use crate::convert::{self, TILE};
 use crate::encoding::{Coding, TimeReader};
-use crate::kept_column::{KeptColumn, kept_as};
 use crate::labels::{Coder, Fault};
+use crate::sink::kept_as;
 use crate::source::{FileCursor, Positions, Strided, Values, View};
 use crate::table_rows::{OpenFile, TableRows};
 use crate::{Error, Real, Result, missing::Missing};
+use crate::{KeptColumn, kept_column};
 use std::{ops::Range, path::Path, sync::atomic::Ordering};
 
 /// Reads numbers as they are, and text as 1, or NaN where it is missing.
@@ -233,7 +234,7 @@ impl<T: Real> Chunk<'_, '_, T> {
         let mut missing = None;
         for (i, kept) in kept.iter_mut().enumerate() {
             let (slot, before) = (first + i, kept.len());
-            let loaded = kept.load(&self.open.cursor.view(slot)?, at, rows);
+            let loaded = kept_column::load(kept, &self.open.cursor.view(slot)?, at, rows);
             loaded.map_err(|(row, value)| {
                 self.bad(slot, row, value, "leave the column out, or give it one type in all files")
             })?;

@@ -1,8 +1,8 @@
 //! From typed columns to row-major blocks of the working precision.
 
-use crate::Real;
-use crate::scaler::{Scaler, factor};
 use crate::source::{Element, Positions, Strided, Values, View};
+use crate::{Real, Scaler};
+use kpass::scaler::factor;
 
 /// Rows that are transposed at once: with 32 columns of f32 the block is 16 KiB and stays in the first-level cache while
 /// the columns are written into it one after the other, with several hundred in the second.

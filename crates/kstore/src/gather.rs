@@ -1,6 +1,6 @@
 //! Rows of a table by their numbers, in any order.
 
-use crate::{Real, Result, RowBuf, RowSource, TableRows, source::memory::MemoryRows};
+use crate::{MemoryRows, Real, Result, RowBuf, RowSource, TableRows};
 
 /// Longest gap between rows that is read rather than skipped: starting anew in the middle of a file costs about as much
 /// as reading so many rows.

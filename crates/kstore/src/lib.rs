@@ -47,67 +47,44 @@
 )]
 
 pub mod arrow;
-pub mod atomic;
-pub mod budget;
-pub mod checkpoint;
 mod chunk;
 mod column_names;
 pub mod condition;
 mod convert;
 mod dates;
-mod digest;
 pub mod encoding;
-mod error;
 mod gather;
 mod kept_column;
-pub mod key;
 mod labels;
 mod missing;
 pub mod mmap;
-pub mod named;
-pub mod pass;
 mod pattern;
-mod quantiles;
-mod real;
 mod row_digests;
-pub mod rows;
-mod scaler;
 pub mod schema;
 pub mod scratch;
 mod select;
-pub mod shown;
 pub mod sink;
 pub mod source;
-pub mod sparse;
-pub mod statistics;
-mod strings;
-mod system_error;
 mod table;
 mod table_cursor;
 mod table_rows;
 mod text_limit;
 
-pub use atomic::{AtomicFile, remove_temporaries, stop_outputs, watch_outputs, written_outputs};
-pub use budget::{Footprint, Plan};
 pub use condition::Condition;
-pub use digest::Digest;
 pub use encoding::{Categories, Encoding};
-pub use error::{BadLine, Error, Result};
-pub use kept_column::{KeptColumn, KeptValues};
+pub use kpass::{
+    AtomicFile, BadLine, CancelToken, Coded, Digest, Error, Fold, Footprint, KeptColumn, KeptValues, Label, MemoryRows,
+    Merge, Output, OutputKind, Pass, Plan, Pool, Real, Result, RowBlock, RowBuf, RowCursor, RowSource, Scaler,
+    Statistics, StatisticsFold, Strings, TableShape, Workers, atomic, budget, checkpoint, key, named, names, pass,
+    persist, rayon, remove_temporaries, rows, shown, sparse, statistics, stop_outputs, summed, vectorised,
+    watch_outputs, written_outputs,
+};
 pub use missing::{Missing, MissingTarget};
-pub use pass::{CancelToken, Fold, Merge, Pass, Pool, Workers};
-pub use rayon;
-pub use real::{Real, vectorised};
 pub use row_digests::RowDigests;
-pub use rows::{Coded, Label, RowBlock, RowBuf, RowCursor, RowSource, TableShape};
-pub use scaler::Scaler;
 pub use schema::{Column, Kind, Schema};
 pub use select::{Selected, Selection};
-pub use sink::{Output, OutputColumn, OutputKind, Sink};
-pub use source::memory::MemoryRows;
+pub use sink::{OutputColumn, Sink};
 pub use source::{ColumnType, TextOptions, TextReading};
-pub use statistics::{Statistics, StatisticsFold};
-pub use strings::Strings;
 pub use table::Table;
 pub use table_rows::{Reading, TableRows};
 pub use text_limit::{TILE_TEXT, TextLimit};

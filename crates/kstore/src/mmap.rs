@@ -5,8 +5,8 @@
 
 #![expect(unsafe_code, reason = "mapping a file has no safe form")]
 
-use crate::source::view::sealed::Plain;
 use crate::{Error, Result};
+use kpass::element::Plain;
 use memmap2::Mmap;
 use std::{fs::File, path::Path};
 

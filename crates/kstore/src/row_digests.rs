@@ -6,7 +6,7 @@
 
 use crate::checkpoint::{Arrays, Persist, Stored};
 use crate::source::{Positions, Values, View};
-use crate::{Result, convert::TILE, digest::Digest, key::mix, sparse::SparseRows, vectorised};
+use crate::{Digest, Result, convert::TILE, key::mix, sparse::SparseRows, vectorised};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

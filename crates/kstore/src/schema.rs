@@ -2,6 +2,7 @@
 
 use crate::arrow::datatypes::{DataType, TimeUnit};
 use crate::sparse::SparseShape;
+use kpass::names;
 use std::{collections::HashMap, fmt};
 
 /// The type of the values of a column.
@@ -108,6 +109,12 @@ pub struct Schema {
     pub label: Option<usize>,
 }
 
+impl AsRef<str> for Column {
+    fn as_ref(&self) -> &str {
+        &self.name
+    }
+}
+
 impl Schema {
     /// The place of each name among the columns; of the first, where several columns share it. For many lookups: one
     /// costs a look at every column with [`Schema::position`].
@@ -118,7 +125,7 @@ impl Schema {
 
     /// Place of the column called `name`.
     pub fn position(&self, name: &str) -> Option<usize> {
-        self.columns.iter().position(|column| column.name == name)
+        names::position(&self.columns, name)
     }
 
     /// Name of the column that holds place `item` of the lists called `name`.
@@ -128,29 +135,12 @@ impl Schema {
 
     /// The columns that come from the lists called `name`, in their order; empty where there are none.
     pub fn block(&self, name: &str) -> Vec<usize> {
-        let item = |column: &Column| {
-            let item = column.name.strip_prefix(name)?.strip_prefix('[')?.strip_suffix(']')?;
-            item.bytes().all(|digit| digit.is_ascii_digit()).then_some(())
-        };
-        self.columns_where(|column| item(column).is_some())
-    }
-
-    fn columns_where(&self, such: impl Fn(&Column) -> bool) -> Vec<usize> {
-        (0..self.columns.len()).filter(|place| such(&self.columns[*place])).collect()
-    }
-
-    /// The features that come from the column of categories called `name`: `name=…`, as [`crate::encoding::Encoding::names`] calls them.
-    pub fn values(&self, name: &str) -> Vec<usize> {
-        self.columns_where(|column| column.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('=')))
+        names::items(&self.columns, name)
     }
 
     /// The text to add to "there is no column `name`": the nearest name, or the names there are.
     pub fn hint(&self, name: &str) -> String {
-        let names = || self.columns.iter().map(|column| column.name.as_str());
-        match nearest(name, names()) {
-            Some(near) => format!("; did you mean {near:?}?"),
-            None => format!("; it has {}", listed(names())),
-        }
+        names::hint(&self.columns, name)
     }
 
     /// True where a column holds sparse rows.
@@ -164,66 +154,5 @@ impl Schema {
             Kind::Sparse(shape) => Some(shape),
             _ => None,
         }
-    }
-}
-
-/// Names shown before a list is cut short: a line of text, not a screenful.
-const SHOWN: usize = 12;
-
-fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    let names: Vec<_> = names.collect();
-    let mut text = names.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
-    if names.len() > SHOWN {
-        text.push_str(&format!(", … ({} columns)", names.len()));
-    }
-    if names.is_empty() { "no columns".to_string() } else { text }
-}
-
-/// The candidate that differs from `name` by the fewest edits, if it is near enough to be a slip of the fingers:
-/// a third of the letters, and always when only the case differs.
-pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let folded = name.to_lowercase();
-    let allowed = name.chars().count().div_ceil(3);
-    candidates
-        .into_iter()
-        .map(|candidate| (distance(&folded, &candidate.to_lowercase()), candidate))
-        .filter(|(edits, _)| *edits <= allowed)
-        .min_by_key(|(edits, _)| *edits)
-        .map(|(_, candidate)| candidate)
-}
-
-/// Levenshtein's edit distance.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let substituted = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn edit_distance_counts_edits() {
-        for (a, b, edits) in [("", "", 0), ("abc", "", 3), ("kitten", "sitting", 3), ("fold", "flod", 2)] {
-            assert_eq!(distance(a, b), edits, "{a} {b}");
-            assert_eq!(distance(b, a), edits, "{b} {a}");
-        }
-    }
-
-    #[test]
-    fn near_names_are_suggested_and_far_names_are_not() {
-        assert_eq!(nearest("temperatur", ["time", "temperature"]), Some("temperature"));
-        assert_eq!(nearest("Y", ["x0", "y"]), Some("y"));
-        assert_eq!(nearest("target", ["x0", "y"]), None);
     }
 }

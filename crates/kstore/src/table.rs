@@ -1,6 +1,7 @@
 //! Files that are read as one table.
 
-use crate::schema::{Column, Kind, Schema, nearest};
+use crate::names::nearest;
+use crate::schema::{Column, Kind, Schema};
 use crate::source::remote::{self, Found};
 use crate::source::united::{self, United};
 use crate::source::{

@@ -6,7 +6,7 @@ use crate::select::Selected;
 use crate::source::{BoxedCursor, Element};
 use crate::sparse::MOST_SINGLE;
 use crate::text_limit::TextLimit;
-use crate::{Error, Real, Result, convert::Affine, row_digests, rows::Label, scaler::Scaler, table::Part};
+use crate::{Error, Real, Result, Scaler, convert::Affine, row_digests, rows::Label, table::Part};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{ops::Range, sync::Arc};
 

@@ -9,7 +9,7 @@
 
 use super::{Spectrum, embedded::Embedding};
 use crate::{Error, Real, Result};
-use kstore::{Column, Kind, Schema};
+use kpass::names;
 use std::{collections::HashSet, fmt, sync::Arc};
 
 /// Names of columns as they were written, and the places where they were found.
@@ -54,7 +54,7 @@ impl ColumnChoice {
     /// The columns among `features`, in the order in which they are written; each counts once.
     ///
     /// `kernel` is the name of the kernel, for messages.
-    pub(super) fn resolve(&self, features: &Schema, kernel: &'static str) -> Result<Self> {
+    pub(super) fn resolve(&self, features: &[&str], kernel: &'static str) -> Result<Self> {
         let (mut at, mut taken, mut wanted) = (Vec::new(), HashSet::new(), Vec::new());
         for part in &self.parts {
             match part.unwanted(features) {
@@ -63,50 +63,47 @@ impl ColumnChoice {
             }
         }
         if wanted.is_empty() {
-            wanted.push((0..features.columns.len()).collect());
+            wanted.push((0..features.len()).collect());
         }
         at.extend(wanted.into_iter().flatten().filter(|place| taken.insert(*place)));
         if at.is_empty() {
             let (name, hint) = (self.to_string(), "; no column is left".to_string());
             return Err(Error::NoSuchFeature { kernel, name, hint });
         }
-        let places = Places { of: features.columns.len(), at: at.into() };
+        let places = Places { of: features.len(), at: at.into() };
         Ok(Self { parts: self.parts.clone(), places: Some(places) })
     }
 }
 
-pub(super) fn schema<S: AsRef<str>>(features: &[S]) -> Schema {
-    // only names are looked at
-    let column = |name: &S| Column { name: name.as_ref().to_string(), kind: Kind::Float { bits: 64 } };
-    Schema { columns: features.iter().map(column).collect(), ..Schema::default() }
-}
-
 impl Part {
     /// The columns that stand after `!`. A column whose own name begins so is named by it.
-    fn unwanted(&self, features: &Schema) -> Option<Self> {
+    fn unwanted(&self, features: &[&str]) -> Option<Self> {
         match self {
-            Self::Like(name) if features.position(name).is_none() => {
+            Self::Like(name) if names::position(features, name).is_none() => {
                 name.strip_prefix('!').map(|name| Self::Like(name.to_string()))
             }
             _ => None,
         }
     }
 
-    fn find(&self, features: &Schema, kernel: &'static str) -> Result<Vec<usize>> {
-        let missing = |name: &str| Error::NoSuchFeature { kernel, name: name.to_string(), hint: features.hint(name) };
-        let place = |name: &str| features.position(name).ok_or_else(|| missing(name));
+    fn find(&self, features: &[&str], kernel: &'static str) -> Result<Vec<usize>> {
+        let missing =
+            |name: &str| Error::NoSuchFeature { kernel, name: name.to_string(), hint: names::hint(features, name) };
+        let place = |name: &str| names::position(features, name).ok_or_else(|| missing(name));
         match self {
-            Self::Like(name) => match (features.position(name), features.block(name), features.values(name)) {
-                (Some(place), ..) => Ok(vec![place]),
-                (None, items, _) if !items.is_empty() => Ok(items),
-                (None, _, values) if !values.is_empty() => Ok(values),
-                _ => {
-                    let pattern = glob::Pattern::new(name).map_err(|_| missing(name))?;
-                    let columns = features.columns.iter().enumerate();
-                    let found: Vec<_> = columns.filter(|(_, c)| pattern.matches(&c.name)).map(|(i, _)| i).collect();
-                    if found.is_empty() { Err(missing(name)) } else { Ok(found) }
+            Self::Like(name) => {
+                match (names::position(features, name), names::items(features, name), names::values(features, name)) {
+                    (Some(place), ..) => Ok(vec![place]),
+                    (None, items, _) if !items.is_empty() => Ok(items),
+                    (None, _, values) if !values.is_empty() => Ok(values),
+                    _ => {
+                        let pattern = glob::Pattern::new(name).map_err(|_| missing(name))?;
+                        let columns = features.iter().enumerate();
+                        let found: Vec<_> = columns.filter(|(_, name)| pattern.matches(name)).map(|(i, _)| i).collect();
+                        if found.is_empty() { Err(missing(name)) } else { Ok(found) }
+                    }
                 }
-            },
+            }
             Self::Range(first, last) => {
                 let (from, to) = (place(first)?, place(last)?);
                 if from > to {

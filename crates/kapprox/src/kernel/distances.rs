@@ -191,7 +191,7 @@ mod tests {
     use super::super::points::Aligned;
     use super::super::profiled::itself;
     use super::*;
-    use kstore::key::{Purpose, Stream};
+    use kpass::key::{Purpose, Stream};
 
     /// The largest error of a distance by a split, in roundings of the points' sizes; `pair` gives the term of two values, and its size.
     fn roundings<T: Real, S: Split>(d: usize, pair: fn(f64, f64) -> (f64, f64)) -> f64 {

@@ -1,7 +1,7 @@
 //! A number of two sparse points from the entries that both have, or from their entries side by side.
 
 use crate::Real;
-use kstore::sparse::entries;
+use kpass::sparse::entries;
 
 /// The number of two points that a profile is taken of, where sums over common entries tell it.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,7 +1,7 @@
 //! What a kernel by name is: its facts, its parameters, and how it is made of their values.
 
 use super::AnyKernel;
-use kstore::named::Named;
+use kpass::named::Named;
 use std::{fmt, sync::Arc};
 
 /// A family of kernels: its name, its parameters and the function that builds it.

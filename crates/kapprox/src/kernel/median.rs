@@ -14,7 +14,7 @@ const MOST_POINTS: usize = 1000;
 /// If the median is 0 (duplicates), the median of the distances that are not 0; if there are none, 1. An even number of
 /// distances has the mean of the middle two as its median. A row of weight w counts as w copies of
 /// it, at distance 0 from each other. Costs n² d / 2 operations.
-/// Of `sparse` rows as [`kstore::sparse`] lays them out.
+/// Of `sparse` rows as [`kpass::sparse`] lays them out.
 pub(super) fn median_distance(sample: MatRef<'_, f64>, weights: &[f64], metric: Distance, sparse: bool) -> Result<f64> {
     let n = sample.nrows().min(MOST_POINTS);
     let mut spare = Vec::new();

@@ -125,7 +125,7 @@ pub trait Kernel<T: Real>: Debug + Send + Sync {
     fn is_indexed(&self) -> bool {
         false
     }
-    /// The kernel on sparse points, in the layout of [`kstore::sparse`]; `None` where it is not known.
+    /// The kernel on sparse points, in the layout of [`kpass::sparse`]; `None` where it is not known.
     fn on_sparse(self: Arc<Self>) -> Option<Arc<dyn AnyKernel>> {
         None
     }

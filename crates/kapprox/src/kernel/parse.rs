@@ -7,7 +7,7 @@ use super::node::{Call, Node};
 use super::registry::{by_name, names};
 use super::scan::{Parser, RANGE, is_name};
 use crate::{Error, Result};
-use kstore::shown;
+use kpass::shown;
 
 /// Parentheses deeper than this are an error, not a stack overflow.
 const DEEPEST: usize = 64;
@@ -297,6 +297,6 @@ impl Parser<'_> {
 /// `" (did you mean 'gaussian'?)"` where a known name is near, or begins so.
 fn nearest(name: &str, known: &[&str]) -> String {
     let begun = || known.iter().copied().find(|known| name.len() >= 3 && known.starts_with(&name.to_lowercase()));
-    let near = kstore::schema::nearest(name, known.iter().copied()).or_else(begun);
+    let near = kpass::names::nearest(name, known.iter().copied()).or_else(begun);
     near.map_or(String::new(), |known| format!(" (did you mean '{known}'?)"))
 }

@@ -7,7 +7,7 @@ use super::{
     ssim, subset,
 };
 use crate::Result;
-use kstore::named::{Named, Registry};
+use kpass::named::{Named, Registry};
 
 static FAMILIES: Registry<KernelFamily> = Registry::new(&[
     gaussian::FAMILY,
@@ -55,11 +55,11 @@ pub(super) fn names() -> Vec<&'static str> {
 /// A model file holds the expression and no code: whoever loads it must have registered the kernel before.
 ///
 /// # Errors
-/// [`kstore::Error::Register`] for a name that a kernel or a function of kernels has, or that is no word.
+/// [`kpass::Error::Register`] for a name that a kernel or a function of kernels has, or that is no word.
 pub fn register(family: &'static KernelFamily) -> Result<()> {
     if FUNCTIONS.iter().any(|function| function.0 == family.name) {
         let (what, why) = (KernelFamily::WHAT, "a function of kernels has this name");
-        return Err(kstore::Error::Register { what, name: family.name, why }.into());
+        return Err(kpass::Error::Register { what, name: family.name, why }.into());
     }
     Ok(FAMILIES.register(family)?)
 }

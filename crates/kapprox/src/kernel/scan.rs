@@ -2,7 +2,7 @@
 
 use super::choice::is_bare;
 use crate::{Error, Result};
-use kstore::shown;
+use kpass::shown;
 
 /// The sign between the first and the last column of a range.
 pub(super) const RANGE: [char; 2] = ['.', '.'];

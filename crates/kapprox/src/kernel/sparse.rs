@@ -1,4 +1,4 @@
-//! Kernels of sparse points, in the layout of [`kstore::sparse`]: profiles of an inner product, a distance, or a sum over features to which
+//! Kernels of sparse points, in the layout of [`kpass::sparse`]: profiles of an inner product, a distance, or a sum over features to which
 //! zeros add nothing.
 //!
 //! ```text
@@ -17,7 +17,7 @@ use super::points::row;
 use super::{Kernel, check_shapes};
 use crate::{Real, vectorised};
 use faer::{MatMut, MatRef};
-use kstore::sparse::entries;
+use kpass::sparse::entries;
 use std::sync::Arc;
 
 /// Points by their features.

@@ -1,6 +1,6 @@
 //! Kernels as expressions: values that can be written, compared, resolved and built.
 
-use super::choice::{ColumnChoice, schema};
+use super::choice::ColumnChoice;
 use super::family::{Domain, Explicit, KernelFamily};
 use super::node::{Call, Node};
 use super::{AnyKernel, applied::KernelFunction, gaussian, parse, points::row};
@@ -161,15 +161,15 @@ impl Spec {
         if self.0.calls().iter().all(|call| call.columns.is_none() && !call.needs_count()) {
             return Ok(self.clone());
         }
-        let schema = schema(features);
+        let names: Vec<&str> = features.iter().map(AsRef::as_ref).collect();
         let resolve = |call: &Call| {
-            let columns = call.columns.as_ref().map(|columns| columns.resolve(&schema, call.family.name));
+            let columns = call.columns.as_ref().map(|columns| columns.resolve(&names, call.family.name));
             Ok(Call { columns: columns.transpose()?, ..call.clone() }.counted(features.len()))
         };
         self.0.map(&mut |call| resolve(call)).map(Self)
     }
 
-    /// The expression for the same features where they are called `x0`, `x1`, … ([`kstore::Table::from_rows`]).
+    /// The expression for the same features where they are called `x0`, `x1`, … (`kstore::Table::from_rows`).
     ///
     /// # Errors
     /// Columns that `names`, the features by their own names, does not have.
@@ -180,7 +180,7 @@ impl Spec {
     }
 
     /// The expression on rows of these features, as [`resolve_columns`](Self::resolve_columns) has it; on sparse rows, in the layout of
-    /// [`kstore::sparse`], of so many columns.
+    /// [`kpass::sparse`], of so many columns.
     ///
     /// # Errors
     /// Those of [`resolve_columns`](Self::resolve_columns); [`Error::Sparse`] for a kernel that is not known on sparse rows, looks at some

@@ -15,7 +15,7 @@ use super::leverage::{by_score, rounding, take};
 use super::round::{Round, RowRule};
 use super::{LandmarkSet, Landmarks, Scan};
 use crate::{Real, Result, kernel::AnyKernel};
-use kstore::key::{Purpose, Stream};
+use kpass::key::{Purpose, Stream};
 use std::sync::Arc;
 
 /// Landmarks by bottom-up leverage score sampling.

@@ -1,8 +1,8 @@
 //! The state of one of Lloyd's iterations, whatever is clustered.
 
 use crate::Real;
-use kstore::Merge;
-use kstore::checkpoint::{Arrays, Persist, Stored};
+use kpass::Merge;
+use kpass::checkpoint::{Arrays, Persist, Stored};
 
 /// Weighted sums over the points of each cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,7 +84,7 @@ impl Persist for ClusterSums {
         out.own("points", self.far.iter().flat_map(|(_, point)| point).copied().collect());
     }
 
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+    fn load(&mut self, from: &mut Stored<'_>) -> kpass::Result<()> {
         from.fill("sums", &mut self.sums)?;
         from.fill("sizes", &mut self.sizes)?;
         self.squares = from.one("squares")?;

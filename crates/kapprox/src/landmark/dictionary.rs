@@ -63,7 +63,7 @@ mod tests {
     use super::*;
     use crate::kernel::defined_gaussian;
     use faer::prelude::*;
-    use kstore::{MemoryRows, Pass, Workers};
+    use kpass::{MemoryRows, Pass, Workers};
 
     /// l̃ of every row, and their sum, by the dictionary of some members of a table of `d` = 2 features.
     fn scores(x: &[f64], members: &[usize], stands_for: f64, mu: f64) -> (Vec<f64>, f64, Vec<f64>) {

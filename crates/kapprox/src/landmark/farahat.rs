@@ -16,8 +16,8 @@ use crate::map::factor::PIVOT_FLOOR;
 use crate::map::nystrom::{STRIP, strips};
 use crate::{Real, Result};
 use faer::{Accum, Mat, MatRef, Par, linalg::matmul::matmul};
-use kstore::Workers;
-use kstore::key::{Purpose, Stream};
+use kpass::Workers;
+use kpass::key::{Purpose, Stream};
 use std::sync::Arc;
 
 /// Greedy selection by the residual matrix.
@@ -136,7 +136,7 @@ impl Sketch {
 mod tests {
     use super::*;
     use crate::kernel::defined_gaussian;
-    use kstore::{MemoryRows, Pass};
+    use kpass::{MemoryRows, Pass};
 
     /// Over the random groups and signs ‖S_i‖² is ‖E e_i‖² on average, before a landmark is taken and after.
     #[test]

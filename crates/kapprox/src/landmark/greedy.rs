@@ -132,8 +132,8 @@ fn most_left<T: Real>(
 mod tests {
     use super::*;
     use crate::kernel::{defined_gaussian, pointwise};
-    use kstore::key::{Purpose, Stream};
-    use kstore::{MemoryRows, Pass, Workers};
+    use kpass::key::{Purpose, Stream};
+    use kpass::{MemoryRows, Pass, Workers};
 
     #[test]
     fn residuals_computed_anew_give_the_same_pivots() {

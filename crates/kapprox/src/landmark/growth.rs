@@ -14,7 +14,7 @@ use crate::kernel::{AnyKernel, Kernel};
 use crate::map::{factor::PIVOT_FLOOR, independent::widened, nystrom::Nystrom};
 use crate::{Real, Result, matrix::Pool};
 use faer::{Mat, MatRef, Par, linalg::triangular_solve::solve_lower_triangular_in_place};
-use kstore::Workers;
+use kpass::Workers;
 use std::sync::Arc;
 
 pub(super) struct Growth<'a, T: Real> {

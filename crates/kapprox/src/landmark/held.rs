@@ -7,7 +7,7 @@ use super::{Scan, growth::Growth};
 use crate::matrix::{GrowingFactor, Pool};
 use crate::{Error, Real, Result};
 use faer::{Mat, MatRef};
-use kstore::{Coded, RowBlock, Workers};
+use kpass::{Coded, RowBlock, Workers};
 use std::convert::Infallible;
 
 /// Largest n·m that is held: 512 MiB. A bound on the shape and not on the budget, because residuals that are updated and

@@ -13,8 +13,8 @@ use crate::map::independent::widened;
 use crate::map::nystrom::{STRIP, strips};
 use crate::{Error, Real, Result, kernel::AnyKernel, vectorised};
 use faer::{Accum, Mat, MatRef, Par, linalg::matmul::matmul};
-use kstore::key::{Purpose, Stream};
-use kstore::{Fold, RowBlock, Workers};
+use kpass::key::{Purpose, Stream};
+use kpass::{Fold, RowBlock, Workers};
 use std::sync::Arc;
 
 /// K-means landmarks.

@@ -15,7 +15,7 @@
 use super::round::{Residuals, Round, RowRule};
 use super::{LandmarkSet, Landmarks, Scan, dictionary::Dictionary};
 use crate::{Real, Result, kernel::AnyKernel};
-use kstore::key::{Purpose, Stream};
+use kpass::key::{Purpose, Stream};
 use std::sync::Arc;
 
 /// Landmarks by recursive ridge leverage scores.

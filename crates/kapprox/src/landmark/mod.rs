@@ -1,7 +1,7 @@
 //! Landmarks: the rows whose span approximates all others.
 //!
 //! A scheme is *a weight per row* and a rule that turns weighted random keys into rows. Keys belong to rows
-//! ([`kstore::key`]), so a scheme needs no random access, no array of n numbers, and finds the same landmarks whatever
+//! ([`kpass::key`]), so a scheme needs no random access, no array of n numbers, and finds the same landmarks whatever
 //! the chunking, threads, budget or file format.
 //!
 //! To add a scheme: one file here, one line in [`registry`]. A scheme of another crate: [`register`].
@@ -35,7 +35,7 @@ pub use uniform::Uniform;
 pub use crate::rows::{LandmarkSet, NO_ROW, Scan};
 
 use crate::{PrecisionPair, Real, Result, kernel::AnyKernel, map};
-use kstore::named::{Named, Registry};
+use kpass::named::{Named, Registry};
 use std::{fmt::Debug, sync::Arc};
 
 /// A rule that chooses landmarks.
@@ -79,7 +79,7 @@ pub struct Scheme {
     /// One line of help.
     pub about: &'static str,
     /// True where the first r landmarks are the scheme's choice for rank r, whatever the largest rank: one run then serves
-    /// every rank, and tells [`kstore::pass::Observer::reached`] how far it is.
+    /// every rank, and tells [`kpass::pass::Observer::reached`] how far it is.
     pub nested: bool,
     /// True where another seed may choose other landmarks.
     pub seeded: bool,
@@ -176,11 +176,11 @@ pub fn by_name(name: &str) -> Option<&'static Scheme> {
 /// ```
 ///
 /// # Errors
-/// [`kstore::Error::Register`] for a name that a scheme or a map has, or that is no word.
+/// [`kpass::Error::Register`] for a name that a scheme or a map has, or that is no word.
 pub fn register(scheme: &'static Scheme) -> Result<()> {
     if map::by_name(scheme.name).is_some() {
         let (what, why) = (Scheme::WHAT, "a map has this name");
-        return Err(kstore::Error::Register { what, name: scheme.name, why }.into());
+        return Err(kpass::Error::Register { what, name: scheme.name, why }.into());
     }
     Ok(SCHEMES.register(scheme)?)
 }

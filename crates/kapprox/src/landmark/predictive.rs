@@ -20,7 +20,7 @@ use crate::map::factor::PIVOT_FLOOR;
 use crate::map::par;
 use crate::{Error, Real, Result, kernel::AnyKernel};
 use faer::{Accum, Col, Mat, Par, linalg::matmul::matmul};
-use kstore::Workers;
+use kpass::Workers;
 use std::sync::Arc;
 
 /// Label-aware landmarks.

@@ -8,8 +8,8 @@ use crate::map::factor::subtract_columns;
 use crate::map::nystrom::{Nystrom, STRIP};
 use crate::{Error, Real, Result};
 use faer::{Mat, MatRef};
-use kstore::key::Stream;
-use kstore::{Fold, RowBlock, Workers};
+use kpass::key::Stream;
+use kpass::{Fold, RowBlock, Workers};
 use std::sync::Arc;
 
 /// The rule that decides which rows a round keeps.
@@ -67,7 +67,7 @@ pub(super) struct Residuals<T> {
     pub(super) best: BestRows<T>,
 }
 
-kstore::summed!(where [T: Real] Residuals<T> { one "rows": rows, one "sum": sum, part "best": best });
+kpass::summed!(where [T: Real] Residuals<T> { one "rows": rows, one "sum": sum, part "best": best });
 
 pub(super) struct RoundScratch<T: Real> {
     phi: Mat<T>,

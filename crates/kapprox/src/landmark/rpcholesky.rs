@@ -15,7 +15,7 @@ use super::round::{Residuals, RowRule};
 use super::sample::{BestRows, Entry};
 use super::{LandmarkSet, Landmarks, Scan, Scheme, growth::Growth};
 use crate::{Real, Result, kernel::AnyKernel};
-use kstore::key::{Purpose, Stream};
+use kpass::key::{Purpose, Stream};
 use std::sync::Arc;
 
 /// Accelerated randomly pivoted Cholesky in blocks that grow with the landmarks.

@@ -7,9 +7,9 @@
 use super::{LandmarkSet, Scan};
 use crate::{Error, Real, Result};
 use faer::MatRef;
-use kstore::checkpoint::{Arrays, Persist, Stored};
-use kstore::key::{Purpose, Stream};
-use kstore::{Fold, Merge, RowBlock, Workers};
+use kpass::checkpoint::{Arrays, Persist, Stored};
+use kpass::key::{Purpose, Stream};
+use kpass::{Fold, Merge, RowBlock, Workers};
 
 /// Rows that a pass has drawn, in memory.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -133,7 +133,7 @@ impl<T: Real> Persist for BestRows<T> {
         out.put("x", &self.x);
     }
 
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+    fn load(&mut self, from: &mut Stored<'_>) -> kpass::Result<()> {
         let keys: Vec<f64> = from.read("keys")?;
         let (mut rows, mut weights) = (vec![0; keys.len()], vec![0.0; keys.len()]);
         from.fill("rows", &mut rows)?;

@@ -4,7 +4,7 @@
 
 use super::{Effort, LandmarkSet, Landmarks, Scan, Scheme, uniform_sample};
 use crate::{Real, Result, kernel::AnyKernel};
-use kstore::key::Purpose;
+use kpass::key::Purpose;
 use std::sync::Arc;
 
 /// Uniform sampling without replacement, in random order, so that every prefix is a uniform sample too.

@@ -17,7 +17,7 @@ pub use crate::kernel::Homogeneous;
 use crate::kernel::{Explicit, KernelParameter, Range};
 use crate::{Error, Real};
 use faer::{MatMut, MatRef};
-use kstore::{Footprint, Workers};
+use kpass::{Footprint, Workers};
 
 impl Homogeneous {
     fn density(self, lambda: f64) -> f64 {
@@ -72,7 +72,7 @@ pub(super) fn build<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
 /// let map = Additive::new(Homogeneous::ChiSquared, 1, 3, 0.4);
 /// let x = [0.5f64, 2.0];
 /// let mut phi = Mat::zeros(2, FeatureMap::<f64>::dims(&map).1);
-/// map.apply(MatRef::from_row_major_slice(&x, 2, 1), phi.as_mut(), &kstore::Workers::sequential());
+/// map.apply(MatRef::from_row_major_slice(&x, 2, 1), phi.as_mut(), &kpass::Workers::sequential());
 /// let k: f64 = (0..7).map(|j| phi[(0, j)] * phi[(1, j)]).sum();
 /// // κ has a share of 0.029 beyond the last frequency
 /// assert!((k - 2.0 * 0.5 * 2.0 / 2.5).abs() < 0.03);

@@ -7,7 +7,7 @@ use super::{Expansion, FeatureMap, Nystrom, nystrom};
 use crate::kernel::{KernelParameter, Range};
 use crate::{Error, Real, Result, rows::LandmarkSet};
 use faer::{Mat, MatMut, MatRef, prelude::*};
-use kstore::{Footprint, Workers};
+use kpass::{Footprint, Workers};
 
 pub(super) const FAMILY: MapFamily = MapFamily {
     name: "ensemble",

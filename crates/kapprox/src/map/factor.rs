@@ -5,7 +5,7 @@ use crate::{Real, Result, kernel::pieces, vectorised};
 use faer::linalg::matmul::matmul;
 use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
 use faer::{Accum, Mat, MatRef, Par, prelude::*};
-use kstore::Workers;
+use kpass::Workers;
 
 /// Width of a column block: the part inside a block runs at vector speed, the rest as matrix products.
 const BLOCK: usize = 64;
@@ -46,7 +46,7 @@ pub struct Factor {
 /// blocks stay the factors of the leading landmarks. Cost m³/3 flops, no memory beside `k`.
 ///
 /// # Errors
-/// [`kstore::Error::Interrupted`] between two blocks of columns, where the workers are to stop.
+/// [`kpass::Error::Interrupted`] between two blocks of columns, where the workers are to stop.
 pub fn factor(mut k: Mat<f64>, floor: f64, workers: &Workers) -> Result<Factor> {
     let m = k.nrows();
     let mut kept: Vec<usize> = Vec::with_capacity(m);
@@ -74,7 +74,7 @@ pub fn factor(mut k: Mat<f64>, floor: f64, workers: &Workers) -> Result<Factor> 
 /// differences of close points, rounding hides a pivot that is far from small. Cost m³/3 flops; bytes 8m(128 for each thread + m/128).
 ///
 /// # Errors
-/// [`kstore::Error::Interrupted`] where the workers are to stop.
+/// [`kpass::Error::Interrupted`] where the workers are to stop.
 pub fn amplification(lower: MatRef<'_, f64>, workers: &Workers) -> Result<Vec<f64>> {
     let r = lower.nrows();
     let starts: Vec<usize> = (0..r).step_by(INVERTED).collect();
@@ -222,11 +222,11 @@ mod tests {
 
     #[test]
     fn both_end_where_the_workers_are_to_stop() {
-        let stop = kstore::CancelToken::new();
+        let stop = kpass::CancelToken::new();
         let workers = Workers::new(2).heeding(stop.clone());
         let lower = factor(gram(300, &[]), PIVOT_FLOOR, &workers).unwrap().lower;
         stop.cancel();
-        let interrupted = |error: crate::Error| matches!(error, crate::Error::Store(kstore::Error::Interrupted));
+        let interrupted = |error: crate::Error| matches!(error, crate::Error::Store(kpass::Error::Interrupted));
         assert!(interrupted(factor(gram(300, &[]), PIVOT_FLOOR, &workers).unwrap_err()));
         assert!(interrupted(amplification(lower.as_ref(), &workers).unwrap_err()));
     }

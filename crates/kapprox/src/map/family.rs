@@ -4,7 +4,7 @@ use super::FeatureMap;
 use crate::kernel::{AnyKernel, KernelParameter, Spec};
 use crate::rows::{LandmarkSet, Scan};
 use crate::{Real, Result};
-use kstore::{Footprint, Workers, shown::number};
+use kpass::{Footprint, Workers, shown::number};
 use std::{fmt, sync::Arc};
 
 /// A kind of map.

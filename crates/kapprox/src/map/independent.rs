@@ -3,7 +3,7 @@
 use super::factor::{Factor, MOST_AMPLIFIED, PIVOT_FLOOR, amplification, factor};
 use crate::{Error, Real, Result, kernel::AnyKernel, rows::LandmarkSet};
 use faer::{Mat, MatRef};
-use kstore::Workers;
+use kpass::Workers;
 use std::sync::Arc;
 
 /// Landmarks that are not sound in their order are taken by levels: first, in their order, those of which the earlier ones

@@ -3,8 +3,8 @@
 use super::{FeatureMap, par};
 use crate::{Error, Real, Result};
 use faer::{Accum, Mat, MatRef, linalg::matmul::matmul, prelude::*, unzip, zip};
-use kstore::checkpoint::{Arrays, Persist, Stored};
-use kstore::{Fold, Merge, RowBlock, Workers};
+use kpass::checkpoint::{Arrays, Persist, Stored};
+use kpass::{Fold, Merge, RowBlock, Workers};
 
 /// The fold that sums ΦᵀΦ. Costs 2np² flops; p² numbers for each lane, and bp for tiles of b rows.
 pub(crate) struct InnerFold<'a, T: Real> {
@@ -28,7 +28,7 @@ impl Persist for InnerProducts {
         }
     }
 
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+    fn load(&mut self, from: &mut Stored<'_>) -> kpass::Result<()> {
         (0..self.0.ncols()).try_for_each(|j| from.fill(&j.to_string(), self.0.col_as_slice_mut(j)))
     }
 }

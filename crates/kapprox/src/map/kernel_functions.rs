@@ -6,7 +6,7 @@ use crate::Real;
 use crate::kernel::{AnyKernel, FewRows, Fixed, KernelColumns};
 use crate::rows::LandmarkSet;
 use faer::{MatMut, MatRef};
-use kstore::{Footprint, Workers};
+use kpass::{Footprint, Workers};
 use std::sync::Arc;
 
 /// Columns of the kernel matrix as features: those that a function Σ_j α_j k(x, z_j) is computed from.

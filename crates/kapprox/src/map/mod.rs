@@ -25,7 +25,7 @@ pub use sketch::TensorSketch;
 
 use crate::{Real, kernel::FewRows, rows::LandmarkSet};
 use faer::{ColMut, ColRef, Mat, MatMut, MatRef, Par};
-use kstore::{Footprint, Workers};
+use kpass::{Footprint, Workers};
 use std::fmt::Debug;
 
 /// The parallelism faer may use inside [`Workers::install`].
@@ -48,7 +48,7 @@ pub(crate) fn contiguous_mut<T>(column: ColMut<'_, T>) -> &mut [T] {
 pub trait FeatureMap<T: Real>: Debug + Send + Sync {
     /// Number of input features d and of outputs p.
     fn dims(&self) -> (usize, usize);
-    /// Number of columns, for a map of sparse rows in the layout of [`kstore::sparse`]; these may have room for any number of entries.
+    /// Number of columns, for a map of sparse rows in the layout of [`kpass::sparse`]; these may have room for any number of entries.
     fn sparse(&self) -> Option<usize> {
         None
     }

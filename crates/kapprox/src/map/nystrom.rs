@@ -19,7 +19,7 @@ use crate::{Error, Real, Result};
 use faer::linalg::triangular_solve::solve_upper_triangular_in_place;
 use faer::prelude::{Reborrow, ReborrowMut};
 use faer::{Mat, MatMut, MatRef, Par, unzip, zip};
-use kstore::{Footprint, Pool, Workers};
+use kpass::{Footprint, Pool, Workers};
 use std::sync::Arc;
 
 pub(super) const FAMILY: MapFamily = MapFamily {

@@ -27,7 +27,7 @@ use crate::{Error, Real, Result};
 use faer::linalg::matmul::matmul;
 use faer::prelude::{Reborrow, ReborrowMut};
 use faer::{Accum, Mat, MatMut, MatRef, Par};
-use kstore::{Footprint, Pool, Workers};
+use kpass::{Footprint, Pool, Workers};
 use std::sync::Arc;
 
 /// Directions whose eigenvalue is below this share of the largest are noise: they are left out, not divided by.

@@ -5,7 +5,7 @@
 use super::family::{MOST_FEATURES, Making, MapFamily, MapRequest, MapShape, MapSpec};
 use super::{additive, ensemble, nystrom, projected, random, random::Sampling, sketch};
 use crate::{Error, Real, Result};
-use kstore::shown::short;
+use kpass::shown::short;
 use std::str::FromStr;
 
 /// Every map, and how it is made for rows of `T`. One line each.

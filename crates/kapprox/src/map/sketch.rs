@@ -12,8 +12,8 @@ use super::nystrom::{STRIP, strips};
 use crate::kernel::{Explicit, row};
 use crate::{Error, Real};
 use faer::{MatMut, MatRef};
-use kstore::key::{Purpose, Stream};
-use kstore::{Footprint, Workers, sparse::entries};
+use kpass::key::{Purpose, Stream};
+use kpass::{Footprint, Workers, sparse::entries};
 use rustfft::{Fft, FftPlanner, num_complex::Complex};
 use std::{fmt, sync::Arc};
 

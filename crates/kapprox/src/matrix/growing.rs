@@ -5,7 +5,7 @@ use crate::map::nystrom::STRIP;
 use faer::linalg::matmul::matmul;
 use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
 use faer::{Accum, Mat, MatMut, MatRef, Par, prelude::*};
-use kstore::Workers;
+use kpass::Workers;
 use std::ops::Range;
 
 /// F and what is left of the diagonal, for rows in memory: residuals are updated, not computed anew.

@@ -3,7 +3,7 @@
 use super::{Entries, PartialCholesky};
 use crate::{Error, Result, kernel::pieces, map::nystrom::STRIP};
 use faer::{Accum, Mat, Par, linalg::matmul::matmul};
-use kstore::Workers;
+use kpass::Workers;
 
 impl PartialCholesky {
     /// Refuses a matrix of which more is left in these columns, R = K − F Fᵀ, than R_ij² ≤ R_ii R_jj allows, as it does where the matrix is

@@ -16,7 +16,7 @@
 //!
 //! ```
 //! use kapprox::matrix::{self, Function};
-//! use kstore::Workers;
+//! use kpass::Workers;
 //!
 //! // the covariance of Brownian motion at the times 1, 2, …, 500
 //! let k = Function { n: 500, entry: |i: u64, j: u64| (i.min(j) + 1) as f64 };
@@ -43,8 +43,8 @@ pub(crate) use pool::{POOL, Pool, largest};
 use crate::map::factor::PIVOT_FLOOR;
 use crate::{Error, Result};
 use faer::Mat;
-use kstore::Workers;
-use kstore::key::{Purpose, Stream};
+use kpass::Workers;
+use kpass::key::{Purpose, Stream};
 use std::collections::BTreeSet;
 
 /// A projection of a positive semi-definite matrix on some of its columns.

@@ -152,7 +152,7 @@ fn check(numbers: &[f64]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kstore::key::{Purpose, Stream};
+    use kpass::key::{Purpose, Stream};
 
     fn values(count: usize, seed: u64) -> Vec<f64> {
         let stream = Stream::new(seed, Purpose::Data, 0);

@@ -2,7 +2,7 @@
 
 use super::Metric;
 use crate::Real;
-use kstore::{Footprint, Result, RowBuf, RowCursor, RowSource, TableShape};
+use kpass::{Footprint, Result, RowBuf, RowCursor, RowSource, TableShape};
 use std::{ops::Range, sync::Arc};
 
 /// The rows of a source with their features multiplied by a metric; as they are without one.

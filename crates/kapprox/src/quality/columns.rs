@@ -7,7 +7,7 @@ use crate::map::factor::subtract_columns;
 use crate::map::nystrom::{STRIP, strips};
 use crate::{Error, Real, Result};
 use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul, unzip, zip};
-use kstore::{Fold, Merge, RowBlock, Workers};
+use kpass::{Fold, Merge, RowBlock, Workers};
 use std::sync::Arc;
 
 /// The errors of an approximation as a fold. [`ColumnFold::take`] is for passes that do more with the features than to
@@ -56,7 +56,7 @@ impl Merge for ColumnSums {
     }
 }
 
-kstore::persist!(ColumnSums { one "rows": rows, fill "squares": squares, one "trace": trace, fill "left": left });
+kpass::persist!(ColumnSums { one "rows": rows, fill "squares": squares, one "trace": trace, fill "left": left });
 
 /// Buffers of a lane.
 #[derive(Debug)]
@@ -122,7 +122,7 @@ impl<T: Real> ColumnFold<'_, T> {
         let (b, d) = (block.len(), block.d);
         let ColumnScratch { wide, x, diag, left } = scratch;
         x.clear();
-        x.extend(block.x.iter().map(|value| kstore::Real::to_f64(*value)));
+        x.extend(block.x.iter().map(|value| kpass::Real::to_f64(*value)));
         let x = MatRef::from_row_major_slice(x, b, d);
         diag.resize(b, 0.0);
         self.exact.diag(x, diag);
@@ -152,7 +152,7 @@ impl<T: Real> ColumnFold<'_, T> {
         let r = self.ranks.len();
         let rows = diag.chunks(STRIP).zip(left.chunks_mut((STRIP * r).max(1)));
         workers.each(strips(phi, wide).into_iter().zip(rows).collect(), |((phi, mut wide), (diag, left))| {
-            zip!(wide.as_mut(), phi).for_each(|unzip!(to, from)| *to = kstore::Real::to_f64(*from));
+            zip!(wide.as_mut(), phi).for_each(|unzip!(to, from)| *to = kpass::Real::to_f64(*from));
             let (mut rest, mut done) = (diag.to_vec(), 0);
             for (left, rank) in left.chunks_mut(diag.len()).zip(self.ranks) {
                 subtract_columns(phi.subcols(done, rank - done), &mut rest);

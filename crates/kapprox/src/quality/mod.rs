@@ -17,7 +17,7 @@
 //! use kapprox::landmark::{Landmarks, RpCholesky, Scan};
 //! use kapprox::quality::{Approximation, Evidence};
 //! use kapprox::Nystrom;
-//! use kstore::{MemoryRows, Pass, Workers};
+//! use kpass::{MemoryRows, Pass, Workers};
 //!
 //! let source = MemoryRows::new((0..600).map(|i| (i as f64).sin()).collect(), 2)?;
 //! let workers = Workers::sequential();
@@ -48,7 +48,7 @@ pub use spectrum::{SampleSpectrum, sample_spectrum};
 use crate::map::{FeatureMap, independent::widened};
 use crate::{Real, Result, kernel::AnyKernel, landmark::uniform_sample, rows::Scan};
 use faer::{Mat, MatRef};
-use kstore::key::Purpose;
+use kpass::key::Purpose;
 use std::sync::Arc;
 
 /// Rows up to which a measure over all pairs is taken over all pairs.
@@ -98,7 +98,7 @@ impl<T: Real> Approximation<'_, T> {
         if !sample.is_empty() {
             self.map.apply(sample.as_mat(), phi.as_mut(), self.data.pass.workers);
         }
-        let phi = Mat::from_fn(phi.nrows(), phi.ncols(), |i, j| kstore::Real::to_f64(phi[(i, j)]));
+        let phi = Mat::from_fn(phi.nrows(), phi.ncols(), |i, j| kpass::Real::to_f64(phi[(i, j)]));
         Ok(MeasuredRows { x: widened(&sample.x), d: sample.d, phi })
     }
 

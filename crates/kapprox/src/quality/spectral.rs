@@ -5,7 +5,7 @@ use super::{Approximation, EXACT_ROWS, Errors, Evidence, Measure, MeasuredRows, 
 use crate::kernel::{Kernel, pieces};
 use crate::{Real, Result, decompose::product, map::nystrom::strips};
 use faer::{Accum, Mat, MatMut, MatRef, Par, concat, linalg::matmul::matmul};
-use kstore::Workers;
+use kpass::Workers;
 
 /// The limits at which the iteration ends.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,7 @@ use crate::decompose::symmetric_eigenvalues;
 use crate::map::{independent::widened, inner::InnerFold};
 use crate::{Real, Result, kernel::AnyKernel, landmark::uniform_sample, rows::Scan};
 use faer::{Mat, MatRef};
-use kstore::key::Purpose;
+use kpass::key::Purpose;
 use std::sync::Arc;
 
 /// The eigenvalues of the kernel matrix of some rows.

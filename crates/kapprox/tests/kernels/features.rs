@@ -3,7 +3,7 @@
 use crate::inputs::{block, points, view, wide};
 use faer::Mat;
 use kapprox::{FeatureMap, LandmarkSet, Nystrom, Real, Spec};
-use kstore::Workers;
+use kpass::Workers;
 
 const D: usize = 3;
 

@@ -2,7 +2,7 @@
 
 use faer::{Mat, MatRef};
 use kapprox::{Real, gram};
-use kstore::key::{Purpose, Stream};
+use kpass::key::{Purpose, Stream};
 
 /// Rows of ΦᵀΦ, in strips of `height` rows, added to −1.
 fn gram<T: Real>(phi: MatRef<'_, T>, height: usize) -> Mat<f64> {

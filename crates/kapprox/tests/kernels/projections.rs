@@ -5,7 +5,7 @@ use kapprox::kernel::{AnyKernel, Domain, KernelFamily, registry as kernels};
 use kapprox::landmark::{LandmarkSet, Landmarks, Scan, registry as schemes};
 use kapprox::map::{MOST_FEATURES, Making, MapRequest, MapSpec, OnLandmarks, families as maps};
 use kapprox::{FeatureMap, Nystrom, Real, Spec};
-use kstore::{MemoryRows, Pass, Workers};
+use kpass::{MemoryRows, Pass, Workers};
 use std::sync::Arc;
 
 use crate::inputs::{points, view, wide};

@@ -8,7 +8,7 @@ use kapprox::Real;
 use kapprox::kernel::{AnyKernel, Domain, Spec};
 use kapprox::landmark::LandmarkSet;
 use kapprox::map::KernelFunctions;
-use kstore::sparse::NO_PLACE;
+use kpass::sparse::NO_PLACE;
 use std::sync::Arc;
 
 const WIDTH: usize = 90;

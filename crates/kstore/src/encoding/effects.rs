@@ -10,7 +10,7 @@
 //! other folds tell, as in the cross-fitting of scikit-learn's `TargetEncoder`. New rows get those of all rows.
 
 use super::{Code, CodedColumn, ColumnNote, Distinct, Encoding, Search};
-use crate::kept_column::KeptValues;
+use crate::KeptValues;
 use crate::key::{Purpose, Stream};
 use crate::select::Selected;
 use crate::{Digest, Error, Fold, Label, Merge, Missing, Reading, Result, RowBlock, TableRows, TextLimit, Workers};

@@ -8,7 +8,7 @@
 use super::entries::{Entries, EntryColumns, EntryRow, Weighing};
 use super::grams::{COUNTED, Grams, Pieces};
 use super::{Code, CodedColumn, Coding, ColumnNote, Encoding, Search};
-use crate::kept_column::KeptValues;
+use crate::KeptValues;
 use crate::missing::Missing;
 use crate::rows::{RowBuf, RowSource};
 use crate::select::{Selected, Selection};
@@ -254,7 +254,7 @@ impl Fold<f64> for EntrySearch {
                     false => match column.values() {
                         KeptValues::Text(texts) => words.see(grams, (*row, texts.text(i)), &mut pieces),
                         values => {
-                            let whole = values.numbers().and_then(|numbers| numbers.integer(i));
+                            let whole = values.integer(i);
                             whole
                                 .into_iter()
                                 .for_each(|whole| words.see(grams, (*row, &whole.to_string()), &mut pieces));

@@ -7,8 +7,8 @@
 use super::found::{Found, LeastDigests, Looks, TEXT_PER_VALUE};
 use super::numerals::Numerals;
 use super::{Code, CodedColumn, Distinct, Effects, Encoding, Role, Times, coding::Asked, note::ColumnNote};
+use crate::KeptValues;
 use crate::dates::{self, TimeForm};
-use crate::kept_column::KeptValues;
 use crate::missing::Missing;
 use crate::schema::Kind;
 use crate::select::Selected;
@@ -331,7 +331,7 @@ impl ColumnSearch {
                 }
             }
             (values, _) if role == Role::Odd => {
-                found.numerals.see(values.numbers().map_or(f64::NAN, |numbers| numbers.number(i)), row);
+                found.numerals.see(values.number(i).unwrap_or(f64::NAN), row);
             }
             (KeptValues::I64(values), Some((per_day, form))) => found.times.stored(values[i], per_day, form),
             (values, _) => {
@@ -348,7 +348,7 @@ impl ColumnSearch {
 }
 
 fn is_nan(column: &KeptColumn, row: usize) -> bool {
-    column.values().numbers().is_some_and(|numbers| numbers.number(row).is_nan())
+    column.values().number(row).is_some_and(f64::is_nan)
 }
 
 /// The value of a row of numbers or truth values; `None` for a fraction and for bytes.
@@ -357,6 +357,6 @@ fn label(values: &KeptValues, row: usize) -> Option<Label> {
         KeptValues::I64(values) => Some(Label::Int(values[row])),
         KeptValues::U64(values) => i64::try_from(values[row]).ok().map(Label::Int),
         KeptValues::Bool(values) => Some(Label::Bool(values[row])),
-        other => crate::labels::whole_number(other.numbers()?.number(row)).map(Label::Int),
+        other => crate::labels::whole_number(other.number(row)?).map(Label::Int),
     }
 }

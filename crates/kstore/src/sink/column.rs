@@ -1,21 +1,8 @@
 //! The columns of a table that is written.
 
-use crate::{arrow::datatypes::DataType, sparse::SparseShape};
-
-/// The type of the values of a written column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names are the types")]
-#[non_exhaustive]
-pub enum OutputKind {
-    F32,
-    F64,
-    I64,
-    U64,
-    Bool,
-    Text,
-    Binary,
-    Sparse(SparseShape),
-}
+use crate::arrow::datatypes::DataType;
+use crate::schema::Kind;
+use kpass::OutputKind;
 
 /// A column to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,22 +17,6 @@ pub struct OutputColumn {
     pub time: Option<DataType>,
 }
 
-impl OutputKind {
-    /// True for values whose bytes are not known beforehand: text, bytes and sparse rows.
-    pub(crate) fn is_long(self) -> bool {
-        matches!(self, Self::Text | Self::Binary | Self::Sparse(_))
-    }
-
-    /// Bytes of a value; of text, bytes and sparse rows without what they hold.
-    pub(crate) fn bytes(self) -> usize {
-        match self {
-            Self::Bool => 1,
-            Self::F32 => 4,
-            Self::F64 | Self::I64 | Self::U64 | Self::Text | Self::Binary | Self::Sparse(_) => 8,
-        }
-    }
-}
-
 impl OutputColumn {
     /// A column called `name` without missing values.
     pub fn new(name: impl Into<String>, kind: OutputKind) -> Self {
@@ -56,19 +27,38 @@ impl OutputColumn {
     pub fn holds(&self) -> String {
         match (&self.time, self.kind) {
             (Some(time), _) => crate::Kind::Time(time.clone()).to_string(),
-            (None, OutputKind::F32) => "float32".to_string(),
-            (None, OutputKind::F64) => "float64".to_string(),
-            (None, OutputKind::I64) => "int64".to_string(),
-            (None, OutputKind::U64) => "uint64".to_string(),
-            (None, OutputKind::Bool) => "bool".to_string(),
-            (None, OutputKind::Text) => "text".to_string(),
-            (None, OutputKind::Binary) => "binary".to_string(),
-            (None, OutputKind::Sparse(shape)) => crate::Kind::Sparse(shape).to_string(),
+            (None, kind) => kind.to_string(),
         }
     }
 
     /// This column, with values that may be missing.
     pub fn nullable(self) -> Self {
         Self { nullable: true, ..self }
+    }
+}
+
+/// The type in which a column of this kind is kept: uint64 stays, and other integers become int64.
+pub(crate) fn kept_as(kind: &Kind) -> OutputKind {
+    match kind {
+        Kind::Float { bits: 64 } => OutputKind::F64,
+        Kind::Float { .. } => OutputKind::F32,
+        Kind::Int { bits: 64, signed: false } => OutputKind::U64,
+        Kind::Int { .. } | Kind::Time(_) => OutputKind::I64,
+        Kind::Bool => OutputKind::Bool,
+        Kind::Binary => OutputKind::Binary,
+        Kind::Sparse(shape) => OutputKind::Sparse(*shape),
+        Kind::Text | Kind::Other(_) => OutputKind::Text,
+    }
+}
+
+impl OutputColumn {
+    /// The column as which a kept column of this kind is written: uint64 stays, and other integers
+    /// become int64.
+    pub fn of(name: &str, kind: &Kind) -> Self {
+        let time = match kind {
+            Kind::Time(time) => Some(time.clone()),
+            _ => None,
+        };
+        OutputColumn { time, ..OutputColumn::new(name, kept_as(kind)).nullable() }
     }
 }

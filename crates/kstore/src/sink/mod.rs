@@ -19,8 +19,9 @@ mod rows;
 pub(crate) mod svmlight;
 mod written;
 
-pub use crate::kept_column::Output;
-pub use column::{OutputColumn, OutputKind};
+pub use column::OutputColumn;
+pub(crate) use column::kept_as;
+pub use kpass::{Output, OutputKind};
 pub(crate) use written::Written;
 pub use written::{Create, STDOUT, Sink};
 

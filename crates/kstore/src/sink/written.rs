@@ -1,7 +1,7 @@
 //! A table that is being written.
 
 use super::column::OutputColumn;
-use crate::kept_column::Output;
+use crate::Output;
 use crate::{Error, Result};
 use std::{io, path::Path};
 

@@ -33,7 +33,7 @@ pub(super) fn kind(data_type: &DataType) -> Kind {
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => Kind::Binary,
         time if time.is_temporal() && element(time).is_some() => Kind::Time(time.clone()),
         DataType::Dictionary(_, value) if !matches!(**value, DataType::Dictionary(..)) => kind(value),
-        other => element(other).map_or_else(|| Kind::Other(type_name(other)), Element::kind),
+        other => element(other).map_or_else(|| Kind::Other(type_name(other)), Kind::from),
     }
 }
 

@@ -14,14 +14,12 @@ mod entries;
 mod extended;
 mod foreign;
 mod format;
-mod identity;
 #[cfg(feature = "ipc")]
 pub mod ipc;
 #[cfg(feature = "jsonl")]
 mod json_lines;
 pub mod lakehouse;
 mod load_error;
-pub mod memory;
 #[cfg(feature = "npy")]
 pub mod npy;
 #[cfg(feature = "npz")]
@@ -47,8 +45,8 @@ use extended::missing;
 pub(crate) use extended::{Absent, Added, Extended};
 pub use extended::{QUERY, TARGET};
 pub use format::{BoxedCursor, Facts, FileCursor, Format, Open, TableFile};
-pub use identity::{Identity, regular};
-pub(crate) use identity::{STDIN, check_input, scheme};
+pub use kpass::identity::{Identity, regular};
+pub(crate) use kpass::identity::{STDIN, check_input, scheme};
 pub use load_error::is_decoding;
 pub use registry::{by_extension, formats, open, register};
 pub(crate) use registry::{known, listed, open_distant, standard_input};

@@ -6,24 +6,19 @@ use crate::arrow::datatypes::{ArrowPrimitiveType, Float16Type};
 use crate::schema::Kind;
 use crate::sparse::SparseRows;
 
-use sealed::Plain;
+pub use kpass::element::Element;
+use kpass::element::Plain;
 
-pub(crate) mod sealed {
-    use super::Element;
-
-    /// Types of numbers that files hold.
-    pub trait Plain: bytemuck::Pod {
-        /// The type as an [`Element`].
-        const ELEMENT: Element;
+impl From<Element> for Kind {
+    fn from(element: Element) -> Self {
+        let bits = 8 * element.size() as u8;
+        match element {
+            Element::F16 | Element::F32 | Element::F64 => Self::Float { bits },
+            Element::I8 | Element::I16 | Element::I32 | Element::I64 => Self::Int { bits, signed: true },
+            Element::U8 | Element::U16 | Element::U32 | Element::U64 => Self::Int { bits, signed: false },
+            Element::Bool => Self::Bool,
+        }
     }
-    macro_rules! plain {
-        ($($type:ty: $element:ident),*) => {$(
-            impl Plain for $type {
-                const ELEMENT: Element = Element::$element;
-            }
-        )*};
-    }
-    plain!(f32: F32, f64: F64, i8: I8, i16: I16, i32: I32, i64: I64, u8: U8, u16: U16, u32: U32, u64: U64);
 }
 
 /// The 16-bit float, which the standard library does not have yet.
@@ -53,47 +48,6 @@ impl<'a> Positions<'a> {
         match self {
             Self::From(start) => Self::From(start + skip),
             Self::At(list) => Self::At(&list[skip..]),
-        }
-    }
-}
-
-/// Type of the values in row-major bytes; all little-endian, as the machine is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names are the types")]
-pub enum Element {
-    F16,
-    F32,
-    F64,
-    I8,
-    I16,
-    I32,
-    I64,
-    U8,
-    U16,
-    U32,
-    U64,
-    Bool,
-}
-
-impl Element {
-    /// Bytes per value.
-    pub fn size(self) -> usize {
-        match self {
-            Self::I8 | Self::U8 | Self::Bool => 1,
-            Self::F16 | Self::I16 | Self::U16 => 2,
-            Self::F32 | Self::I32 | Self::U32 => 4,
-            Self::F64 | Self::I64 | Self::U64 => 8,
-        }
-    }
-
-    /// The kind of a column of such values.
-    pub(crate) fn kind(self) -> Kind {
-        let bits = 8 * self.size() as u8;
-        match self {
-            Self::F16 | Self::F32 | Self::F64 => Kind::Float { bits },
-            Self::I8 | Self::I16 | Self::I32 | Self::I64 => Kind::Int { bits, signed: true },
-            Self::U8 | Self::U16 | Self::U32 | Self::U64 => Kind::Int { bits, signed: false },
-            Self::Bool => Kind::Bool,
         }
     }
 }

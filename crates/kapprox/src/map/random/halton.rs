@@ -6,7 +6,7 @@
 //!
 //! Reference: Owen, "A randomized Halton algorithm in R", arXiv 1706.02808, 2017.
 
-use kstore::key::{Purpose, Stream};
+use kpass::key::{Purpose, Stream};
 
 #[derive(Debug)]
 pub(super) struct Halton {

@@ -26,7 +26,7 @@ use crate::kernel::{Explicit, Law, Spectrum, row, skewed_chi_squared::logarithm}
 use crate::{Error, Real, Result, real::cosine_sine, vectorised};
 use faer::{Accum, MatMut, MatRef, Par, linalg::matmul::matmul, prelude::*};
 use hadamard::{FEW, Structured};
-use kstore::{Footprint, Workers, sparse::entries};
+use kpass::{Footprint, Workers, sparse::entries};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 

@@ -2,9 +2,10 @@
 
 use super::{IpcFile, NAME, message::Batch};
 use crate::mmap::Mapped;
+use crate::schema::Kind;
 use crate::source::data_type::kind;
-use crate::source::view::sealed::Plain;
 use crate::{Error, Result};
+use kpass::element::Plain;
 
 /// A mapped Arrow IPC file, whose columns of numbers are used where they are.
 ///
@@ -54,7 +55,7 @@ impl MappedIpc<'_> {
             return Err(Error::NoSuchColumn { path: path.to_path_buf(), name: name.to_string(), hint });
         };
         let Some((_, width)) = root.numbers().filter(|(element, _)| *element == V::ELEMENT) else {
-            let expected = format!("{} was asked for", V::ELEMENT.kind());
+            let expected = format!("{} was asked for", Kind::from(V::ELEMENT));
             return Err(Error::wrong_type(path, name, kind(&root.data_type).to_string(), expected));
         };
         let block = file.batches.get(batch);

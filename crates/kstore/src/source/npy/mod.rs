@@ -11,6 +11,7 @@ pub use header::{Header, parse_header};
 use super::positioned::{BLOCK_BYTES, Positioned, chunk_bytes};
 use super::{BoxedCursor, Element, Facts, FileCursor, Format, Strided, TableFile, Values, View};
 use crate::arrow::buffer::MutableBuffer;
+use crate::schema::Kind;
 use crate::schema::{Column, Schema};
 use crate::{Error, Result, mmap::Mapped};
 use header::{HEADER_LIMIT, MAGIC};
@@ -51,7 +52,7 @@ impl NpyFile {
             let shape = format!("{} x {}", header.rows, header.columns);
             return Err(file.malformed(format!("an array of {shape} needs {needed} bytes, the file has {found}")));
         }
-        let kind = header.element.kind();
+        let kind = Kind::from(header.element);
         let columns = (0..header.columns).map(|i| Column { name: format!("x{i}"), kind: kind.clone() });
         let schema = Schema { columns: columns.collect(), ..Schema::default() };
         Ok(Self { file, header, schema })

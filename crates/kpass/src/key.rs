@@ -49,7 +49,7 @@ pub enum Purpose {
 /// A stream of row keys: `Stream::new(seed, purpose, round)`.
 ///
 /// ```
-/// use kstore::key::{Purpose, Stream};
+/// use kpass::key::{Purpose, Stream};
 /// let folds = Stream::new(0, Purpose::Folds, 0);
 /// assert_eq!(folds.word(17), folds.word(17));
 /// assert!((0.0..1.0).contains(&folds.uniform(17)));
@@ -60,8 +60,9 @@ pub struct Stream(u64);
 /// 2^64 divided by the golden ratio: the Weyl increment of SplitMix64.
 const WEYL: u64 = 0x9E37_79B9_7F4A_7C15;
 
+/// The finaliser of SplitMix64: a permutation of 64-bit words in which every bit of the result depends on all bits of `z`.
 #[inline(always)]
-pub(crate) fn mix(mut z: u64) -> u64 {
+pub fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     z ^ (z >> 31)

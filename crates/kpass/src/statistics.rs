@@ -20,7 +20,7 @@ pub const GROUP_LIMIT: usize = 100_000;
 pub const LABEL_BYTES: usize = 128;
 
 /// Bytes of the text of a label, in the mean over as many labels as there may be.
-pub(crate) const TEXT_BYTES: usize = LABEL_BYTES / 2;
+pub const TEXT_BYTES: usize = LABEL_BYTES / 2;
 
 /// Count, mean, spread and extremes of one column; NaN is skipped. Rows count by their weights: a row of weight 2 as that row twice.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,7 +38,7 @@ pub struct Moments {
     /// Largest value; minus infinite without values.
     pub max: f64,
     /// The column holds integers: no difference between its values is the rounding of a computation. Set by
-    /// [`Selected::mark_integers`](crate::Selected::mark_integers), which knows the column.
+    /// [`Selected::mark_integers`](`kstore::Selected::mark_integers`), which knows the column.
     pub whole: bool,
 }
 

@@ -24,7 +24,8 @@ impl Digest {
         digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')).then_some(rest)
     }
 
-    pub(crate) fn word_of(bytes: &[u8]) -> u64 {
+    /// The digest of some bytes.
+    pub fn word_of(bytes: &[u8]) -> u64 {
         let mut digest = Self::default();
         digest.update(bytes);
         digest.last()

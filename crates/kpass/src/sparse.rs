@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 pub const NO_PLACE: f64 = -1.0;
 
 /// The most columns whose places a number of 32 bits holds.
-pub(crate) const MOST_SINGLE: usize = 1 << 24;
+pub const MOST_SINGLE: usize = 1 << 24;
 
 /// Most columns of dense text. A line with more is damage, or data so sparse that dense rows are the wrong tool.
-pub(crate) const COLUMN_LIMIT: usize = 100_000;
+pub const COLUMN_LIMIT: usize = 100_000;
 
 /// The most columns at all.
-pub(crate) const MOST_COLUMNS: usize = u32::MAX as usize;
+pub const MOST_COLUMNS: usize = u32::MAX as usize;
 
 /// The size of sparse rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,7 +39,7 @@ impl SparseShape {
     }
 
     /// True where rows take less room and time as they are: at least a thousand columns, and no row has entries in more than an eighth of them.
-    pub(crate) fn is_thin(self) -> bool {
+    pub fn is_thin(self) -> bool {
         self.width >= 1_000 && self.longest <= self.width / 8
     }
 
@@ -49,7 +49,7 @@ impl SparseShape {
     }
 
     /// True for what rows can have.
-    pub(crate) fn is_sound(self) -> bool {
+    pub fn is_sound(self) -> bool {
         self.width <= MOST_COLUMNS && self.longest <= self.width
     }
 
@@ -60,7 +60,7 @@ impl SparseShape {
 }
 
 /// Bytes of an entry that is kept: its place and its value.
-pub(crate) const ENTRY: usize = size_of::<u32>() + size_of::<f64>();
+pub const ENTRY: usize = size_of::<u32>() + size_of::<f64>();
 
 /// Sparse rows of a chunk, one after the other.
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +81,8 @@ impl<'a> SparseRows<'a> {
     }
 
     /// The value of a row that is furthest from 0; NaN where one of them is NaN.
-    pub(crate) fn largest(&self, row: usize) -> f64 {
+    #[inline]
+    pub fn largest(&self, row: usize) -> f64 {
         let larger = |a: f64, b: &f64| if b.is_nan() || b.abs() > a.abs() { *b } else { a };
         self.row(row).1.iter().fold(0.0, larger)
     }
@@ -159,24 +160,27 @@ impl SparseColumn {
     }
 
     /// Makes room for so many entries more, exactly: what is kept is counted.
-    pub(crate) fn reserve(&mut self, entries: usize) {
+    pub fn reserve(&mut self, entries: usize) {
         self.places.reserve_exact(entries);
         self.values.reserve_exact(entries);
     }
 
     /// Appends an entry to the row that [`SparseColumn::end_row`] ends.
-    pub(crate) fn add(&mut self, place: u32, value: f64) {
+    #[inline]
+    pub fn add(&mut self, place: u32, value: f64) {
         self.places.push(place);
         self.values.push(value);
     }
 
-    pub(crate) fn end_row(&mut self) {
+    /// Ends a row.
+    #[inline]
+    pub fn end_row(&mut self) {
         self.starts.push(self.places.len());
     }
 
     /// Appends a row of entries of which a file tells the indices and the values, and says in words what is wrong with it. Entries that do
     /// not ascend are put in order with `sort`.
-    pub(crate) fn push(
+    pub fn push(
         &mut self,
         indices: impl Fn(usize) -> Option<i128>,
         values: &[f64],

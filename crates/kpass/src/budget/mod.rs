@@ -60,7 +60,7 @@ const THREAD: usize = 192 << 10;
 /// The memory of one stage of a run: its parts that live at the same time, compared with a budget.
 ///
 /// ```
-/// use kstore::Plan;
+/// use kpass::Plan;
 /// let plan = Plan::new("ridge at rank 1000", 1 << 20).term("Gram matrix", 8_000_000, "lower `rank`");
 /// let refused = plan.check().unwrap_err().to_string();
 /// assert!(refused.contains("Gram matrix") && refused.contains("lower `rank`"), "{refused}");
@@ -131,8 +131,8 @@ impl Plan {
 /// Parses `512MiB`, `2GiB`, `800MB`, `1.5g`, or plain bytes.
 ///
 /// ```
-/// assert_eq!(kstore::budget::parse_bytes("1.5GiB").unwrap(), 3 << 29);
-/// assert!(kstore::budget::parse_bytes("much").is_err());
+/// assert_eq!(kpass::budget::parse_bytes("1.5GiB").unwrap(), 3 << 29);
+/// assert!(kpass::budget::parse_bytes("much").is_err());
 /// ```
 pub fn parse_bytes(text: &str) -> Result<usize> {
     let syntax = || Error::Syntax {

@@ -25,14 +25,14 @@ impl<A: Merge + Sync, B: Merge + Sync> Merge for (A, B) {
 /// for bit, under `step`, `merge` and whatever is computed from it.
 ///
 /// ```
-/// use kstore::checkpoint::{Arrays, Persist, Stored};
+/// use kpass::checkpoint::{Arrays, Persist, Stored};
 /// struct Sums { rows: u64, sums: Vec<f64> }
 /// impl Persist for Sums {
 ///     fn save<'a>(&'a self, out: &mut Arrays<'a>) {
 ///         out.one("rows", self.rows);
 ///         out.put("sums", &self.sums);
 ///     }
-///     fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+///     fn load(&mut self, from: &mut Stored<'_>) -> kpass::Result<()> {
 ///         self.rows = from.one("rows")?;
 ///         from.fill("sums", &mut self.sums)
 ///     }
@@ -53,7 +53,7 @@ pub trait Persist {
 ///
 /// ```
 /// struct Sums { rows: u64, sums: Vec<f64> }
-/// kstore::persist!(Sums { one "rows": rows, fill "sums": sums });
+/// kpass::persist!(Sums { one "rows": rows, fill "sums": sums });
 /// ```
 #[macro_export]
 macro_rules! persist {

@@ -121,7 +121,8 @@ impl Scaler {
     }
 
     /// A value of feature `i` on the line, through asinh or among its knots.
-    pub(crate) fn bend(&self, i: usize, scaled: f64) -> f64 {
+    #[inline]
+    pub fn bend(&self, i: usize, scaled: f64) -> f64 {
         match self.knots.get(i * KNOTS..(i + 1) * KNOTS) {
             Some(knots) => quantiles::apply(knots, scaled),
             None if self.asinh => scaled.asinh(),
@@ -163,6 +164,6 @@ fn median(values: &mut [(f64, f64)]) -> Option<f64> {
 
 /// The factor that a centred value is multiplied by: 1 / `scale`, or 0 for a scale of 0.
 #[inline]
-pub(crate) fn factor(scale: f64) -> f64 {
+pub fn factor(scale: f64) -> f64 {
     if scale == 0.0 { 0.0 } else { 1.0 / scale }
 }

@@ -135,18 +135,18 @@ impl Error {
     }
 
     /// A file that is damaged, or of another format.
-    pub(crate) fn malformed(path: &Path, format: &'static str, detail: impl Into<String>) -> Self {
+    pub fn malformed(path: &Path, format: &'static str, detail: impl Into<String>) -> Self {
         Self::Malformed { path: path.to_path_buf(), format, detail: detail.into() }
     }
 
     /// A column that holds what it must not hold.
-    pub(crate) fn wrong_type(path: &Path, column: &str, got: impl Into<String>, expected: impl Into<String>) -> Self {
+    pub fn wrong_type(path: &Path, column: &str, got: impl Into<String>, expected: impl Into<String>) -> Self {
         let (path, column) = (path.to_path_buf(), column.to_string());
         Self::WrongType { path, column, got: got.into(), expected: expected.into() }
     }
 
     /// What was found at a path, `None` where nothing is there; other errors as [`Error::io`].
-    pub(crate) fn unless_absent<V>(found: std::io::Result<V>, action: &'static str, path: &Path) -> Result<Option<V>> {
+    pub fn unless_absent<V>(found: std::io::Result<V>, action: &'static str, path: &Path) -> Result<Option<V>> {
         match found {
             Ok(found) => Ok(Some(found)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),

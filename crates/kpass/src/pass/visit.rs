@@ -10,15 +10,15 @@ impl Pass<'_> {
     /// whatever the pass has; `work` may use all of its workers. Nothing goes to the journal.
     ///
     /// ```
-    /// use kstore::{MemoryRows, Pass, Workers};
+    /// use kpass::{MemoryRows, Pass, Workers};
     /// let rows = MemoryRows::new(vec![1.0f64, 2.0, 3.0], 1)?;
     /// let (workers, mut seen) = (Workers::sequential(), Vec::new());
     /// Pass::new(2, 64, &workers).visit(&rows, |block| {
     ///     seen.extend_from_slice(block.x);
-    ///     Ok::<(), kstore::Error>(())
+    ///     Ok::<(), kpass::Error>(())
     /// })?;
     /// assert_eq!(seen, [1.0, 2.0, 3.0]);
-    /// # Ok::<(), kstore::Error>(())
+    /// # Ok::<(), kpass::Error>(())
     /// ```
     ///
     /// # Errors

@@ -26,7 +26,7 @@ impl Label {
     }
 
     /// Bytes of its text; 0 for a number.
-    pub(crate) fn text_bytes(&self) -> usize {
+    pub fn text_bytes(&self) -> usize {
         if let Self::Text(text) = self { text.len() } else { 0 }
     }
 }
@@ -138,7 +138,7 @@ impl<T: Real> RowBuf<T> {
         self.clear_but_x();
     }
     /// Removes all rows but leaves old values in `x`: a cursor that overwrites them need not write zeros first.
-    pub(crate) fn clear_but_x(&mut self) {
+    pub fn clear_but_x(&mut self) {
         self.rows.clear();
         self.y.clear();
         self.classes.clear();
@@ -162,7 +162,7 @@ impl<T: Real> RowBuf<T> {
 }
 
 /// The `count` values from place `start` on, with arbitrary content.
-pub(crate) fn room<V: Copy + Default>(values: &mut Vec<V>, start: usize, count: usize) -> &mut [V] {
+pub fn room<V: Copy + Default>(values: &mut Vec<V>, start: usize, count: usize) -> &mut [V] {
     if values.len() < start + count {
         values.resize(start + count, V::default());
     }
@@ -170,7 +170,7 @@ pub(crate) fn room<V: Copy + Default>(values: &mut Vec<V>, start: usize, count: 
 }
 
 /// Makes room for `more` values and hands it out.
-pub(crate) fn grow<V: Copy + Default>(values: &mut Vec<V>, more: usize) -> &mut [V] {
+pub fn grow<V: Copy + Default>(values: &mut Vec<V>, more: usize) -> &mut [V] {
     let have = values.len();
     values.resize(have + more, V::default());
     &mut values[have..]

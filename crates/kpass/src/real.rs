@@ -1,6 +1,6 @@
 //! The element types rows are stored in.
 
-use crate::source::view::sealed::Plain;
+use crate::element::Plain;
 use std::fmt::{Debug, Display};
 
 /// A type that arrays of states are made of.

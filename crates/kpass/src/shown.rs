@@ -10,8 +10,8 @@ const DIGITS: usize = 20;
 /// The text as one line: control characters, which can move the cursor of a terminal or forge a line, become escapes.
 ///
 /// ```
-/// assert_eq!(kstore::shown::line("a\u{1b}[31m\nb"), "a\\u{1b}[31m\\nb");
-/// assert_eq!(kstore::shown::line("größe"), "größe");
+/// assert_eq!(kpass::shown::line("a\u{1b}[31m\nb"), "a\\u{1b}[31m\\nb");
+/// assert_eq!(kpass::shown::line("größe"), "größe");
 /// ```
 pub fn line(text: &str) -> Cow<'_, str> {
     escaped(text, |_| false, |letter| letter.escape_default().to_string())
@@ -67,7 +67,7 @@ pub fn path(path: &Path) -> String {
 /// ```
 /// #[derive(serde::Serialize)]
 /// struct Report {
-///     #[serde(serialize_with = "kstore::shown::lossy_path")]
+///     #[serde(serialize_with = "kpass::shown::lossy_path")]
 ///     model: std::path::PathBuf,
 /// }
 /// ```
@@ -94,7 +94,7 @@ pub fn lines(text: &str) -> Cow<'_, str> {
 /// A JSON text with the control characters of its strings as escapes of JSON.
 ///
 /// ```
-/// assert_eq!(kstore::shown::object("{\"a\u{202e}\": 1}"), "{\"a\\u202e\": 1}");
+/// assert_eq!(kpass::shown::object("{\"a\u{202e}\": 1}"), "{\"a\\u202e\": 1}");
 /// ```
 pub fn object(json: &str) -> Cow<'_, str> {
     escaped(json, |_| false, |letter| format!("\\u{:04x}", u32::from(letter)))
@@ -119,8 +119,8 @@ const LETTERS: usize = 60;
 /// The beginning of a text that may be long.
 ///
 /// ```
-/// assert_eq!(kstore::shown::short("ten"), "ten");
-/// assert!(kstore::shown::short(&"9".repeat(300)).ends_with("99…"));
+/// assert_eq!(kpass::shown::short("ten"), "ten");
+/// assert!(kpass::shown::short(&"9".repeat(300)).ends_with("99…"));
 /// ```
 pub fn short(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(LETTERS) {
@@ -132,8 +132,8 @@ pub fn short(text: &str) -> Cow<'_, str> {
 /// A number by the shortest digits that read back, as a power of ten where those would be many.
 ///
 /// ```
-/// assert_eq!(kstore::shown::number(0.5), "0.5");
-/// assert_eq!(kstore::shown::number(-1e300), "-1e300");
+/// assert_eq!(kpass::shown::number(0.5), "0.5");
+/// assert_eq!(kpass::shown::number(-1e300), "-1e300");
 /// ```
 pub fn number(value: f64) -> String {
     let plain = value.to_string();

@@ -1,6 +1,6 @@
 //! The description of the run that a checkpoint belongs to: its program, options and data.
 
-use crate::{digest::Digest, source::Identity};
+use crate::{digest::Digest, identity::Identity};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

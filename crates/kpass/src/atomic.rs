@@ -74,7 +74,7 @@ pub(crate) fn is_temporary(name: &str) -> bool {
 }
 
 /// Bytes gathered before they are written.
-pub(crate) const BUFFER_BYTES: usize = 256 << 10;
+pub const BUFFER_BYTES: usize = 256 << 10;
 
 /// A file being written that takes its place at [`AtomicFile::commit`].
 #[derive(Debug)]

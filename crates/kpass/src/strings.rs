@@ -5,7 +5,7 @@ use std::ops::Range;
 /// Strings of bytes one after the other, and where each ends: 8 bytes each beside what they hold.
 ///
 /// ```
-/// let cities: kstore::Strings = ["Ulm", "", "Bonn"].into_iter().collect();
+/// let cities: kpass::Strings = ["Ulm", "", "Bonn"].into_iter().collect();
 /// assert_eq!((cities.len(), cities.text(2), cities.bytes(0)), (3, "Bonn", &b"Ulm"[..]));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Strings {
     }
 
     /// Makes room for so many bytes more, exactly: what is kept is counted.
-    pub(crate) fn reserve(&mut self, bytes: usize) {
+    pub fn reserve(&mut self, bytes: usize) {
         self.bytes.reserve_exact(bytes);
     }
 

@@ -59,7 +59,7 @@ impl<B> Pool<B> {
     /// Runs `work` with a buffer nobody else has, made by `make` where all are taken.
     ///
     /// ```
-    /// let pool = kstore::Pool::default();
+    /// let pool = kpass::Pool::default();
     /// pool.with(|| vec![0; 3], |buffer: &mut Vec<i32>| buffer[1] = 7);
     /// assert_eq!(pool.with(Vec::new, |buffer| buffer.clone()), [0, 7, 0]);
     /// ```
@@ -104,7 +104,7 @@ impl Workers {
     /// on it, and only files are read by threads beside it.
     ///
     /// ```
-    /// use kstore::{Workers, rayon};
+    /// use kpass::{Workers, rayon};
     /// let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
     /// assert_eq!(Workers::of(std::sync::Arc::new(pool)).threads(), 2);
     /// ```

@@ -208,7 +208,7 @@ impl Debug for Stored<'_> {
 
 impl<'a> Stored<'a> {
     pub(super) fn open(path: &Path) -> Result<Self> {
-        let length = crate::source::regular(path)?.len();
+        let length = crate::identity::regular(path)?.len();
         let file = File::open(path).map_err(Error::io("read", path))?;
         Self::new(path, Box::new(file), length)
     }

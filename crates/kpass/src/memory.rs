@@ -10,12 +10,12 @@ use std::{ops::Range, sync::Arc};
 /// carry are those given to [`MemoryRows::numbered`], such as the stored rows that the rows were copied from.
 ///
 /// ```
-/// use kstore::{source::memory::MemoryRows, RowBuf, RowSource};
+/// use kpass::{MemoryRows, RowBuf, RowSource};
 /// let rows = MemoryRows::new(vec![1.0, 2.0, 3.0, 4.0f32], 2)?.with_targets(vec![5.0, 6.0], 1)?.numbered(vec![7, 9])?;
 /// let mut buf = RowBuf::new(10);
 /// assert!(rows.open(0..2)?.next(&mut buf)?);
 /// assert_eq!((buf.rows, buf.y), (vec![7, 9], vec![5.0, 6.0]));
-/// # Ok::<(), kstore::Error>(())
+/// # Ok::<(), kpass::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct MemoryRows<T> {

@@ -14,10 +14,10 @@ const START: u64 = 4 << 10;
 const END: u64 = 64 << 10;
 
 /// Name that stands for standard input.
-pub(crate) const STDIN: &str = "-";
+pub const STDIN: &str = "-";
 
 /// The scheme of an address; `None` for a path.
-pub(crate) fn scheme(path: &Path) -> Option<&str> {
+pub fn scheme(path: &Path) -> Option<&str> {
     let (scheme, rest) = path.to_str()?.split_once("://")?;
     let word = scheme.len() > 1 && scheme.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
     (word && !rest.is_empty()).then_some(scheme)
@@ -66,7 +66,7 @@ pub fn regular(path: &Path) -> Result<Metadata> {
 
 /// Refuses standard input that may have no end: all but a regular file, a pipe, a socket and a
 /// terminal.
-pub(crate) fn check_input() -> Result<()> {
+pub fn check_input() -> Result<()> {
     #[cfg(target_os = "linux")]
     {
         use std::{io::IsTerminal, os::unix::fs::FileTypeExt};
@@ -95,7 +95,7 @@ impl Identity {
     }
 
     /// The identity of what is in an open file, under a name that leads nowhere: length and digest.
-    pub(crate) fn of_content(path: &Path, mut file: &File) -> Result<Self> {
+    pub fn of_content(path: &Path, mut file: &File) -> Result<Self> {
         let failed = |error| Error::io("read", path)(error);
         let length = file.metadata().map_err(failed)?.len();
         file.rewind().map_err(failed)?;
@@ -111,7 +111,7 @@ impl Identity {
     }
 
     /// The identity of an object at a distance, by its address, its length and what its store says of its version.
-    pub(crate) fn told(address: &Path, length: u64, version: &str) -> Self {
+    pub fn told(address: &Path, length: u64, version: &str) -> Self {
         let digest = Digest::of(version.as_bytes());
         Self { path: address.to_path_buf(), length, modified: 0, digest, place: (0, 0) }
     }

@@ -1,0 +1,345 @@
+//! Columns that are carried along unchanged, such as an id beside a prediction.
+
+use crate::Strings;
+use crate::sparse::{SparseColumn, SparseShape};
+use std::ops::Range;
+
+/// The type of the values of a written column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are the types")]
+pub enum OutputKind {
+    F32,
+    F64,
+    I64,
+    U64,
+    Bool,
+    Text,
+    Binary,
+    Sparse(SparseShape),
+}
+
+impl OutputKind {
+    /// True for values whose bytes are not known beforehand: text, bytes and sparse rows.
+    pub fn is_long(self) -> bool {
+        matches!(self, Self::Text | Self::Binary | Self::Sparse(_))
+    }
+
+    /// Bytes of a value; of text, bytes and sparse rows without what they hold.
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::Bool => 1,
+            Self::F32 => 4,
+            Self::F64 | Self::I64 | Self::U64 | Self::Text | Self::Binary | Self::Sparse(_) => 8,
+        }
+    }
+}
+
+impl std::fmt::Display for OutputKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::F32 => "float32",
+            Self::F64 => "float64",
+            Self::I64 => "int64",
+            Self::U64 => "uint64",
+            Self::Bool => "bool",
+            Self::Text => "text",
+            Self::Binary => "binary",
+            Self::Sparse(_) => "sparse rows",
+        })
+    }
+}
+
+/// Values of a kept column. The value of a row without one is arbitrary.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "the names are the types")]
+pub enum KeptValues {
+    F32(Vec<f32>),
+    F64(Vec<f64>),
+    I64(Vec<i64>),
+    U64(Vec<u64>),
+    Bool(Vec<bool>),
+    Text(Strings),
+    Binary(Strings),
+    Sparse(SparseColumn),
+}
+
+impl KeptValues {
+    /// The values as a sink takes them.
+    pub fn as_output(&self) -> Output<'_> {
+        match self {
+            Self::F32(v) => Output::F32(v),
+            Self::F64(v) => Output::F64(v),
+            Self::I64(v) => Output::I64(v),
+            Self::U64(v) => Output::U64(v),
+            Self::Bool(v) => Output::Bool(v),
+            Self::Text(v) => Output::Text(v),
+            Self::Binary(v) => Output::Binary(v),
+            Self::Sparse(v) => Output::Sparse(v),
+        }
+    }
+
+    /// The value of a row as a whole number, if the column holds integers or truth values.
+    #[inline]
+    pub fn integer(&self, row: usize) -> Option<i128> {
+        match self {
+            Self::I64(v) => Some(v[row].into()),
+            Self::U64(v) => Some(v[row].into()),
+            Self::Bool(v) => Some(v[row].into()),
+            Self::F32(_) | Self::F64(_) | Self::Text(_) | Self::Binary(_) | Self::Sparse(_) => None,
+        }
+    }
+
+    /// The value of a row, if the column holds numbers or truth values.
+    #[inline]
+    pub fn number(&self, row: usize) -> Option<f64> {
+        match self {
+            Self::F32(v) => Some(v[row].into()),
+            Self::F64(v) => Some(v[row]),
+            _ => self.integer(row).map(|whole| whole as f64),
+        }
+    }
+}
+
+/// A kept column of some rows: values, some of which may be missing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeptColumn {
+    values: KeptValues,
+    /// For each row, true if it has a value; `None` where all have one.
+    valid: Option<Vec<bool>>,
+}
+
+impl KeptColumn {
+    /// An empty column for values of this kind.
+    pub fn new(kind: OutputKind) -> Self {
+        let values = match kind {
+            OutputKind::F32 => KeptValues::F32(Vec::new()),
+            OutputKind::F64 => KeptValues::F64(Vec::new()),
+            OutputKind::I64 => KeptValues::I64(Vec::new()),
+            OutputKind::U64 => KeptValues::U64(Vec::new()),
+            OutputKind::Bool => KeptValues::Bool(Vec::new()),
+            OutputKind::Text => KeptValues::Text(Strings::default()),
+            OutputKind::Binary => KeptValues::Binary(Strings::default()),
+            OutputKind::Sparse(shape) => KeptValues::Sparse(SparseColumn::new(shape)),
+        };
+        Self { values, valid: None }
+    }
+
+    /// A column of these values, of which those are missing where `valid` is false.
+    pub fn new_valid(values: KeptValues, valid: Vec<bool>) -> Self {
+        Self { values, valid: valid.contains(&false).then_some(valid) }
+    }
+
+    /// A column of numbers some of which may be missing.
+    pub fn optional(values: &[Option<f64>]) -> Self {
+        let valid = values.iter().any(Option::is_none).then(|| values.iter().map(Option::is_some).collect());
+        Self { values: KeptValues::F64(values.iter().map(|value| value.unwrap_or_default()).collect()), valid }
+    }
+
+    /// The values; arbitrary where one is missing.
+    pub fn values(&self) -> &KeptValues {
+        &self.values
+    }
+
+    /// The values and the flags of missing ones, for a reader to append to.
+    pub fn parts_mut(&mut self) -> (&mut KeptValues, &mut Option<Vec<bool>>) {
+        (&mut self.values, &mut self.valid)
+    }
+
+    /// For each row, true if it has a value; `None` where all have one.
+    pub fn valid(&self) -> Option<&[bool]> {
+        self.valid.as_deref()
+    }
+
+    /// True for a row without a value.
+    pub fn is_null(&self, row: usize) -> bool {
+        self.valid.as_ref().is_some_and(|valid| !valid[row])
+    }
+
+    /// The first row, counted from row `start` on, whose number is missing, NaN or infinite.
+    pub fn first_missing(&self, start: usize) -> Option<usize> {
+        let finite = |row: usize| match &self.values {
+            KeptValues::Sparse(values) => values.rows().largest(row).is_finite(),
+            values => values.number(row).is_none_or(f64::is_finite),
+        };
+        let odd = (start..self.len()).position(|row| !finite(row));
+        let null = self.valid.as_ref().and_then(|valid| valid[start..].iter().position(|valid| !valid));
+        odd.into_iter().chain(null).min()
+    }
+
+    /// The type of the values.
+    pub fn kind(&self) -> OutputKind {
+        self.values.as_output().kind()
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.values.as_output().len()
+    }
+
+    /// True if there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Removes all rows and keeps the allocated memory.
+    pub fn clear(&mut self) {
+        self.valid = None;
+        match &mut self.values {
+            KeptValues::F32(v) => v.clear(),
+            KeptValues::F64(v) => v.clear(),
+            KeptValues::I64(v) => v.clear(),
+            KeptValues::U64(v) => v.clear(),
+            KeptValues::Bool(v) => v.clear(),
+            KeptValues::Text(v) | KeptValues::Binary(v) => v.clear(),
+            KeptValues::Sparse(v) => v.clear(),
+        }
+    }
+
+    /// Appends some rows of a column of the same kind.
+    ///
+    /// # Panics
+    /// If the kinds differ: the caller has made both.
+    pub fn append(&mut self, later: &Self, rows: Range<usize>) {
+        let before = self.len();
+        match (&mut self.values, &later.values) {
+            (KeptValues::F32(v), KeptValues::F32(later)) => v.extend(&later[rows.clone()]),
+            (KeptValues::F64(v), KeptValues::F64(later)) => v.extend(&later[rows.clone()]),
+            (KeptValues::I64(v), KeptValues::I64(later)) => v.extend(&later[rows.clone()]),
+            (KeptValues::U64(v), KeptValues::U64(later)) => v.extend(&later[rows.clone()]),
+            (KeptValues::Bool(v), KeptValues::Bool(later)) => v.extend(&later[rows.clone()]),
+            (KeptValues::Text(v), KeptValues::Text(later)) | (KeptValues::Binary(v), KeptValues::Binary(later)) => {
+                v.extend_from(later, rows.clone());
+            }
+            (KeptValues::Sparse(v), KeptValues::Sparse(later)) => v.extend(&later.rows(), rows.clone()),
+            (mine, _) => panic!("a column of {:?} goes on as {:?}", mine.as_output().kind(), later.kind()),
+        }
+        let later = later.valid.as_ref().map(|valid| &valid[rows.clone()]).filter(|valid| valid.contains(&false));
+        if self.valid.is_some() || later.is_some() {
+            let valid = self.valid.get_or_insert_with(|| vec![true; before]);
+            match later {
+                Some(later) => valid.extend(later),
+                None => valid.resize(before + rows.len(), true),
+            }
+        }
+    }
+
+    /// A copy of the column as another kind of number: fractions are rounded, whole numbers and truth values never.
+    ///
+    /// # Errors
+    /// The first row with a value that the kind cannot hold, and the value.
+    pub fn cast(&self, kind: OutputKind) -> Result<Self, (usize, String)> {
+        let mut cast = Self { valid: self.valid.clone(), ..Self::new(kind) };
+        for row in 0..self.len() {
+            let refuse = |value: String| (row, value);
+            let whole = self.values.integer(row);
+            match (&mut cast.values, &self.values, self.values.number(row)) {
+                (KeptValues::F32(to), _, Some(number)) => to.push(match whole {
+                    Some(whole) => exact(whole, 24, "float32").map_err(refuse)? as f32,
+                    None => narrow(number).map_err(refuse)?,
+                }),
+                (KeptValues::F64(to), _, Some(number)) => to.push(match whole {
+                    Some(whole) => exact(whole, 53, "float64").map_err(refuse)? as f64,
+                    None => number,
+                }),
+                (KeptValues::I64(to), KeptValues::I64(_) | KeptValues::Bool(_), _) => {
+                    to.extend(whole.map(|value| value as i64));
+                }
+                (KeptValues::Bool(to), KeptValues::Bool(from), _) => to.push(from[row]),
+                (KeptValues::Text(to), KeptValues::Text(from), _)
+                | (KeptValues::Binary(to), KeptValues::Binary(from), _) => to.push(from.bytes(row)),
+                (_, from, _) => {
+                    return Err(refuse(format!("{}, not {kind}", from.as_output().kind())));
+                }
+            }
+        }
+        Ok(cast)
+    }
+}
+
+/// A fraction as float32, unless it is too large.
+fn narrow(value: f64) -> Result<f32, String> {
+    let narrow = value as f32;
+    if narrow.is_finite() || !value.is_finite() { Ok(narrow) } else { Err(format!("{value:e}, too large for float32")) }
+}
+
+/// The whole number itself, if a float with so many binary digits holds it and all smaller ones.
+fn exact(value: i128, digits: u32, float: &str) -> Result<i128, String> {
+    if value.unsigned_abs() <= 1 << digits {
+        Ok(value)
+    } else {
+        Err(format!("{value}, which {float} may have to round"))
+    }
+}
+
+/// Values of a column in a batch.
+#[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "the names are the types")]
+pub enum Output<'a> {
+    F32(&'a [f32]),
+    F64(&'a [f64]),
+    I64(&'a [i64]),
+    U64(&'a [u64]),
+    Bool(&'a [bool]),
+    Text(&'a Strings),
+    Binary(&'a Strings),
+    Sparse(&'a SparseColumn),
+    /// Values some of which may be missing.
+    Kept(&'a KeptColumn),
+}
+
+impl Output<'_> {
+    /// Number of values.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::F32(v) => v.len(),
+            Self::F64(v) => v.len(),
+            Self::I64(v) => v.len(),
+            Self::U64(v) => v.len(),
+            Self::Bool(v) => v.len(),
+            Self::Text(v) | Self::Binary(v) => v.len(),
+            Self::Sparse(v) => v.len(),
+            Self::Kept(column) => column.len(),
+        }
+    }
+
+    /// True if there are no values.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The type of the values.
+    pub fn kind(&self) -> OutputKind {
+        match self {
+            Self::F32(_) => OutputKind::F32,
+            Self::F64(_) => OutputKind::F64,
+            Self::I64(_) => OutputKind::I64,
+            Self::U64(_) => OutputKind::U64,
+            Self::Bool(_) => OutputKind::Bool,
+            Self::Text(_) => OutputKind::Text,
+            Self::Binary(_) => OutputKind::Binary,
+            Self::Sparse(v) => OutputKind::Sparse(v.shape()),
+            Self::Kept(column) => column.kind(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn casting_rounds_fractions_and_never_whole_numbers() {
+        let of = |values| KeptColumn { values, valid: None };
+        let whole = of(KeptValues::I64(vec![1 << 24, (1 << 24) + 1]));
+        let error = whole.cast(OutputKind::F32).unwrap_err();
+        assert_eq!(error, (1, "16777217, which float32 may have to round".to_string()));
+        assert_eq!(*whole.cast(OutputKind::F64).unwrap().values(), KeptValues::F64(vec![16777216.0, 16777217.0]));
+        assert_eq!(of(KeptValues::I64(vec![1 << 53, (1 << 53) + 1])).cast(OutputKind::F64).unwrap_err().0, 1);
+        assert_eq!(of(KeptValues::I64(vec![i64::MIN])).cast(OutputKind::F64).unwrap_err().0, 0);
+        let fractions = of(KeptValues::F64(vec![0.1, f64::INFINITY, 1e300]));
+        assert_eq!(fractions.cast(OutputKind::F32).unwrap_err(), (2, "1e300, too large for float32".to_string()));
+        let truths = of(KeptValues::Bool(vec![true, false]));
+        assert_eq!(*truths.cast(OutputKind::I64).unwrap().values(), KeptValues::I64(vec![1, 0]));
+        assert!(of(KeptValues::Text(["a"].into_iter().collect())).cast(OutputKind::F64).is_err());
+    }
+}

@@ -1,0 +1,84 @@
+//! Passes over rows: the one loop of the whole workspace, under a memory budget and with the same bits on any number of threads.
+//!
+//! The crate answers four questions and no others:
+//!
+//! * **what are the rows?** A [`RowSource`] returns [`RowBlock`]s of numbers for any range of stored rows;
+//! * **how are they folded?** A [`Pass`] folds segments of a fixed size on parallel lanes and merges them in row order, so that the
+//!   result has the same bits on any number of threads;
+//! * **what does it cost?** Every consumer states its [`Footprint`], and a [`Plan`] adds them up before work starts;
+//! * **what remains of a run that was stopped?** A [`checkpoint`] holds the states of its passes, and the next run continues with the
+//!   same bits.
+//!
+//! It knows no file format, no kernel and no solver. The crate `kstore` reads tables as sources of rows.
+//!
+//! # Example
+//!
+//! The sum of a column of any source:
+//!
+//! ```
+//! use kpass::{Error, Fold, MemoryRows, Merge, Pass, RowBlock, Workers};
+//!
+//! struct Sum;
+//! #[derive(Default)]
+//! struct Total(f64);
+//! impl Merge for Total {
+//!     fn merge(&mut self, later: &Self) {
+//!         self.0 += later.0;
+//!     }
+//! }
+//! impl Fold<f64> for Sum {
+//!     type State = Total;
+//!     type Scratch = ();
+//!     type Error = Error;
+//!     fn init(&self) -> Total {
+//!         Total::default()
+//!     }
+//!     fn scratch(&self) {}
+//!     fn step(&self, sum: &mut Total, _: &mut (), block: &RowBlock<'_, f64>, _: &Workers) -> Result<(), Error> {
+//!         sum.0 += block.x.iter().sum::<f64>();
+//!         Ok(())
+//!     }
+//! }
+//! let rows = MemoryRows::new(vec![1.0, 2.0, 6.0], 1)?;
+//! let workers = Workers::sequential();
+//! let (sum, report) = Pass::new(1024, 65_536, &workers).fold(&rows, &Sum)?;
+//! assert_eq!((sum.0, report.rows), (9.0, 3));
+//! # Ok::<(), Error>(())
+//! ```
+
+pub mod atomic;
+pub mod budget;
+pub mod checkpoint;
+pub mod digest;
+pub mod element;
+mod error;
+pub mod identity;
+mod kept_column;
+pub mod key;
+mod memory;
+pub mod named;
+pub mod names;
+pub mod pass;
+mod quantiles;
+mod real;
+pub mod rows;
+pub mod scaler;
+pub mod shown;
+pub mod sparse;
+pub mod statistics;
+mod strings;
+mod system_error;
+
+pub use atomic::{AtomicFile, remove_temporaries, stop_outputs, watch_outputs, written_outputs};
+pub use budget::{Footprint, Plan};
+pub use digest::Digest;
+pub use error::{BadLine, Error, Result};
+pub use kept_column::{KeptColumn, KeptValues, Output, OutputKind};
+pub use memory::MemoryRows;
+pub use pass::{CancelToken, Fold, Merge, Pass, Pool, Workers};
+pub use rayon;
+pub use real::{Real, vectorised};
+pub use rows::{Coded, Label, RowBlock, RowBuf, RowCursor, RowSource, TableShape};
+pub use scaler::Scaler;
+pub use statistics::{Statistics, StatisticsFold};
+pub use strings::Strings;

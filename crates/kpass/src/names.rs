@@ -1,0 +1,94 @@
+//! Columns found by their names.
+
+/// The place of `name` among the names.
+pub fn position(names: &[impl AsRef<str>], name: &str) -> Option<usize> {
+    names.iter().position(|column| column.as_ref() == name)
+}
+
+/// The places of `name[0]`, `name[1]`, …, the columns that come from a list column, in their order; empty if there are none.
+pub fn items(names: &[impl AsRef<str>], name: &str) -> Vec<usize> {
+    let item = |column: &str| {
+        let item = column.strip_prefix(name)?.strip_prefix('[')?.strip_suffix(']')?;
+        item.bytes().all(|digit| digit.is_ascii_digit()).then_some(())
+    };
+    places_where(names, |column| item(column).is_some())
+}
+
+/// The places of `name=…`, the features that come from a column of categories; empty if there are none.
+pub fn values(names: &[impl AsRef<str>], name: &str) -> Vec<usize> {
+    places_where(names, |column| column.strip_prefix(name).is_some_and(|rest| rest.starts_with('=')))
+}
+
+fn places_where(names: &[impl AsRef<str>], such: impl Fn(&str) -> bool) -> Vec<usize> {
+    (0..names.len()).filter(|place| such(names[*place].as_ref())).collect()
+}
+
+/// The text to add to "there is no column `name`": the nearest name, or the names that exist.
+pub fn hint(names: &[impl AsRef<str>], name: &str) -> String {
+    let all = || names.iter().map(AsRef::as_ref);
+    match nearest(name, all()) {
+        Some(near) => format!("; did you mean {near:?}?"),
+        None => format!("; it has {}", listed(all())),
+    }
+}
+
+/// Names shown before a list is cut short: a line of text, not a screenful.
+const SHOWN: usize = 12;
+
+fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<_> = names.collect();
+    let mut text = names.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
+    if names.len() > SHOWN {
+        text.push_str(&format!(", … ({} columns)", names.len()));
+    }
+    if names.is_empty() { "no columns".to_string() } else { text }
+}
+
+/// The candidate that differs from `name` by the fewest edits, if it is near enough to be a slip of the fingers:
+/// a third of the letters, and always when only the case differs.
+pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let folded = name.to_lowercase();
+    let allowed = name.chars().count().div_ceil(3);
+    candidates
+        .into_iter()
+        .map(|candidate| (distance(&folded, &candidate.to_lowercase()), candidate))
+        .filter(|(edits, _)| *edits <= allowed)
+        .min_by_key(|(edits, _)| *edits)
+        .map(|(_, candidate)| candidate)
+}
+
+/// Levenshtein's edit distance.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, to) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(from != *to);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edit_distance_counts_edits() {
+        for (a, b, edits) in [("", "", 0), ("abc", "", 3), ("kitten", "sitting", 3), ("fold", "flod", 2)] {
+            assert_eq!(distance(a, b), edits, "{a} {b}");
+            assert_eq!(distance(b, a), edits, "{b} {a}");
+        }
+    }
+
+    #[test]
+    fn near_names_are_suggested_and_far_names_are_not() {
+        assert_eq!(nearest("temperatur", ["time", "temperature"]), Some("temperature"));
+        assert_eq!(nearest("Y", ["x0", "y"]), Some("y"));
+        assert_eq!(nearest("target", ["x0", "y"]), None);
+    }
+}
