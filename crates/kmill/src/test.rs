@@ -128,8 +128,8 @@ impl Rows {
 }
 
 pub(crate) fn run(args: &TestArgs, run: &Run) -> Result<TestReport> {
-    let families = statistic::registry();
-    let family = families.iter().find(|family| family.name == args.statistic).unwrap_or(&families[0]);
+    let family = statistic::registry().iter().find(|family| family.name == args.statistic);
+    let family = family.expect("the parser takes the names of registered statistics alone");
     check_landmarks(args)?;
     match args.precision {
         ElementType::F32 => measure::<f32>(family, args, run),

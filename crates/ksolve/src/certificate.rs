@@ -4,6 +4,7 @@ use crate::strips::for_each_strip;
 use crate::{Error, Result};
 use faer::prelude::*;
 use faer::{Mat, MatRef};
+use kapprox::map::contiguous;
 use kapprox::{FeatureMap, Real};
 use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::{Fold, Merge, RowBlock, Workers};
@@ -173,12 +174,7 @@ fn strip_sums<T: Real>(phi: MatRef<'_, T>, residual: &mut [f64], out: &mut [f64]
     kapprox::vectorised!({
         let (positive, rest) = out.split_at_mut(p);
         for j in 0..p {
-            let Some(column) = phi.col(j).try_as_col_major() else {
-                // a strided column would be read wrongly; the sums say so instead
-                (positive[j], rest[j]) = (f64::NAN, f64::NAN);
-                continue;
-            };
-            (positive[j], rest[j]) = column_step(residual, column.as_slice());
+            (positive[j], rest[j]) = column_step(residual, contiguous(phi.col(j)));
         }
         rest[p] = residual.iter().copied().fold(0.0, f64::max);
     });

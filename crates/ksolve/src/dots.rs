@@ -2,6 +2,7 @@
 
 use faer::{Mat, MatRef};
 use kapprox::Real;
+use kapprox::map::{contiguous, contiguous_mut};
 
 /// Partial sums of a dot product: two vectors of AVX-512 in f64.
 const LANES: usize = 16;
@@ -11,10 +12,9 @@ pub(crate) fn dot_products<T: Real>(phi: MatRef<'_, T>, right: MatRef<'_, f64>, 
     let width = phi.ncols();
     kapprox::vectorised!({
         for k in 0..right.ncols() {
-            let Some(target) = right.col(k).try_as_col_major() else { continue };
+            let target = contiguous(right.col(k));
             for j in 0..width {
-                let Some(column) = phi.col(j).try_as_col_major() else { continue };
-                out[j + width * k] = dot(column.as_slice(), target.as_slice());
+                out[j + width * k] = dot(contiguous(phi.col(j)), target);
             }
         }
     });
@@ -48,9 +48,19 @@ pub(crate) fn widen<T: Real>(from: MatRef<'_, T>, to: &mut [f64]) {
 pub(crate) fn widened<T: Real>(from: MatRef<'_, T>) -> Mat<f64> {
     let mut wide = Mat::zeros(from.nrows(), from.ncols());
     for (j, column) in wide.col_iter_mut().enumerate() {
-        if let Some(column) = column.try_as_col_major_mut() {
-            widen(from.subcols(j, 1), column.as_slice_mut());
-        }
+        widen(from.subcols(j, 1), contiguous_mut(column));
     }
     wide
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "blocks are column-major")]
+    fn columns_that_are_not_contiguous_are_never_left_out_of_a_sum() {
+        let rows = MatRef::from_row_major_slice(&[1.0, 2.0, 3.0, 4.0], 2, 2);
+        dot_products(rows, Mat::identity(2, 1).as_ref(), &mut [0.0; 2]);
+    }
 }

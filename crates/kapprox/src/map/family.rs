@@ -59,10 +59,13 @@ impl MapSpec {
         self.family
     }
 
-    /// The value of a parameter; NaN for a name that the family does not have, which is a mistake of its file.
+    /// The value of a parameter.
+    ///
+    /// # Panics
+    /// If the family does not declare it.
     pub fn value(&self, name: &str) -> f64 {
         let at = self.family.parameters.iter().position(|parameter| parameter.name == name);
-        at.map_or(f64::NAN, |at| self.values[at])
+        self.values[at.unwrap_or_else(|| panic!("the map {} has no parameter {name}", self.family.name))]
     }
 }
 

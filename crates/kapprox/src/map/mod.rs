@@ -36,12 +36,22 @@ pub fn par(workers: &Workers) -> Par {
     }
 }
 
-pub(crate) fn contiguous<T>(column: ColRef<'_, T>) -> &[T] {
-    column.try_as_col_major().expect("features are column-major").as_slice()
+/// A column of a column-major block as a slice.
+///
+/// # Panics
+/// If the block has another layout: sums over its columns would be wrong or missing.
+#[inline(always)]
+pub fn contiguous<T>(column: ColRef<'_, T>) -> &[T] {
+    column.try_as_col_major().expect("blocks are column-major").as_slice()
 }
 
-pub(crate) fn contiguous_mut<T>(column: ColMut<'_, T>) -> &mut [T] {
-    column.try_as_col_major_mut().expect("features are column-major").as_slice_mut()
+/// A column of a column-major block as a slice to write to.
+///
+/// # Panics
+/// As [`contiguous`].
+#[inline(always)]
+pub fn contiguous_mut<T>(column: ColMut<'_, T>) -> &mut [T] {
+    column.try_as_col_major_mut().expect("blocks are column-major").as_slice_mut()
 }
 
 /// `phi(x)·phi(x') ≈ k(x, x')`; row i of the output depends on row i of the input only.

@@ -133,6 +133,7 @@ impl MapSpec {
     /// How the map is made in a precision.
     pub fn making<T: Real>(&self) -> Making<T> {
         let found = registry().iter().find(|(family, _)| family.name == self.family().name);
-        found.map_or(Making::Exact, |(_, making)| *making)
+        let (_, making) = found.unwrap_or_else(|| panic!("the map {} is not registered", self.family().name));
+        *making
     }
 }

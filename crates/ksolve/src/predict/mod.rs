@@ -71,6 +71,9 @@ enum Inner {
     F64(Arc<Typed<f64>>),
 }
 
+/// What two precisions differ in, for [`Error::Shape`].
+const ELEMENT: &str = "bytes of an element of the scratch";
+
 /// Buffers for [`Predictor::predict_with`], made once for a predictor and used for many rows.
 #[derive(Clone, Debug)]
 pub struct RowScratch(Buffers);
@@ -260,7 +263,8 @@ impl Predictor {
         match (&self.0, &mut scratch.0) {
             (Inner::F32(typed), Buffers::F32(scratch)) => typed.predict_row(x, out, scratch),
             (Inner::F64(typed), Buffers::F64(scratch)) => typed.predict_row(x, out, scratch),
-            _ => Err(Error::Shape { what: "bytes of an element of the scratch", expected: 4, got: 8 }),
+            (Inner::F32(_), Buffers::F64(_)) => Err(Error::Shape { what: ELEMENT, expected: 4, got: 8 }),
+            (Inner::F64(_), Buffers::F32(_)) => Err(Error::Shape { what: ELEMENT, expected: 8, got: 4 }),
         }
     }
 

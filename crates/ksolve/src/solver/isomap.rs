@@ -48,7 +48,7 @@ pub(super) struct NeighbourOptions {
 
 impl NeighbourOptions {
     pub(super) fn new(settings: &Settings) -> Self {
-        Self { components: settings.count(&EMBEDDED).unwrap_or_default(), neighbours: settings.count(&NEIGHBOURS) }
+        Self { components: settings.required(&EMBEDDED, Settings::count), neighbours: settings.count(&NEIGHBOURS) }
     }
 }
 

@@ -63,7 +63,7 @@ impl KernelDimensionReduction {
             (None, word) if word != Some("classification") => Some(Spec::parse("gaussian()")?),
             (given, _) => given,
         };
-        let components = settings.count(&COMPONENTS).unwrap_or_default();
+        let components = settings.required(&COMPONENTS, Settings::count);
         Ok(Self { components, target_kernel, penalty: settings.penalty() })
     }
 }

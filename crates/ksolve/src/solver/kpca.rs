@@ -21,7 +21,7 @@
 //! Reference: Schölkopf, Smola, Müller, "Nonlinear component analysis as a kernel eigenvalue problem", Neural Computation
 //! 10, 1998.
 
-use super::parameter::{COMPONENTS, FOLDS, NOVELTY, Parameter, TOLERANCE, UNCENTRED, WEIGHTS};
+use super::parameter::{COMPONENTS, FOLDS, NOVELTY, Parameter, Settings, TOLERANCE, UNCENTRED, WEIGHTS};
 use super::{Figure, Found, Solver, SolverFacts, SolverFamily};
 use crate::features::{FitData, GRAM};
 use crate::quadratic::Quadratic;
@@ -38,7 +38,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
     parameters: &[COMPONENTS, UNCENTRED, WHITEN, NOVELTY, FOLDS, TOLERANCE, WEIGHTS],
     make: |settings| {
         Ok(Box::new(KernelPca {
-            components: settings.count(&COMPONENTS).unwrap_or_default(),
+            components: settings.required(&COMPONENTS, Settings::count),
             centre: !settings.flag(&UNCENTRED),
             whiten: settings.flag(&WHITEN),
             novelty: settings.flag(&NOVELTY),

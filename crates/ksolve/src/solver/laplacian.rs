@@ -16,7 +16,7 @@
 //! References: Belkin, Niyogi, "Laplacian eigenmaps for dimensionality reduction and data representation", Neural Computation 15,
 //! 2003; Bengio et al., "Out-of-sample extensions for LLE, Isomap, MDS, eigenmaps, and spectral clustering", NIPS 2003.
 
-use super::parameter::{EMBEDDED, TOLERANCE};
+use super::parameter::{EMBEDDED, Settings, TOLERANCE};
 use super::spectral::{self, Normalised, embedding, normalised};
 use super::{Figure, Found, Solver, SolverFacts, SolverFamily, kpca::sign};
 use crate::features::{FitData, StoredFeatures, Wanted};
@@ -31,7 +31,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
     about: "Laplacian eigenmaps: coordinates in which rows that the kernel connects are near each other",
     task: Task::Components,
     parameters: &[EMBEDDED, TOLERANCE],
-    make: |settings| Ok(Box::new(LaplacianEigenmaps { components: settings.count(&EMBEDDED).unwrap_or_default() })),
+    make: |settings| Ok(Box::new(LaplacianEigenmaps { components: settings.required(&EMBEDDED, Settings::count) })),
 };
 
 #[derive(Clone, Copy, Debug)]

@@ -31,7 +31,7 @@ impl ClusteringOptions {
     pub(super) fn new(settings: &Settings) -> Result<Self> {
         let missing = || Error::missing(CLUSTERS.name, settings.solver, "it is the number of groups, such as 8");
         let clusters = settings.count(&CLUSTERS).ok_or_else(missing)?;
-        Ok(Self { clusters, starts: settings.count(&STARTS).unwrap_or_default() })
+        Ok(Self { clusters, starts: settings.required(&STARTS, Settings::count) })
     }
 }
 

@@ -15,7 +15,7 @@
 //!
 //! Reference: de Silva, Tenenbaum, "Sparse multidimensional scaling using landmark points", Stanford 2004.
 
-use super::parameter::{COMPONENTS, EMBEDDED};
+use super::parameter::{COMPONENTS, EMBEDDED, Settings};
 use super::{Figure, Found, Solver, SolverFacts, SolverFamily, kpca::sign, refuse};
 use crate::features::{FitData, Points};
 use crate::model::{Basis, needs_wide_for};
@@ -30,7 +30,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
     about: "landmark multidimensional scaling: coordinates whose distances are those of the kernel's feature space",
     task: Task::Components,
     parameters: &[EMBEDDED],
-    make: |settings| Ok(Box::new(LandmarkMds { components: settings.count(&EMBEDDED).unwrap_or_default() })),
+    make: |settings| Ok(Box::new(LandmarkMds { components: settings.required(&EMBEDDED, Settings::count) })),
 };
 
 /// Eigenvalues below this share of the largest, for each landmark, are rounding.

@@ -17,7 +17,7 @@
 //!
 //! Reference: Smola, Gretton, Song, Schölkopf, "A Hilbert space embedding for distributions", ALT 2007.
 
-use super::parameter::{NU, TOLERANCE};
+use super::parameter::{NU, Settings, TOLERANCE};
 use super::{Figure, Found, Solver, SolverFacts, SolverFamily};
 use crate::features::{self, FitData, StoredFeatures, Sums, Values, Wanted};
 use crate::request::{PassShape, ProblemSize};
@@ -31,7 +31,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
     about: "kernel mean embedding: squared distance from the mean of all rows, and a score that is negative for the farthest",
     task: Task::Novelty,
     parameters: &[NU, TOLERANCE],
-    make: |settings| Ok(Box::new(MeanEmbedding { nu: settings.number(&NU).unwrap_or_default() })),
+    make: |settings| Ok(Box::new(MeanEmbedding { nu: settings.required(&NU, Settings::number) })),
 };
 
 #[derive(Clone, Copy, Debug)]

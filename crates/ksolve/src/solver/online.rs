@@ -114,7 +114,7 @@ impl Online {
             lambda: settings.penalty().lambda(1.0),
             rate: settings.number(&RATE).unwrap_or(0.1),
             forgetting: settings.number(&FORGETTING).unwrap_or(1.0),
-            passes: settings.count(&PASSES).unwrap_or_default(),
+            passes: settings.required(&PASSES, Settings::count),
             one: f64::from(u8::from(settings.word(&CONSTANT) != Some("none"))),
         })
     }

@@ -16,7 +16,7 @@
 //! References: Rosenblatt 1958; Freund, Schapire, "Large margin classification using the perceptron algorithm", Machine
 //! Learning 37, 1999; Crammer, Singer, "Ultraconservative online algorithms for multiclass problems", JMLR 3, 2003.
 
-use super::parameter::{INTERCEPT, Parameter, ParameterKind, STEPS, TOLERANCE};
+use super::parameter::{INTERCEPT, Parameter, ParameterKind, STEPS, Settings, TOLERANCE};
 use super::{Figure, Found, Solver, SolverFacts, SolverFamily};
 use crate::features::{FitData, StoredFeatures, Tile, Wanted};
 use crate::request::{PassShape, ProblemSize};
@@ -33,7 +33,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
     parameters: &[STEPS, LAST, CONSTANT, TOLERANCE],
     make: |settings| {
         Ok(Box::new(Perceptron {
-            sweeps: settings.count(&STEPS).unwrap_or_default(),
+            sweeps: settings.required(&STEPS, Settings::count),
             averaged: !settings.flag(&LAST),
             constant: settings.word(&CONSTANT) != Some("none"),
         }))

@@ -20,7 +20,7 @@
 //! Reference: Barshan, Ghodsi, Azimifar, Jahromi, "Supervised principal component analysis: visualization, classification and regression on
 //! subspaces and submanifolds", Pattern Recognition 44, 2011.
 
-use super::parameter::{COMPONENTS, TASK, TOLERANCE};
+use super::parameter::{COMPONENTS, Settings, TASK, TOLERANCE};
 use super::target::{self, TARGET_KERNEL};
 use super::{Figure, Found, Solver, SolverFamily, kpca::sign, refuse};
 use crate::features::{FitData, GRAM};
@@ -37,7 +37,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
     parameters: &[TASK, COMPONENTS, TARGET_KERNEL, TOLERANCE],
     make: |settings| {
         Ok(Box::new(SupervisedPca {
-            components: settings.count(&COMPONENTS).unwrap_or_default(),
+            components: settings.required(&COMPONENTS, Settings::count),
             target_kernel: settings.kernel(&TARGET_KERNEL),
         }))
     },

@@ -47,6 +47,19 @@ fn the_same_rows_from_anywhere_give_the_same_model() {
 }
 
 #[test]
+fn the_scratch_of_another_precision_is_refused_with_both_sizes() {
+    let (x, y) = rows(300);
+    let table = Table::from_rows(&x, D, &y).unwrap();
+    let of = |precision| Predictor::new(fit(&table, Fit::ridge().rank(20).precision(precision)).model).unwrap();
+    let (narrow, wide) = (of(ElementType::F32), of(ElementType::F64));
+    for (model, other, expected, got) in [(&narrow, &wide, 4, 8), (&wide, &narrow, 8, 4)] {
+        let refused = model.predict_with(&x[..D], &mut [0.0], &mut other.scratch()).unwrap_err();
+        let is_told = matches!(refused, ksolve::Error::Shape { expected: e, got: g, .. } if (e, g) == (expected, got));
+        assert!(is_told, "{refused}");
+    }
+}
+
+#[test]
 fn a_model_predicts_alike_from_memory_file_and_bytes_alone_and_in_a_batch() {
     let (x, y) = rows(700);
     let table = Table::from_rows(&x, D, &y).unwrap();

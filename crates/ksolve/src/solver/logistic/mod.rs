@@ -23,7 +23,9 @@
 pub(super) mod blocks;
 mod loss;
 
-use super::parameter::{CLASS_WEIGHT, COSTS, FOLDS, INTERCEPT, LAMBDAS, Parameter, STEPS, TOLERANCE, WEIGHTS};
+use super::parameter::{
+    CLASS_WEIGHT, COSTS, FOLDS, INTERCEPT, LAMBDAS, Parameter, STEPS, Settings, TOLERANCE, WEIGHTS,
+};
 use super::{ClassWeight, Figure, Found, Penalty, Solver, SolverFacts, SolverFamily, held_out, newton};
 use crate::features::{self, FitData, StoredFeatures, Wanted};
 use crate::request::{PassShape, ProblemSize};
@@ -42,7 +44,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
             penalties: settings.compared()?,
             intercept: settings.intercept(),
             class_weight: settings.class_weight(),
-            steps: settings.count(&STEPS).unwrap_or_default(),
+            steps: settings.required(&STEPS, Settings::count),
         }))
     },
 };

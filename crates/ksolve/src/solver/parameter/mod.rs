@@ -240,6 +240,13 @@ mod tests {
     }
 
     #[test]
+    #[should_panic(expected = "svm reads `nu` and does not declare it so")]
+    fn a_parameter_that_a_solver_does_not_declare_is_never_0() {
+        let settings = by_name("svm").unwrap().settings(&Options::new()).unwrap();
+        settings.required(&NU, Settings::number);
+    }
+
+    #[test]
     fn both_conventions_of_a_penalty_are_refused() {
         let svm = by_name("svm").unwrap();
         let both = Options::new().set("C", 1).set("lambda", 1e-3);

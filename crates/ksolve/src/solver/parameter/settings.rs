@@ -160,9 +160,20 @@ impl Settings {
         self.choice(&INTERCEPT)
     }
 
-    /// The value that the word of a parameter stands for; the default of its type where it has none.
+    /// The value of a parameter that has a default, or without which its solver is refused: `settings.required(&STEPS, Settings::count)`.
+    ///
+    /// # Panics
+    /// If it has none: the solver does not declare the parameter, or declares it with another type.
+    pub fn required<V>(&self, parameter: &Parameter, read: impl Fn(&Self, &Parameter) -> Option<V>) -> V {
+        let solver = self.solver;
+        read(self, parameter)
+            .unwrap_or_else(|| panic!("{solver} reads `{}` and does not declare it so", parameter.name))
+    }
+
+    /// The value that the word of a parameter stands for; the default of its type for a solver without the parameter.
     pub(crate) fn choice<E: std::str::FromStr + Default>(&self, parameter: &Parameter) -> E {
-        self.word(parameter).and_then(|word| word.parse().ok()).unwrap_or_default()
+        let known = |word: &str| word.parse().unwrap_or_else(|_| panic!("`{}` has no word {word}", parameter.name));
+        self.word(parameter).map_or_else(E::default, known)
     }
 
     /// The values that define the result, for the model file: flags that were not given are left out.

@@ -178,7 +178,7 @@ pub const STARTS: Parameter = Parameter {
         reason: "what so many starts have not found, a larger sample or other clusters will",
     },
     default: Some("10"),
-    about: "Number of starts on a sample of the rows; the best one goes on",
+    about: "Number of starts of the search; the best one is kept",
 };
 
 /// The parameter `group`: the column whose values are the groups that rows are ranked in.

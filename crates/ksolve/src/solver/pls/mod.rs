@@ -22,7 +22,7 @@
 
 mod components;
 
-use super::parameter::{COMPONENTS, FOLDS, TASK, TOLERANCE};
+use super::parameter::{COMPONENTS, FOLDS, Settings, TASK, TOLERANCE};
 use super::{Figure, Found, Solver, SolverFacts, SolverFamily, centred::Centred, refuse, ridge};
 use crate::features::{FitData, GRAM};
 use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
@@ -37,7 +37,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
     about: "partial least squares: values or classes by the components that vary with them",
     task: Task::Regression,
     parameters: &[TASK, COMPONENTS, ridge::RANKS, FOLDS, TOLERANCE],
-    make: |settings| Ok(Box::new(PartialLeastSquares { components: settings.count(&COMPONENTS).unwrap_or_default() })),
+    make: |settings| Ok(Box::new(PartialLeastSquares { components: settings.required(&COMPONENTS, Settings::count) })),
 };
 
 #[derive(Clone, Copy, Debug)]

@@ -81,7 +81,7 @@ impl Ranking {
             penalties: settings.compared()?,
             pair_loss: settings.choice(&LOSS),
             grouped: settings.column(&GROUP).is_some(),
-            steps: settings.count(&STEPS).unwrap_or_default(),
+            steps: settings.required(&STEPS, Settings::count),
         })
     }
 

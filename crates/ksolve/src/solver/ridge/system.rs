@@ -6,6 +6,7 @@ use crate::{Error, FoldGram, GramState, Result, cholesky};
 use faer::linalg::triangular_solve as triangular;
 use faer::{Mat, MatMut, MatRef, Par};
 use kapprox::decompose::symmetric_eigen;
+use kapprox::map::contiguous_mut;
 use kstore::Workers;
 
 /// Columns assembled by one thread at a time.
@@ -363,5 +364,5 @@ fn total<'a>(folds: &[&'a FoldGram], length: usize, part: impl Fn(&'a FoldGram) 
 /// The leading columns of a matrix, to be handed to threads.
 fn columns_of(matrix: &mut Mat<f64>, count: usize) -> Vec<&mut [f64]> {
     let columns = matrix.as_mut().col_iter_mut().take(count);
-    columns.filter_map(|column| column.try_as_col_major_mut()).map(|column| column.as_slice_mut()).collect()
+    columns.map(contiguous_mut).collect()
 }

@@ -119,14 +119,11 @@ impl Tree {
                 let values: Vec<f64> = (0..nodes).map(|j| values[(i, j)] + self.constants[j]).collect();
                 for j in 0..t {
                     let y = match data.targets {
-                        Targets::Numeric { .. } => Some(block.y[i * block.t + j]),
-                        Targets::Classes(classes) => {
-                            block.classes.as_ref().and_then(|coded| classes.code(coded.codes[i], j))
-                        }
+                        Targets::Numeric { .. } => block.y[i * block.t + j],
+                        classes @ Targets::Classes(_) => classes.value(block, i, j)?,
                     };
-                    // a row of no class is refused by the pass before
                     for (left, fitted) in left.iter_mut().zip(&fitted) {
-                        left[j] = y.map_or(0.0, |y| y - fitted[(i, j)]);
+                        left[j] = y - fitted[(i, j)];
                     }
                 }
                 let code = block.groups.as_ref().map_or(Coded::UNKNOWN, |coded| coded.codes[i]);

@@ -66,8 +66,8 @@ impl Svm {
             intercept: settings.intercept(),
             class_weight: settings.class_weight(),
             squared: settings.word(&LOSS) == Some("squared-hinge"),
-            gap: settings.number(&GAP).unwrap_or_default(),
-            steps: settings.count(&STEPS).unwrap_or_default(),
+            gap: settings.required(&GAP, Settings::number),
+            steps: settings.required(&STEPS, Settings::count),
         };
         let why = "pairs of classes have no probabilities; leave one of the two out";
         refuse(machine.pairs && machine.probabilities, PROBABILITIES.name, "with `pairs`", why)?;

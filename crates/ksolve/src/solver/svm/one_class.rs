@@ -30,9 +30,9 @@ pub(super) struct OneClass {
 impl OneClass {
     fn new(settings: &Settings) -> Self {
         Self {
-            nu: settings.number(&NU).unwrap_or_default(),
-            gap: settings.number(&GAP).unwrap_or_default(),
-            steps: settings.count(&STEPS).unwrap_or_default(),
+            nu: settings.required(&NU, Settings::number),
+            gap: settings.required(&GAP, Settings::number),
+            steps: settings.required(&STEPS, Settings::count),
         }
     }
 }

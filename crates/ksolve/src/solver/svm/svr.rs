@@ -46,9 +46,9 @@ impl Svr {
         Ok(Self {
             penalties: settings.compared()?,
             intercept: settings.intercept(),
-            epsilon: settings.number(&EPSILON).unwrap_or_default(),
-            gap: settings.number(&GAP).unwrap_or_default(),
-            steps: settings.count(&STEPS).unwrap_or_default(),
+            epsilon: settings.required(&EPSILON, Settings::number),
+            gap: settings.required(&GAP, Settings::number),
+            steps: settings.required(&STEPS, Settings::count),
         })
     }
 

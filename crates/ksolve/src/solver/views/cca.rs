@@ -40,7 +40,7 @@ struct CanonicalCorrelations {
 impl CanonicalCorrelations {
     fn new(settings: &Settings) -> Result<Self> {
         super::require_two(settings)?;
-        Ok(Self { components: settings.count(&COMPONENTS).unwrap_or_default(), penalties: settings.penalties() })
+        Ok(Self { components: settings.required(&COMPONENTS, Settings::count), penalties: settings.penalties() })
     }
 
     fn held_out(&self, gram: &GramState, second: usize, lambdas: &[f64], workers: &Workers) -> Result<Vec<Vec<f64>>> {

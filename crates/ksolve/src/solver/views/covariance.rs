@@ -30,7 +30,7 @@ struct MaximalCovariance {
 impl MaximalCovariance {
     fn new(settings: &Settings) -> Result<Self> {
         super::require_two(settings)?;
-        Ok(Self { components: settings.count(&COMPONENTS).unwrap_or_default() })
+        Ok(Self { components: settings.required(&COMPONENTS, Settings::count) })
     }
 
     fn pairs(&self, moments: &Moments, epsilon: f64) -> Result<Pairs> {

@@ -14,6 +14,7 @@ use faer::linalg::triangular_solve as triangular;
 use faer::prelude::{Reborrow, ReborrowMut};
 use faer::{Accum, Mat, MatMut, MatRef, Par};
 use kapprox::Real;
+use kapprox::map::{contiguous, contiguous_mut};
 use kstore::Workers;
 
 /// Columns of a panel: products of this depth run at the full rate, and a square of it (512 KiB) stays in L2.
@@ -203,8 +204,7 @@ pub(crate) fn product<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, out: MatMut
         out.fill(0.0);
         let k = k.subrows(row, out.nrows());
         for t in 0..v.ncols() {
-            let Some(sums) = out.rb_mut().col_mut(t).try_as_col_major_mut() else { continue };
-            add_columns(k, v, t, sums.as_slice_mut());
+            add_columns(k, v, t, contiguous_mut(out.rb_mut().col_mut(t)));
         }
     });
 }
@@ -214,9 +214,7 @@ fn add_columns<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, t: usize, sums: &m
     kapprox::vectorised!({
         for j in 0..k.ncols() {
             let weight = v[(j, t)];
-            if let Some(column) = k.col(j).try_as_col_major() {
-                sums.iter_mut().zip(column.as_slice()).for_each(|(s, k)| *s += k.to_f64() * weight);
-            }
+            sums.iter_mut().zip(contiguous(k.col(j))).for_each(|(s, k)| *s += k.to_f64() * weight);
         }
     });
 }
@@ -231,11 +229,9 @@ pub(crate) fn add_transposed_product<T: Real>(
     workers.each(row_strips(out, PIECE), |(column, mut out)| {
         kapprox::vectorised!({
             for t in 0..s.ncols() {
-                let Some(right) = s.col(t).try_as_col_major() else { continue };
+                let right = contiguous(s.col(t));
                 for j in 0..out.nrows() {
-                    if let Some(left) = k.col(column + j).try_as_col_major() {
-                        out[(j, t)] += dot(left.as_slice(), right.as_slice());
-                    }
+                    out[(j, t)] += dot(contiguous(k.col(column + j)), right);
                 }
             }
         });

@@ -9,6 +9,7 @@
 
 use crate::strips::{Pool, for_each_strip};
 use faer::{Mat, MatMut, MatRef, prelude::*};
+use kapprox::map::{contiguous, contiguous_mut};
 use kapprox::{Kernel, Real, map::nystrom::STRIP};
 use kstore::Workers;
 
@@ -134,15 +135,15 @@ impl<T: Real> KernelBlock<'_, T> {
 fn dots<T: Real>(k: &[T], v: MatRef<'_, f64>, s: &mut [f64]) {
     let (m, t) = v.shape();
     for (j, column) in v.col_iter().enumerate() {
-        let Some(column) = column.try_as_col_major() else { continue };
+        let column = contiguous(column);
         if k.len() == GROUP * m {
-            let sums = dot_group(std::array::from_fn(|r| &k[r * m..][..m]), column.as_slice());
+            let sums = dot_group(std::array::from_fn(|r| &k[r * m..][..m]), column);
             for (r, sum) in sums.iter().enumerate() {
                 s[r * t + j] = *sum;
             }
         } else {
             for (r, k) in k.chunks_exact(m).enumerate() {
-                s[r * t + j] = dot_row(k, column.as_slice());
+                s[r * t + j] = dot_row(k, column);
             }
         }
     }
@@ -198,8 +199,7 @@ fn total<T: Real>(sums: &[f64; LANES], row: &[T], v: &[f64]) -> f64 {
 fn add<T: Real>(k: &[T], s: &[f64], mut sums: MatMut<'_, f64>) {
     let (m, t) = sums.shape();
     for j in 0..t {
-        let Some(column) = sums.rb_mut().col_mut(j).try_as_col_major_mut() else { continue };
-        let column = column.as_slice_mut();
+        let column = contiguous_mut(sums.rb_mut().col_mut(j));
         if k.len() == GROUP * m {
             let (rows, s) = (std::array::from_fn(|r| &k[r * m..][..m]), std::array::from_fn(|r| s[r * t + j]));
             add_group::<T, GROUP>(rows, s, column);

@@ -9,6 +9,7 @@
 
 use crate::strips::{Pool, row_strips};
 use faer::{Mat, MatMut, MatRef, prelude::*};
+use kapprox::map::{contiguous, contiguous_mut};
 use kapprox::{Kernel, Real};
 use kstore::Workers;
 use std::array::from_fn;
@@ -158,12 +159,9 @@ fn both<T: Real>(
     mut columns: MatMut<'_, f64>,
 ) {
     for t in 0..v_rows.ncols() {
-        let (right, sums) = (v_rows.col(t), rows.rb_mut().col_mut(t));
-        let (Some(right), Some(sums)) = (right.try_as_col_major(), sums.try_as_col_major_mut()) else { continue };
-        let (right, sums) = (right.as_slice(), sums.as_slice_mut());
+        let (right, sums) = (contiguous(v_rows.col(t)), contiguous_mut(rows.rb_mut().col_mut(t)));
         for j in 0..k.ncols() {
-            let Some(column) = k.col(j).try_as_col_major() else { continue };
-            columns[(j, t)] += twice(column.as_slice(), right, v_columns[(j, t)], sums);
+            columns[(j, t)] += twice(contiguous(k.col(j)), right, v_columns[(j, t)], sums);
         }
     }
 }
@@ -172,14 +170,11 @@ fn both<T: Real>(
 fn below_diagonal<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, mut out: MatMut<'_, f64>) {
     let height = k.nrows();
     for t in 0..v.ncols() {
-        let (right, sums) = (v.col(t), out.rb_mut().col_mut(t));
-        let (Some(right), Some(sums)) = (right.try_as_col_major(), sums.try_as_col_major_mut()) else { continue };
-        let (right, sums) = (right.as_slice(), sums.as_slice_mut());
+        let (right, sums) = (contiguous(v.col(t)), contiguous_mut(out.rb_mut().col_mut(t)));
         for j in 0..height {
-            let Some(column) = k.col(j).try_as_col_major() else { continue };
-            let (below, own) = (j + 1..height, right[j]);
-            let across = twice(&column.as_slice()[below.clone()], &right[below.clone()], own, &mut sums[below]);
-            sums[j] += kstore::Real::to_f64(column.as_slice()[j]) * own + across;
+            let (column, below, own) = (contiguous(k.col(j)), j + 1..height, right[j]);
+            let across = twice(&column[below.clone()], &right[below.clone()], own, &mut sums[below]);
+            sums[j] += kstore::Real::to_f64(column[j]) * own + across;
         }
     }
 }

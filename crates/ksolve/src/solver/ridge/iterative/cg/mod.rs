@@ -18,6 +18,7 @@ mod tests;
 use crate::dots::dot;
 use crate::{Error, Result, solver::heed};
 use faer::{Mat, MatMut, MatRef};
+use kapprox::map::contiguous;
 use kstore::checkpoint::{Journal, Steps};
 use kstore::pass::Observer;
 pub(crate) use state::CgSolution;
@@ -120,10 +121,7 @@ fn size(norm: Norm, rz: f64, r: MatRef<'_, f64>, j: usize) -> f64 {
 }
 
 fn dot_of(a: MatRef<'_, f64>, i: usize, b: MatRef<'_, f64>, j: usize) -> f64 {
-    match (a.col(i).try_as_col_major(), b.col(j).try_as_col_major()) {
-        (Some(a), Some(b)) => dot(a.as_slice(), b.as_slice()),
-        _ => a.col(i).iter().zip(b.col(j).iter()).map(|(a, b)| a * b).sum(),
-    }
+    dot(contiguous(a.col(i)), contiguous(b.col(j)))
 }
 
 /// `to` column j += factor · `from` column i.
