@@ -31,7 +31,7 @@ fn mounted(folder: &Path, mounts: &str, line: &str) -> Option<serde_json::Value>
         unshare.current_dir(folder).output()
     };
     if !alone(&format!("{mounts}\n"), "").is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: this machine does not let a test mount");
+        crate::run::skip("this machine does not let a test mount");
         return None;
     }
     let output = alone(&format!("{mounts}\nexec \"$0\" \"$@\""), line).unwrap();

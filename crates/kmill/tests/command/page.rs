@@ -11,7 +11,7 @@ fn chromium() -> Option<PathBuf> {
     let found =
         std::env::split_paths(&folders).flat_map(|folder| names.map(|name| folder.join(name))).find(|p| p.is_file());
     if found.is_none() {
-        eprintln!("skipped: no Chromium on this machine");
+        crate::run::skip("no Chromium on this machine");
     }
     found
 }

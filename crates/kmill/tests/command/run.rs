@@ -1,5 +1,6 @@
 //! The command as a user calls it.
 
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
@@ -22,4 +23,10 @@ pub(crate) fn ok(folder: &Path, line: &str) -> serde_json::Value {
 pub(crate) fn holds(folder: &Path, is: impl Fn(&str) -> bool) -> bool {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.file_name()).any(|name| is(&name.to_string_lossy()))
+}
+
+/// Reports that the test ends early on this machine. The line goes past the capture of the test runner; `scripts/test` counts it.
+pub(crate) fn skip(why: &str) {
+    let current = std::thread::current();
+    let _ = writeln!(std::io::stderr(), "skipped: {}: {why}", current.name().unwrap_or("a test"));
 }

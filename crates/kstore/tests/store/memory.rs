@@ -57,6 +57,7 @@ fn decoders_stay_within_their_footprint() {
         return child(Path::new(&path));
     }
     if !cfg!(target_os = "linux") {
+        crate::make::skip("the operating system tells no peak of memory");
         return;
     }
     let folder = folder();

@@ -14,7 +14,7 @@ fn data(name: &str) -> Option<PathBuf> {
     };
     let path = folder.join(name);
     if !path.exists() {
-        eprintln!("skipped: {} is not there; set KMILL_DATA to the folder of the data sets", path.display());
+        crate::make::skip(&format!("{} is not there; set KMILL_DATA to the folder of the data sets", path.display()));
     }
     path.exists().then_some(path)
 }

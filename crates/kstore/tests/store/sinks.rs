@@ -225,6 +225,7 @@ fn temporaries_are_removed_on_demand() {
 fn a_full_disk_is_told_as_one() {
     let full = std::path::Path::new("/dev/full");
     if !full.exists() {
+        crate::make::skip("there is no /dev/full");
         return;
     }
     let error = std::fs::write(full, "x").unwrap_err();

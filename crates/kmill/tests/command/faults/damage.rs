@@ -134,7 +134,7 @@ fn reads_that_fail() {
     // a regular file, as far as anyone can see, whose every read fails
     let failing = Path::new("/sys/class/net/lo/speed");
     if !failing.exists() || std::fs::read(failing).is_ok() {
-        eprintln!("skipped: there is no {} that cannot be read", failing.display());
+        crate::run::skip(&format!("there is no {} that cannot be read", failing.display()));
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -170,7 +170,7 @@ fn files_and_folders_without_permission() {
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     if root && line("--version").0 != Some(0) {
-        eprintln!("skipped: running as another user is not allowed here");
+        crate::run::skip("running as another user is not allowed here");
         return;
     }
     std::fs::create_dir(at.join("closed")).unwrap();
