@@ -97,16 +97,17 @@ impl StateFile {
         }
     }
 
-    /// Reads the state at a place into one of no rows, which is left as it is where the node has no rows.
+    /// Reads the state at a place into one of no rows, which stays as it is if the node has no rows. Returns the node.
     ///
     /// # Errors
     /// [`Error::Damaged`] for arrays that are missing or not as they were written.
-    pub fn load(&mut self, place: usize, state: &mut dyn Persist) -> Result<()> {
+    pub fn load(&mut self, place: usize, state: &mut dyn Persist) -> Result<Node> {
         let Some(key) = self.head.states.get(place) else { return Err(self.stored.damaged("it has fewer states")) };
-        match key.node.rows {
-            0 => Ok(()),
-            _ => self.stored.within(&key.prefix(), |from| state.load(from)),
+        let (node, prefix) = (key.node.clone(), key.prefix());
+        if node.rows > 0 {
+            self.stored.within(&prefix, |from| state.load(from))?;
         }
+        Ok(node)
     }
 }
 

@@ -296,12 +296,12 @@ impl Fit {
 
     /// What the parameters say, parsed the first time that it is asked for.
     pub(super) fn checked(&self) -> Result<&Checked> {
-        if self.checked.get().is_none() {
-            let settings = self.family.settings(&self.given)?;
-            let solver = self.family.solver(&settings)?;
-            let _ = self.checked.set(Arc::new(Checked { settings, solver }));
+        if let Some(checked) = self.checked.get() {
+            return Ok(checked);
         }
-        self.checked.get().map(|checked| &**checked).ok_or(Error::Store(kstore::Error::Worker))
+        let settings = self.family.settings(&self.given)?;
+        let solver = self.family.solver(&settings)?;
+        Ok(self.checked.get_or_init(|| Arc::new(Checked { settings, solver })))
     }
 
     /// The values of the solver's parameters.

@@ -118,10 +118,7 @@ impl Replay {
 }
 
 fn load(states: &Mutex<StateFile>, place: usize, state: &mut dyn Persist) -> Result<Taken> {
-    let mut states = lock(states);
-    let node = states.states().get(place).map(|key| key.node.clone());
-    states.load(place, state)?;
-    node.map(Taken::State).ok_or(Error::Worker)
+    Ok(Taken::State(lock(states).load(place, state)?))
 }
 
 impl Engine for Replay {
@@ -175,7 +172,7 @@ impl Engine for Replay {
     }
 
     fn take(&self, pass: &PassKey, segment: u64, state: &mut dyn Persist, observer: &dyn Observer) -> Result<Taken> {
-        let Some((job, shared)) = &self.job else { return Err(Error::Worker) };
+        let Some((job, shared)) = &self.job else { unreachable!("a job that is prepared claims its passes whole") };
         if observer.stop() {
             return Err(Error::Interrupted);
         }
@@ -217,12 +214,12 @@ impl BegunRows for Replay {
     }
 
     fn keep(&self, key: RowsKey, tile: &[u8]) -> Result<()> {
-        let Role::Fold { out, .. } = &self.role else { return Err(Error::Worker) };
+        let Role::Fold { out, .. } = &self.role else { unreachable!("only a fold keeps rows") };
         lock(out).as_mut().map_or(Ok(()), |out| out.push_rows(key, tile))
     }
 
     fn load(&self, place: usize) -> Result<Vec<u8>> {
-        let Role::Solve { states, .. } = &self.role else { return Err(Error::Worker) };
+        let Role::Solve { states, .. } = &self.role else { unreachable!("only a solve loads rows") };
         lock(states).load_rows(place)
     }
 }
