@@ -1,6 +1,6 @@
 //! Rows sorted by fold into bins of a fixed size, so that the products behind them run on large blocks.
 
-use crate::{Classes, Error, Folds, Result, row_weights, strips::for_each_strip};
+use crate::{Classes, Error, Folds, Result, linalg::strips::for_each_strip, row_weights};
 use faer::{MatMut, MatRef};
 use kapprox::{FeatureMap, Real};
 use kstore::{Coded, RowBlock, Workers};

@@ -1,6 +1,6 @@
 //! The certificate: how much of the kernel the features miss, measured on every row.
 
-use crate::strips::for_each_strip;
+use crate::linalg::strips::for_each_strip;
 use crate::{Error, Result};
 use faer::prelude::*;
 use faer::{Mat, MatRef};

@@ -1,7 +1,7 @@
 //! The Gram state: everything that ridge regression needs to know about the rows.
 
-use crate::dots::{dot_products, widen};
-use crate::strips::{Pool, for_each_strip, row_strips};
+use crate::linalg::dots::{dot_products, widen};
+use crate::linalg::strips::{Pool, for_each_strip, row_strips};
 use crate::{Error, Result, folds::HeldOut};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};

@@ -24,17 +24,15 @@
 
 pub mod bins;
 pub mod certificate;
-mod cholesky;
 pub mod coordinates;
 pub mod curve;
-mod dots;
 mod error;
 mod feature_fold;
 pub mod features;
 pub mod folds;
 pub mod gram;
 pub mod job;
-mod lbfgs;
+mod linalg;
 pub mod lists;
 pub mod metric;
 pub mod model;
@@ -53,7 +51,6 @@ pub mod score;
 pub mod solver;
 mod stacked;
 pub mod statistic;
-mod strips;
 pub mod task;
 pub mod train;
 pub mod tune;

@@ -13,7 +13,7 @@
 //! References: Mika, Schölkopf, Smola, Müller, Scholz, Rätsch, "Kernel PCA and de-noising in feature spaces", NIPS 1998; Bakır, Weston, Schölkopf,
 //! "Learning to find pre-images", NIPS 2003, of the methods that descend along a gradient.
 
-use crate::lbfgs::{Limits, minimise};
+use crate::linalg::lbfgs::{Limits, minimise};
 use crate::{Error, Model, Quadratic, Result};
 use faer::prelude::ReborrowMut;
 use faer::{Mat, MatMut, MatRef};

@@ -10,7 +10,7 @@
 //! outside the span of the landmarks; τ is as much of it as is not counted. Where F has no columns it is all of k(x, x), for maps that are no projection ‖φ(x)‖².
 //! *Cost*: 2m(q + r) flops a row. *Bytes*: [`Quadratic::bytes`].
 
-use crate::dots;
+use crate::linalg::dots;
 use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul};
 use kapprox::{FeatureMap, Real, map::Expansion};
 use kstore::Workers;
@@ -43,6 +43,24 @@ pub struct Quadratic {
 }
 
 impl Quadratic {
+    /// The squared distance of φ from the affine space through the mean that the orthonormal `directions` span, and of k(x, ·) from φ.
+    pub(crate) fn of_span(directions: MatRef<'_, f64>, mean: &[f64]) -> Self {
+        let p = mean.len();
+        let mut factor = Mat::<f64>::identity(p, p);
+        matmul(factor.as_mut(), Accum::Add, directions, directions.transpose(), -1.0, Par::Seq);
+        let shift = (0..p).map(|j| -(0..p).map(|i| mean[i] * factor[(i, j)]).sum::<f64>()).collect();
+        Self {
+            factor,
+            shift,
+            constant: 0.0,
+            residual: 1.0,
+            typical: 0.0,
+            units: vec![1.0],
+            freedom: None,
+            features: None,
+        }
+    }
+
     /// The function k(x, x) + c on r features.
     pub(crate) fn square(r: usize, constant: f64) -> Self {
         let (factor, features) = (Mat::zeros(r, 0), Some(Mat::zeros(r, 0)));

@@ -1,6 +1,6 @@
 //! The cost of making the features of every row: seconds, kernel evaluations, passes and bytes.
 
-use crate::{Result, strips::lock};
+use crate::{Result, linalg::strips::lock};
 use faer::{Mat, MatRef};
 use kapprox::{FeatureMap, Real};
 use kstore::{Pass, RowSource, Table, pass::Observer};

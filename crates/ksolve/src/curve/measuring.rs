@@ -1,7 +1,9 @@
 //! One pass for all that needs the features of every row: their errors, and the Gram matrix that is learned from. And one for the error of
 //! several linear functions of the features on test rows.
 
-use crate::{Error, GramScratch, GramState, Head, Result, bins::Targets, dots::widen, strips::for_each_strip};
+use crate::{
+    Error, GramScratch, GramState, Head, Result, bins::Targets, linalg::dots::widen, linalg::strips::for_each_strip,
+};
 use faer::{Accum, Mat, MatRef, Par, linalg::matmul::matmul};
 use kapprox::quality::{ColumnFold, ColumnScratch, ColumnSums};
 use kapprox::{FeatureMap, Real};

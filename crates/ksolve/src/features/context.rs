@@ -1,7 +1,7 @@
 //! What a visit of the features needs: how passes are cut, and buffers for the features of a block.
 
+use crate::linalg::strips::for_each_strip;
 use crate::request::{PassShape, Resources};
-use crate::strips::for_each_strip;
 use faer::{MatMut, MatRef};
 use kapprox::{FeatureMap, Real};
 use kstore::pass::{Engine, Observer};

@@ -17,7 +17,7 @@ mod tier;
 mod tile;
 
 use context::{Buffers, VisitContext};
-pub(crate) use fit_data::GRAM;
+pub(crate) use fit_data::{FEWER_DIRECTIONS, GRAM};
 pub use fit_data::{FitData, Points};
 pub use fold::{Sums, Values};
 pub use gather::{Gathered, Wanted};

@@ -5,7 +5,7 @@
 
 use super::context::{Buffers, VisitContext};
 use super::{fit_data::FitData, tier::FeatureTier};
-use crate::{Result, strips::lock};
+use crate::{Result, linalg::strips::lock};
 use kapprox::{FeatureMap, Real};
 use kstore::scratch::{Cache, CacheWriter, Scratch};
 use kstore::{RowBlock, RowSource, TableShape, Workers, checkpoint::Cut, pass::Observer};

@@ -5,7 +5,7 @@
 //! they compute by one more pass over these: the same numbers, widened, whose products and sums are those of f64.
 
 use super::{Phi, StoredFeatures};
-use crate::{Result, strips::for_each_strip};
+use crate::{Result, linalg::strips::for_each_strip};
 use kapprox::{Real, thin};
 use kstore::{Workers, pass::Observer};
 use std::ops::Range;

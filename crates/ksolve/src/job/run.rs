@@ -3,7 +3,7 @@
 use super::checkpoint::{Checkpoint, manifest};
 use super::fit::Fit;
 use crate::request::{Forecast, Resources, Stages, TrainOptions, Unwatched};
-use crate::{Error, Result, strips::lock};
+use crate::{Error, Result, linalg::strips::lock};
 use kstore::checkpoint::{Journal, Resume};
 use kstore::pass::{Engine, Observer};
 use kstore::scratch::Scratch;

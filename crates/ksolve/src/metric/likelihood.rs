@@ -1,7 +1,7 @@
 //! A factor per feature by maximum marginal likelihood on a sample.
 //!
 //! Minimises F(a, s², τ²) of [`super::marginal`] for the model y = f(x) + noise, f a Gaussian process with the kernel
-//! s² k(a ∘ x, a ∘ x'), by [L-BFGS](crate::lbfgs) over log a, log s² and log τ² (automatic relevance determination:
+//! s² k(a ∘ x, a ∘ x'), by [L-BFGS](crate::linalg::lbfgs) over log a, log s² and log τ² (automatic relevance determination:
 //! Rasmussen, Williams, *Gaussian Processes for Machine Learning*, 2006, sections 5.1 and 5.4.1). Features that do not matter
 //! end with small factors, never with 0.
 //!
@@ -10,7 +10,7 @@
 //! the next stage.
 
 use super::marginal::Sample;
-use crate::lbfgs::{Limits, Minimum, minimise};
+use crate::linalg::lbfgs::{Limits, Minimum, minimise};
 use crate::{Error, Result};
 use faer::{Mat, MatRef};
 use kapprox::kernel::{AnyKernel, Kernel, require_positive_definite};

@@ -17,8 +17,8 @@
 //!
 //! and [`Kernel::gradient`] takes them to the rows. k_mm carries [`JITTER`] times its mean diagonal.
 
-use crate::cholesky::{Side, factor, solve};
-use crate::strips::{Pool, for_each_strip, row_strips};
+use crate::linalg::cholesky::{Side, factor, solve};
+use crate::linalg::strips::{Pool, for_each_strip, row_strips};
 use crate::{Error, Result, gram::add_gram};
 use faer::linalg::matmul::matmul;
 use faer::linalg::triangular_solve::solve_lower_triangular_in_place;

@@ -12,7 +12,7 @@
 
 use super::outputs::{Buffers, combine};
 use super::{Head, Model, STRIP, needs_wide_for, predict::overflowed};
-use crate::{Result, strips::Pool};
+use crate::{Result, linalg::strips::Pool};
 use faer::{Mat, MatMut, MatRef};
 use kapprox::landmark::{LandmarkSet, NO_ROW};
 use kapprox::map::KernelFunctions;

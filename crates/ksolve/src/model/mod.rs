@@ -24,8 +24,8 @@ pub(crate) use load::MOST_HEADER_BYTES;
 pub(crate) use outputs::Outputs;
 pub use predict::PredictScratch;
 
+use crate::linalg::strips::{Pool, row_strips};
 use crate::quadratic::{self, Quadratic};
-use crate::strips::{Pool, row_strips};
 use crate::{Error, Result, Task};
 use faer::prelude::ReborrowMut;
 use faer::{Mat, MatMut, MatRef};

@@ -1,8 +1,8 @@
 //! The outputs of some rows, and the sums that give them.
 
 use super::{PANEL, STRIP};
-use crate::strips::row_strips;
-use crate::{dots, quadratic};
+use crate::linalg::strips::row_strips;
+use crate::{linalg::dots, quadratic};
 use faer::{Mat, MatMut, MatRef};
 use kapprox::Real;
 

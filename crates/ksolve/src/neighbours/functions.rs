@@ -1,7 +1,7 @@
 //! The functions of a row that are made of its nearest nodes, as a feature map: what coefficients multiply in models of graphs.
 
 use super::{Nodes, Reconstruction, nearest};
-use crate::strips::row_strips;
+use crate::linalg::strips::row_strips;
 use faer::{Mat, MatMut, MatRef};
 use kapprox::{FeatureMap, Real};
 use kstore::{Footprint, Workers};

@@ -10,7 +10,7 @@ use super::{Inner, Predictor, typed::Typed};
 use crate::model::{FEATURES, Intercept, either};
 use crate::quadratic::Quadratic;
 use crate::solver::recursion::{BLOCK, Recursion};
-use crate::{AnyModel, Card, Error, Model, Result, Task, job::Run, strips::Pool};
+use crate::{AnyModel, Card, Error, Model, Result, Task, job::Run, linalg::strips::Pool};
 use faer::linalg::matmul::matmul;
 use faer::linalg::triangular_solve::solve_upper_triangular_in_place;
 use faer::{Accum, Mat, MatRef, Par};

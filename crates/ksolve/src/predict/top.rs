@@ -4,7 +4,7 @@ use super::carried::{self, Carried};
 use super::reasons::{self, Reason};
 use super::writer::{Begun, PredictionWriter};
 use super::{Extras, Inner, Predictor, Scores, decision::ColumnGroup, typed::Typed};
-use crate::{Error, Result, Task, job::Run, model::either, strips::lock};
+use crate::{Error, Result, Task, job::Run, linalg::strips::lock, model::either};
 use kapprox::Real;
 use kstore::sink::{self, OutputColumn, OutputKind};
 use kstore::{KeptColumn, Reading, Selected, Workers, budget::Term};

@@ -37,8 +37,9 @@
 
 use super::held_out;
 use super::parameter::{COMPONENTS, FOLDS, LAMBDAS, Parameter, ParameterKind, TOLERANCE};
-use super::{Figure, Found, Penalty, Solver, SolverFacts, SolverFamily, kpca::sign};
+use super::{Figure, Found, Penalty, Solver, SolverFacts, SolverFamily};
 use crate::features::{FitData, GRAM};
+use crate::linalg::eigen::{covariance, sign};
 use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
 use crate::{CvErrorFold, Error, FoldCoefficients, FoldGram, FoldSpec, GramState, Head, Result, Task};
 use faer::{Mat, Side, prelude::*};
@@ -149,7 +150,7 @@ impl Scatter {
             (moments.s[i] + sign * moments.b[column * p + i]) / (2.0 * counts[k])
         });
         // S_W = (1/n) ΦᵀΦ − Σ π_k μ_k μ_kᵀ
-        let mut within = super::kpca::covariance(moments, &vec![0.0; p]);
+        let mut within = covariance(moments, &vec![0.0; p]);
         for (k, count) in counts.iter().enumerate() {
             let share = count / n;
             for j in 0..p {

@@ -110,7 +110,7 @@ impl Joined {
 fn paths(graph: &Graph, m: usize, count: usize, resources: &Resources<'_>) -> Mat<f64> {
     let _stage = resources.stages.stage("shortest paths", None);
     let mut from = vec![0.0; m * count];
-    crate::strips::for_each_strip(resources.workers, &mut from, count, |landmark, lengths| {
+    crate::linalg::strips::for_each_strip(resources.workers, &mut from, count, |landmark, lengths| {
         graph.paths(landmark, lengths);
     });
     Mat::from_fn(m, count, |l, j| from[l * count + j])

@@ -22,11 +22,11 @@
 //! References: Fukumizu, Leng, "Gradient-based kernel dimension reduction for regression", JASA 109, 2014; Mukherjee, Zhou, "Learning
 //! coordinate covariances via gradients", JMLR 7, 2006.
 
-use super::kpca::sign;
 use super::parameter::{COMPONENTS, EMBEDDED, LAMBDA, TASK, TOLERANCE};
 use super::target::{self, TARGET_KERNEL};
 use super::{Figure, Found, Penalty, Projection, Settings, Solver, SolverFamily, gradients, refuse};
 use crate::features::FitData;
+use crate::linalg::eigen::sign;
 use crate::model::Basis;
 use crate::request::{FitRequest, MetricSource, PassShape, ProblemSize, TrainOptions};
 use crate::solver::outer_products::Products;

@@ -23,11 +23,12 @@
 
 use super::parameter::{COMPONENTS, FOLDS, NOVELTY, Parameter, Settings, TOLERANCE, UNCENTRED, WEIGHTS};
 use super::{Figure, Found, Solver, SolverFacts, SolverFamily};
-use crate::features::{FitData, GRAM};
+use crate::features::{FEWER_DIRECTIONS, FitData, GRAM};
+use crate::linalg::eigen::{covariance, sign};
 use crate::quadratic::Quadratic;
 use crate::request::{PassShape, ProblemSize, TrainOptions};
 use crate::{Error, FoldGram, GramState, Result, Task};
-use faer::{Accum, Mat, MatRef, Par, linalg::matmul::matmul};
+use faer::{Mat, MatRef};
 use kapprox::{Real, decompose::symmetric_eigen};
 use kstore::{Plan, Workers};
 
@@ -60,8 +61,6 @@ struct KernelPca {
     whiten: bool,
     novelty: bool,
 }
-
-pub(super) const FEWER: &str = "the features vary in no more directions; more rows, or a higher `rank`, may have some";
 
 impl KernelPca {
     fn mean(&self, moments: &FoldGram) -> Vec<f64> {
@@ -105,13 +104,6 @@ fn scatter_about(moments: &FoldGram, mean: &[f64]) -> Mat<f64> {
     Mat::from_fn(p, p, |i, j| g[(i.max(j), i.min(j))] - s[i] * mean[j] - mean[i] * s[j] + n * mean[i] * mean[j])
 }
 
-/// C = G/n − μμᵀ, full, from moments of which the lower triangle means anything.
-pub(crate) fn covariance(moments: &FoldGram, mean: &[f64]) -> Mat<f64> {
-    let (p, n) = (mean.len(), moments.weight.max(f64::MIN_POSITIVE));
-    let g = MatRef::from_column_major_slice(&moments.g, p, p);
-    Mat::from_fn(p, p, |i, j| g[(i.max(j), i.min(j))] / n - mean[i] * mean[j])
-}
-
 impl<T: Real> Solver<T> for KernelPca {
     fn facts(&self) -> SolverFacts {
         SolverFacts { holds_out: true, weights: true, ..SolverFacts::default() }
@@ -146,7 +138,7 @@ impl<T: Real> Solver<T> for KernelPca {
         if kept.is_empty() {
             return Err(Error::NoVariance);
         }
-        data.warn_of_fewer(self.components, kept.len(), FEWER);
+        data.warn_of_fewer(self.components, kept.len(), FEWER_DIRECTIONS);
         let variances: Vec<f64> = kept.iter().map(|j| values[*j]).collect();
         let scale =
             |q: usize| sign(vectors.as_ref(), kept[q]) * if self.whiten { variances[q].sqrt().recip() } else { 1.0 };
@@ -160,7 +152,7 @@ impl<T: Real> Solver<T> for KernelPca {
         ];
         figures.extend(held_out);
         let directions = Mat::from_fn(p, kept.len(), |i, q| vectors[(i, kept[q])]);
-        let quadratic = self.novelty.then(|| distance(directions.as_ref(), &mean));
+        let quadratic = self.novelty.then(|| Quadratic::of_span(directions.as_ref(), &mean));
         Ok(Found {
             weights,
             intercept,
@@ -171,28 +163,4 @@ impl<T: Real> Solver<T> for KernelPca {
             ..Found::default()
         })
     }
-}
-
-/// The squared distance of φ from the affine space through the mean that the orthonormal `directions` span, and of k(x, ·) from φ.
-pub(super) fn distance(directions: MatRef<'_, f64>, mean: &[f64]) -> Quadratic {
-    let p = mean.len();
-    let mut factor = Mat::<f64>::identity(p, p);
-    matmul(factor.as_mut(), Accum::Add, directions, directions.transpose(), -1.0, Par::Seq);
-    let shift = (0..p).map(|j| -(0..p).map(|i| mean[i] * factor[(i, j)]).sum::<f64>()).collect();
-    Quadratic {
-        factor,
-        shift,
-        constant: 0.0,
-        residual: 1.0,
-        typical: 0.0,
-        units: vec![1.0],
-        freedom: None,
-        features: None,
-    }
-}
-
-/// The sign, +1 or −1, that makes the largest entry of a column positive.
-pub(super) fn sign(vectors: MatRef<'_, f64>, column: usize) -> f64 {
-    let largest = vectors.col(column).iter().fold(0.0f64, |best, v| if v.abs() > best.abs() { *v } else { best });
-    if largest < 0.0 { -1.0 } else { 1.0 }
 }

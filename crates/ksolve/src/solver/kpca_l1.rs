@@ -21,10 +21,10 @@
 //! Networks and Learning Systems 24, 2013; Kwak, "Principal component analysis based on L1-norm maximization", IEEE TPAMI 30,
 //! 2008.
 
-use super::kpca::{FEWER, distance, sign};
 use super::parameter::{COMPONENTS, NOVELTY, Parameter, STARTS, STEPS, Settings, TOLERANCE, UNCENTRED};
 use super::{Figure, Found, Solver, SolverFacts, SolverFamily, mean::sum};
-use crate::features::{self, FitData, StoredFeatures, Sums, Tile, Wanted};
+use crate::features::{self, FEWER_DIRECTIONS, FitData, StoredFeatures, Sums, Tile, Wanted};
+use crate::linalg::eigen::sign;
 use crate::request::{PassShape, ProblemSize};
 use crate::{Error, Result, Task, quadratic::Quadratic};
 use faer::{Mat, MatRef};
@@ -107,7 +107,7 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
         if q == 0 {
             return Err(Error::NoVariance);
         }
-        data.warn_of_fewer(self.components, q, FEWER);
+        data.warn_of_fewer(self.components, q, FEWER_DIRECTIONS);
         let dispersions = search.dispersions()?;
         let Search { mean, passes, so_far: SoFar { directions, iterations, .. }, .. } = search;
         let directions = MatRef::from_column_major_slice(&directions, kept.p, q);
@@ -115,7 +115,7 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
         let weights = Mat::from_fn(kept.p, q, |i, j| signs[j] * directions[(i, j)]);
         let intercept = (0..q).map(|j| -dot(&mean, weights.col(j).iter())).collect();
         Ok(Found {
-            quadratic: self.novelty.then(|| distance(directions, &mean)),
+            quadratic: self.novelty.then(|| Quadratic::of_span(directions, &mean)),
             weights,
             intercept,
             certificate: gathered.certificate,

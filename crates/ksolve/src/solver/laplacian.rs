@@ -18,8 +18,9 @@
 
 use super::parameter::{EMBEDDED, Settings, TOLERANCE};
 use super::spectral::{self, Normalised, embedding, normalised};
-use super::{Figure, Found, Solver, SolverFacts, SolverFamily, kpca::sign};
+use super::{Figure, Found, Solver, SolverFacts, SolverFamily};
 use crate::features::{FitData, StoredFeatures, Wanted};
+use crate::linalg::eigen::sign;
 use crate::request::{PassShape, ProblemSize};
 use crate::{Error, Result, Task, model::Form};
 use faer::Mat;

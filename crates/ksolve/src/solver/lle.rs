@@ -18,7 +18,8 @@
 use super::isomap::{Joined, NeighbourOptions};
 use super::mds::{check_components, facts, landmarks};
 use super::parameter::{EMBEDDED, NEIGHBOURS, NODES};
-use super::{Figure, Found, Solver, SolverFacts, SolverFamily, kpca::sign};
+use super::{Figure, Found, Solver, SolverFacts, SolverFamily};
+use crate::linalg::eigen::sign;
 use crate::model::{Basis, Form};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Result, Task, features::FitData, neighbours::Reconstruction};

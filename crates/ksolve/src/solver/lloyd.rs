@@ -15,7 +15,7 @@
 use super::parameter::{CLUSTERS, STARTS, Settings};
 use crate::features::{self, FitData, StoredFeatures, Tile};
 use crate::request::{PassShape, ProblemSize};
-use crate::{Error, Result, strips::Pool};
+use crate::{Error, Result, linalg::strips::Pool};
 use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul};
 use kapprox::{Real, landmark::ClusterSums};
 use kstore::key::{Purpose, Stream};

@@ -16,14 +16,15 @@
 //! Reference: de Silva, Tenenbaum, "Sparse multidimensional scaling using landmark points", Stanford 2004.
 
 use super::parameter::{COMPONENTS, EMBEDDED, Settings};
-use super::{Figure, Found, Solver, SolverFacts, SolverFamily, kpca::sign, refuse};
+use super::{Figure, Found, Solver, SolverFacts, SolverFamily, refuse};
 use crate::features::{FitData, Points};
+use crate::linalg::{eigen::sign, kernel_matrix::kernel_matrix};
 use crate::model::{Basis, needs_wide_for};
 use crate::request::{PassShape, ProblemSize};
-use crate::{Error, Result, Task, strips::row_strips};
+use crate::{Error, Result, Task};
 use faer::{Mat, MatRef};
-use kapprox::{Kernel, Real, decompose::symmetric_eigen, landmark::LandmarkSet};
-use kstore::{Plan, Workers};
+use kapprox::{Real, decompose::symmetric_eigen, landmark::LandmarkSet};
+use kstore::Plan;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "mds",
@@ -35,8 +36,6 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
 
 /// Eigenvalues below this share of the largest, for each landmark, are rounding.
 const NOISE: f64 = 16.0 * f64::EPSILON;
-
-const STRIP: usize = 256;
 
 #[derive(Clone, Copy, Debug)]
 struct LandmarkMds {
@@ -110,20 +109,6 @@ impl Scaled {
             Figure { name: "share of squared distances", values: self.shares.clone() },
         ]
     }
-}
-
-/// The kernel between the rows of x and those of z. Strips of x go to the workers.
-pub(super) fn kernel_matrix(
-    kernel: &dyn Kernel<f64>,
-    x: MatRef<'_, f64>,
-    z: MatRef<'_, f64>,
-    workers: &Workers,
-) -> Mat<f64> {
-    let mut k = Mat::zeros(x.nrows(), z.nrows());
-    workers.each(row_strips(k.as_mut(), STRIP), |(first, out)| {
-        kernel.block(x.subrows(first, out.nrows()), z, out);
-    });
-    k
 }
 
 impl<T: Real> Solver<T> for LandmarkMds {

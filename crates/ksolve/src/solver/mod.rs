@@ -35,7 +35,6 @@ mod pls;
 mod ranking;
 pub(crate) mod recursion;
 pub mod ridge;
-mod sparse_matrix;
 mod spca;
 mod spectral;
 pub(crate) mod svm;

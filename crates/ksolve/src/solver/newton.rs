@@ -4,8 +4,8 @@
 //! and divides it by ten a step, which keeps it where Newton's steps are whole.
 
 use super::{Figure, Found};
-use crate::cholesky::{factor_at_once, substitute};
-use crate::strips::{for_each_strip, par};
+use crate::linalg::cholesky::{factor_at_once, substitute};
+use crate::linalg::strips::{for_each_strip, par};
 use crate::{Error, FoldGram, Intercept, Result, features::FitData, request::Resources};
 use faer::{Mat, MatMut};
 use kapprox::Real;

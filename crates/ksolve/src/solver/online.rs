@@ -40,7 +40,7 @@ use super::ridge::STD;
 use super::{Figure, Found, Solver, SolverFacts, SolverFamily, refuse};
 use crate::features::{FitData, StoredFeatures, Wanted, values_bytes};
 use crate::request::{PassShape, ProblemSize};
-use crate::{Error, Result, Task, quadratic::Quadratic, strips::Pool};
+use crate::{Error, Result, Task, linalg::strips::Pool, quadratic::Quadratic};
 use kapprox::Real;
 use kstore::Plan;
 

@@ -1,6 +1,6 @@
 //! The pass that averages the outer products of gradients.
 
-use crate::strips::{Pool, par};
+use crate::linalg::strips::{Pool, par};
 use crate::{Error, Result};
 use faer::linalg::matmul::triangular::{self, BlockStructure::*};
 use faer::{Accum, MatMut, MatRef};

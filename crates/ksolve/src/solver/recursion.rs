@@ -18,10 +18,10 @@
 //! References: Plackett, "Some theorems in least squares", Biometrika 37, 1950; Haykin, Adaptive Filter Theory, chapter 10.
 
 use super::perceptron::functions;
-use crate::cholesky::{self, Side};
 use crate::gram::{GramScratch, add_gram};
+use crate::linalg::cholesky::{self, Side};
+use crate::linalg::strips::Pool;
 use crate::quadratic::Quadratic;
-use crate::strips::Pool;
 use faer::linalg::matmul::{matmul, triangular};
 use faer::{Accum, Mat, MatMut, MatRef, Par};
 use kapprox::{Real, gram::Panels};

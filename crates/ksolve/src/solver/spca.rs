@@ -22,8 +22,9 @@
 
 use super::parameter::{COMPONENTS, Settings, TASK, TOLERANCE};
 use super::target::{self, TARGET_KERNEL};
-use super::{Figure, Found, Solver, SolverFamily, kpca::sign, refuse};
+use super::{Figure, Found, Solver, SolverFamily, refuse};
 use crate::features::{FitData, GRAM};
+use crate::linalg::eigen::sign;
 use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
 use crate::{FoldGram, Result, Task};
 use faer::{Mat, MatRef};

@@ -23,7 +23,7 @@ use super::parameter::{CLUSTERS, STARTS, TOLERANCE};
 use super::{Figure, Found, Solver, SolverFacts, SolverFamily, mean::sum};
 use crate::features::{FitData, StoredFeatures, Sums, Wanted};
 use crate::request::{PassShape, ProblemSize};
-use crate::{Error, GramScratch, GramState, Result, Task, strips::for_each_strip};
+use crate::{Error, GramScratch, GramState, Result, Task, linalg::strips::for_each_strip};
 use faer::{Accum, Mat, MatRef, Par, linalg::matmul::matmul};
 use kapprox::{Real, decompose::symmetric_eigen};
 use kstore::{Plan, Workers};

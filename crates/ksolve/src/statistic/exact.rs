@@ -15,9 +15,9 @@
 
 use super::relabel::{Choices, p_value};
 use super::{Measured, PValues, require};
+use crate::linalg::kernel_tiles::Tiles;
 use crate::prepare::{candidates, plan};
 use crate::request::{PassShape, ProblemSize, Resources, tile_rows};
-use crate::solver::ridge::iterative::tiles::Tiles;
 use crate::{Certificate, Result};
 use faer::{Mat, MatRef};
 use kapprox::Real;

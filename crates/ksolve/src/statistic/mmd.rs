@@ -23,7 +23,7 @@ use super::relabel::{Choices, p_value};
 use super::{Compares, Division, MeasurePair, Measured, PValues, StatisticFamily, null::Mixture, require};
 use crate::features::{FitData, StoredFeatures, Tile, Wanted};
 use crate::request::{PassShape, ProblemSize};
-use crate::{Error, Result, solver::kpca::covariance, strips::for_each_strip};
+use crate::{Error, Result, linalg::eigen::covariance, linalg::strips::for_each_strip};
 use kapprox::{Real, decompose::symmetric_eigenvalues};
 use kstore::Plan;
 

@@ -1,6 +1,6 @@
 //! Random labels of rows under a null hypothesis.
 
-use crate::strips::for_each_strip;
+use crate::linalg::strips::for_each_strip;
 use kstore::Workers;
 use kstore::key::{Purpose, Stream};
 

@@ -5,7 +5,7 @@
 //! kernel, landmarks and folds on every machine.
 
 use super::extent::is_of_rows;
-use crate::strips::lock;
+use crate::linalg::strips::lock;
 use kstore::checkpoint::{Cut, Persist, RowsKey, StateFile, StateKey, StateWriter};
 use kstore::pass::{BegunRows, Engine, LotRows, Node, Observer, PassKey, Share, Taken};
 use kstore::{Error, Result, RowDigests};

@@ -8,7 +8,7 @@
 //! sampling after Xu, Yang, Roosta-Khorasani, Ré, Mahoney, "Sub-sampled Newton methods with non-uniform sampling",
 //! NIPS 2016.
 
-use crate::{FoldGram, gram, strips::Pool};
+use crate::{FoldGram, gram, linalg::strips::Pool};
 use faer::MatRef;
 use kapprox::{Real, gram::Panels};
 use kstore::Workers;

@@ -2,8 +2,8 @@
 
 use super::blocks::{self, Block};
 use crate::features::{StoredFeatures, Sums, Tile, Values};
+use crate::linalg::strips::{Pool, for_each_strip};
 use crate::solver::newton::{Objective, Point, Shape};
-use crate::strips::{Pool, for_each_strip};
 use crate::{FoldGram, Intercept, Result, row_weights::RowWeights};
 use kapprox::Real;
 use kstore::key::{Purpose, Stream};

@@ -12,7 +12,7 @@
 //! References: Helmberg, Rendl, Vanderbei, Wolkowicz, "An interior-point method for semidefinite programming", SIAM J. Optimization 6, 1996;
 //! Benson, Ye, Zhang, "Solving large-scale sparse semidefinite programs for combinatorial optimization", SIAM J. Optimization 10, 2000.
 
-use crate::cholesky::{Side, factor, solve};
+use crate::linalg::cholesky::{Side, factor, solve};
 use crate::{Error, Result, solver::heed};
 use faer::{Accum, Mat, MatRef, linalg::matmul::matmul};
 use kapprox::map::par;

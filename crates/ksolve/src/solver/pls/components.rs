@@ -1,7 +1,7 @@
 //! The components themselves, from centred moments.
 
+use crate::linalg::eigen::sign;
 use crate::solver::centred::Centred;
-use crate::solver::kpca::sign;
 use crate::{Head, Result};
 use faer::{Accum, Col, ColRef, Mat, MatRef, Par, linalg::matmul::matmul};
 use kapprox::decompose::symmetric_eigen;

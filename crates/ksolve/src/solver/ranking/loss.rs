@@ -1,10 +1,10 @@
 //! Losses of pairs of rows over kept features: their value, their gradient and products with their Hessian, two passes each.
 
 use crate::features::{StoredFeatures, Sums, Values};
+use crate::linalg::strips::Pool;
 use crate::ranked::{Group, Groups};
 use crate::solver::logistic::blocks::{self, Block};
 use crate::solver::newton::{Objective, Point, Shape};
-use crate::strips::Pool;
 use crate::{FoldGram, Intercept, Result};
 use kapprox::Real;
 use kstore::key::{Purpose, Stream};

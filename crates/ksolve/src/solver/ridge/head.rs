@@ -7,7 +7,7 @@
 //! argument: Golub and Van Loan, *Matrix Computations*, 4th ed., 4.2.
 
 use super::system::{Solution, System};
-use crate::{Error, FoldGram, GramState, Head, Intercept, Result, lists, strips::for_each_strip};
+use crate::{Error, FoldGram, GramState, Head, Intercept, Result, linalg::strips::for_each_strip, lists};
 use faer::linalg::matmul::triangular::{self, BlockStructure::*};
 use faer::{Accum, MatMut, MatRef, Par};
 use kstore::Workers;

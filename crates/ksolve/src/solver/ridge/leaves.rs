@@ -24,11 +24,12 @@
 use super::head::head;
 use super::system::System;
 use super::tree::{LARGEST, Leaf, Tree};
-use crate::cholesky::{self, Side};
 use crate::features::FitData;
+use crate::linalg::cholesky::{self, Side};
+use crate::linalg::kernel_matrix::kernel_matrix;
 use crate::model::Leaves;
 use crate::request::{FitRequest, ProblemSize};
-use crate::solver::{Figure, heed, mds::kernel_matrix, refuse};
+use crate::solver::{Figure, heed, refuse};
 use crate::{Error, FoldSpec, GramState, Head, Result, RidgeOptions};
 use faer::{Accum, Mat, Par, linalg::matmul::matmul};
 use kapprox::{Kernel, Real};

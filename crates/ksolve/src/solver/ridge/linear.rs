@@ -7,8 +7,8 @@
 use super::iterative::cg::{self, Norm, Positive, Until};
 use super::iterative::exact::{Dual, ExactProblem};
 use crate::Result;
-use crate::solver::sparse_matrix::SparseMatrix;
-use crate::strips::for_each_strip;
+use crate::linalg::sparse_matrix::SparseMatrix;
+use crate::linalg::strips::for_each_strip;
 use faer::{ColRef, Mat, MatMut, MatRef};
 
 /// Rows whose products with the weights a thread computes at a time.

@@ -14,7 +14,10 @@
 //! Technometrics 16, 1974.
 
 use super::{head::head, system::System};
-use crate::{Error, GramState, Head, Result, RidgeOptions, Take, bins::Bins, dots::widened, strips::for_each_strip};
+use crate::{
+    Error, GramState, Head, Result, RidgeOptions, Take, bins::Bins, linalg::dots::widened,
+    linalg::strips::for_each_strip,
+};
 use faer::{Accum, Mat, Par, linalg::matmul::matmul};
 use kapprox::Real;
 use kstore::Workers;

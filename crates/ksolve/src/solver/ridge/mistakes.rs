@@ -2,7 +2,7 @@
 
 use crate::bins::{Bins, Targets};
 use crate::feature_fold::{FeatureFold, Take};
-use crate::strips::{Pool, for_each_strip};
+use crate::linalg::strips::{Pool, for_each_strip};
 use crate::{FoldCoefficients, Folds, Head, Result};
 use faer::{Accum, Mat, MatRef, Par, linalg::matmul::matmul};
 use kapprox::{FeatureMap, Real};
@@ -99,7 +99,7 @@ fn count_wrong<T: Real>(
 ) {
     let (rows, p) = (phi.nrows(), phi.ncols());
     wide.resize(wide.len().max(STRIP * p), 0.0);
-    crate::dots::widen(phi, &mut wide[..rows * p]);
+    crate::linalg::dots::widen(phi, &mut wide[..rows * p]);
     let phi = MatRef::from_column_major_slice(&wide[..rows * p], rows, p);
     for (head, wrong) in heads.iter().zip(wrong) {
         let Some(head) = head else { continue };

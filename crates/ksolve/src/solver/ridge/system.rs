@@ -1,8 +1,8 @@
 //! The regularised normal equations of a training set, assembled once and factored for every lambda.
 
+use crate::linalg::strips::for_each_strip;
 use crate::model::Intercept;
-use crate::strips::for_each_strip;
-use crate::{Error, FoldGram, GramState, Result, cholesky};
+use crate::{Error, FoldGram, GramState, Result, linalg::cholesky};
 use faer::linalg::triangular_solve as triangular;
 use faer::{Mat, MatMut, MatRef, Par};
 use kapprox::decompose::symmetric_eigen;

@@ -35,7 +35,7 @@ use super::loss::{Loss, Row};
 use super::newton::Newton;
 use super::search::{self, Curve};
 use super::space::{Best, Space};
-use crate::{Intercept, features::Tile, strips::Pool};
+use crate::{Intercept, features::Tile, linalg::strips::Pool};
 use kapprox::{Real, gram::Panels};
 use kstore::Workers;
 use kstore::checkpoint::{Arrays, Persist, Stored};

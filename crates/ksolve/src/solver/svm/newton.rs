@@ -16,9 +16,9 @@
 //!
 //! Near the solution few rows are free, and steps over rows cost next to nothing.
 
-use crate::cholesky::{self, factor_at_once};
-use crate::strips::{Pool, par};
-use crate::{Intercept, dots::dot, gram};
+use crate::linalg::cholesky::{self, factor_at_once};
+use crate::linalg::strips::{Pool, par};
+use crate::{Intercept, gram, linalg::dots::dot};
 use faer::{MatMut, MatRef};
 use kapprox::{Real, gram::Panels};
 use kstore::Workers;

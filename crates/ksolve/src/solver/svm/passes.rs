@@ -3,7 +3,7 @@
 use super::lagrangian::{Problem, Rows};
 use crate::Result;
 use crate::features::{Quiet, StoredFeatures, Sums, Values};
-use crate::strips::{Pool, for_each_strip};
+use crate::linalg::strips::{Pool, for_each_strip};
 use kapprox::{Real, gram::Panels};
 use kstore::{Workers, pass::Observer};
 

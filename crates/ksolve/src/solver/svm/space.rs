@@ -1,7 +1,7 @@
 //! A point with its certificate, and the buffers that problems share.
 
 use super::newton::Newton;
-use crate::strips::Pool;
+use crate::linalg::strips::Pool;
 use kapprox::gram::Panels;
 
 #[derive(Clone, Debug)]

@@ -15,7 +15,8 @@ pub(super) use cca::FAMILY as CCA;
 pub(super) use covariance::FAMILY as COVARIANCE;
 
 use super::parameter::{COMPONENTS, Parameter, ParameterKind};
-use super::{Figure, Found, Settings, centred::Centred, kpca::sign, refuse};
+use super::{Figure, Found, Settings, centred::Centred, refuse};
+use crate::linalg::eigen::sign;
 use crate::request::{FitRequest, MetricSource, ProblemSize};
 use crate::{Error, FoldGram, GramState, Result, features::FitData};
 use faer::{Mat, MatRef};

@@ -3,7 +3,7 @@
 //! The blocks of the first rows are kept in memory as far as there is room, those of the next ones in the scratch folder,
 //! and the others are computed again in every visit. All have the same bits and come in the order of the rows.
 
-use super::rows::{KernelBlock, kernel_rows};
+use crate::linalg::kernel_rows::{KernelBlock, kernel_rows};
 use crate::{Error, Result, Targets, solver::heed};
 use faer::{Mat, MatRef};
 use kapprox::{Kernel, Real};

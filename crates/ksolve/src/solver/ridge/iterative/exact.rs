@@ -23,7 +23,8 @@
 
 use super::cg::{self, CgSolution, Norm, Positive, Until};
 use super::packed::{INVERTED, PackedLower};
-use super::{constant::Constant, low_rank::LowRank, tiles::Tiles};
+use super::{constant::Constant, low_rank::LowRank};
+use crate::linalg::kernel_tiles::Tiles;
 use crate::{Error, Result};
 use faer::{ColRef, Mat, MatMut, MatRef, prelude::*};
 use kapprox::{Kernel, Real};

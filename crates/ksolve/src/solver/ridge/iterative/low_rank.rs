@@ -17,7 +17,7 @@
 
 use super::constant::Constant;
 use super::packed::{PackedLower, add_transposed_product, product};
-use crate::{Error, Result, dots::widened};
+use crate::{Error, Result, linalg::dots::widened};
 use faer::{Mat, MatMut, MatRef, prelude::*};
 use kapprox::Real;
 use kstore::Workers;

@@ -8,7 +8,5 @@ pub(crate) mod exact;
 pub(crate) mod low_rank;
 pub(crate) mod nystrom;
 pub(crate) mod packed;
-pub(crate) mod rows;
 pub(crate) mod sketch;
-pub(crate) mod tiles;
 pub(crate) mod wide;

@@ -22,7 +22,8 @@
 //! f64, and nm kernel values for the blocks that are not kept with a pass over their rows. The stopping rule is on √(rᵀM⁻¹r), which is the energy norm of the error up to
 //! the quality of the preconditioner, and bounds the error of the fitted values.
 
-use super::{blocks::Blocks, cg::Positive, constant::Constant, packed::PackedLower, tiles::Tiles};
+use super::{blocks::Blocks, cg::Positive, constant::Constant, packed::PackedLower};
+use crate::linalg::kernel_tiles::Tiles;
 use crate::{Result, solver::explained};
 use faer::{Mat, MatMut, MatRef, prelude::*};
 use kapprox::{Kernel, Real};

@@ -7,8 +7,8 @@
 //! Whatever is cut into parts for the threads is cut by constants, and every part runs on one thread: the bits do not
 //! depend on how many there are.
 
-use crate::strips::{for_each_strip, row_strips};
-use crate::{cholesky::factor_at_once, dots::dot};
+use crate::linalg::strips::{for_each_strip, row_strips};
+use crate::{linalg::cholesky::factor_at_once, linalg::dots::dot};
 use faer::linalg::matmul::matmul;
 use faer::linalg::triangular_solve as triangular;
 use faer::prelude::{Reborrow, ReborrowMut};
@@ -241,7 +241,7 @@ pub(crate) fn add_transposed_product<T: Real>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dots::widened;
+    use crate::linalg::dots::widened;
 
     fn matrix(m: usize) -> Mat<f64> {
         let b = Mat::<f64>::from_fn(m + 3, m, |i, j| ((i * 37 + j * 101) as f64 * 0.618).sin());

@@ -18,8 +18,9 @@
 //! matrix, m³/3 for the factor.
 
 use super::blocks::{Blocks, TOGETHER};
-use super::{nystrom::NystromProblem, packed::PackedLower, rows::kernel_rows};
-use crate::{Error, Result, strips::for_each_strip};
+use super::{nystrom::NystromProblem, packed::PackedLower};
+use crate::linalg::kernel_rows::kernel_rows;
+use crate::{Error, Result, linalg::strips::for_each_strip};
 use faer::{MatRef, prelude::*};
 use kapprox::Real;
 use kstore::key::{Purpose, Stream};

@@ -22,7 +22,7 @@ use super::super::space::relative_gap;
 use super::gram::{Gram, KernelPoints, RowCache, WORKING};
 use super::smo::{Local, add};
 use crate::Intercept;
-use crate::strips::{Pool, for_each_strip};
+use crate::linalg::strips::{Pool, for_each_strip};
 use faer::{MatMut, MatRef};
 use kapprox::Real;
 use kstore::Workers;

@@ -2,7 +2,7 @@
 //!
 //! The values have the same bits whatever is kept: a row of the matrix depends on its row and on all rows of the machine.
 
-use crate::{solver::ridge::iterative::rows::kernel_rows, strips::for_each_strip};
+use crate::{linalg::kernel_rows::kernel_rows, linalg::strips::for_each_strip};
 use faer::{MatMut, MatRef, prelude::*};
 use kapprox::{Kernel, Real};
 use kstore::Workers;

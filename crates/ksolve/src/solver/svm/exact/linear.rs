@@ -15,7 +15,7 @@
 use super::super::loss::{Loss, Row};
 use super::dual::{Dual, SolvedMachine};
 use crate::Intercept;
-use crate::solver::sparse_matrix::SparseMatrix;
+use crate::linalg::sparse_matrix::SparseMatrix;
 use kstore::key::{Purpose, Stream};
 
 /// Sweeps between two certificates.

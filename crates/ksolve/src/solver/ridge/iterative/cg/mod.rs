@@ -15,7 +15,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use crate::dots::dot;
+use crate::linalg::dots::dot;
 use crate::{Error, Result, solver::heed};
 use faer::{Mat, MatMut, MatRef};
 use kapprox::map::contiguous;

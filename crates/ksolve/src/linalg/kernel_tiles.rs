@@ -7,7 +7,7 @@
 //!
 //! *Cost*: n²/2 kernel values that are not kept, 4·n²/2·t flops; *bytes*: the points, a block for each thread, and the blocks that are kept.
 
-use crate::strips::{Pool, row_strips};
+use crate::linalg::strips::{Pool, row_strips};
 use faer::{Mat, MatMut, MatRef, prelude::*};
 use kapprox::map::{contiguous, contiguous_mut};
 use kapprox::{Kernel, Real};

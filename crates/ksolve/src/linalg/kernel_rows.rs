@@ -7,7 +7,7 @@
 //! Rows are contiguous, numbers are in `T` and sums in f64. Strips of a fixed number of rows go to the threads, each with
 //! sums of its own, which are added in the order of the strips: the bits do not depend on how many threads there are.
 
-use crate::strips::{Pool, for_each_strip};
+use crate::linalg::strips::{Pool, for_each_strip};
 use faer::{Mat, MatMut, MatRef, prelude::*};
 use kapprox::map::{contiguous, contiguous_mut};
 use kapprox::{Kernel, Real, map::nystrom::STRIP};

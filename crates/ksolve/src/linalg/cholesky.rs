@@ -1,6 +1,6 @@
 //! Cholesky factors in f64, and triangular systems with a fixed number of columns at a time: the same bits whatever the threads.
 
-use crate::strips::{par, row_strips};
+use crate::linalg::strips::{par, row_strips};
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::cholesky::llt::factor as llt;
 use faer::linalg::matmul::matmul;
