@@ -4,7 +4,7 @@ use crate::{Error, Result};
 use kstore::RowBlock;
 
 /// The weights of rows by their positions; empty where all count alike.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct RowWeights(pub(crate) Vec<f64>);
 
 impl RowWeights {

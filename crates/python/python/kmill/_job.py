@@ -73,7 +73,7 @@ class Described:
 
         def survey(variance: bool = False) -> Any:
             if variance not in found:
-                names, width, count, var = table.survey(features, json.dumps(run), variance)
+                names, width, count, var = table.survey(features, json.dumps(run), variance, options.get("weights"))
                 found[variance] = (width, var, count, names)
             return found[variance]
 

@@ -14,7 +14,7 @@ from ._parameters import check, listed
 from ._research import frame
 from ._rows import paths_of
 
-_FILES = ("features", "where", "rows", "scratch")
+_FILES = ("features", "where", "rows", "types", "missing_words", "scratch")
 _PENALTIES = ("alpha", "alphas", "C", "lambdas")
 
 
