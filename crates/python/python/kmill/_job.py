@@ -67,7 +67,7 @@ class Described:
         found: dict[bool, Any] = {}
         # targets, weights, groups and folds are no features
         folds = re.compile(r"^(column|groups:\d+|forward:\d+(\+\d+)?):")
-        named = [*options.values(), *filter(folds.match, [str(getattr(self, "cv", None))]), *filter(None, [getattr(self, "group", None)])]
+        named = [*(text for name, text in options.items() if name not in ("lambda", "ranks")), *filter(folds.match, [str(getattr(self, "cv", None))]), *filter(None, [getattr(self, "group", None)])]
         others = [*rows["targets"], *dict.fromkeys(folds.sub("", text) for text in named)]
         features = json.dumps({**rows, "targets": [], "keep": others})
 

@@ -31,7 +31,7 @@ def choose(estimator: Any, y: Any, splits: list[Any], X: Any, weight: Any, group
     best = cells[int(np.argmin(errors.mean(axis=1)))]
     estimator.cv_results_ = {"lambda": [cell[penalty] for cell in cells], "rank": [cell[rank] for cell in cells],
                              "errors": errors, "mean_error": errors.mean(axis=1)}
-    chosen = {"folds": "none", "lambda": best[penalty], "ranks": best[rank] if "ranks" in engine else None}
+    chosen = {"lambda": best[penalty], "ranks": best[rank] if "ranks" in engine else None}
     return {name: str(value) for name, value in chosen.items() if value is not None}
 
 
