@@ -24,6 +24,12 @@ impl RowWeights {
     }
 }
 
+/// The weights of the rows of a block, if it has any.
+/// Errors: [`Error::Weight`].
+pub(crate) fn weights<T>(block: &RowBlock<'_, T>) -> Result<Option<Vec<f64>>> {
+    (0..block.len()).map(|i| weight(block, i)).collect()
+}
+
 /// The weight of row `i` of a block, where its rows have weights.
 /// Errors: [`Error::Weight`] for a negative one, or one that is no number.
 pub(crate) fn weight<T>(block: &RowBlock<'_, T>, i: usize) -> Result<Option<f64>> {

@@ -10,7 +10,8 @@ use kstore::arrow::array::{ArrayRef, AsArray, BooleanArray, Float64Array, Int64A
 use kstore::arrow::datatypes::{Field, Float64Type, Schema};
 use kstore::source::Element;
 use kstore::{
-    ColumnType, Kind, Missing, Pass, Reading, RowSource, Selected, Selection, Statistics, StatisticsFold, TextOptions, Workers,
+    ColumnType, Kind, Missing, Pass, Reading, RowSource, Selected, Selection, Statistics, StatisticsFold, TextOptions,
+    Workers,
 };
 use numpy::{PyArray1, PyArray2, PyReadonlyArray1, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};

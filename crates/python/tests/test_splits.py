@@ -76,6 +76,11 @@ def test_splitters_of_every_learner():
             cls(rank=50, cv=cv).fit(X, target)
     with pytest.raises(ValueError, match="needs groups, which fit does not take.*list"):
         kmill.KernelRidge(alphas=[0.1, 1.0], cv=LeaveOneGroupOut()).fit(X, y)
+    # a search compares on folds
+    tuned = kmill.tune(X, y, work="1,1", rank=20, cv=TimeSeriesSplit(3))
+    assert tuned.choice_["folds"].startswith("forward:3")
+    with pytest.raises(ValueError, match="tune compares on folds"):
+        kmill.tune(X, y, "svr", work="1,1", rank=20, cv=cv)
     left = list(LeaveOneGroupOut().split(X, y, query // 10))
     folds = kmill.KernelRidge(alphas=[0.1, 1.0], cv=left).fit(X, y)
     assert not hasattr(folds, "cv_results_") and np.isfinite(folds.surface_["cv_mse"]).all()

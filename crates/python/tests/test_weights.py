@@ -28,3 +28,20 @@ def test_gamma_scale_counts_weights(width, tmp_path):
         np.savetxt(tmp_path / "t.csv", table, delimiter=",", header="a,b,c,d,y,w", comments="", fmt="%.17g")
         model = kmill.KernelRidge(alpha=1.0, kernel="rbf").fit_files(tmp_path / "t.csv", "y", sample_weight="w")
         assert model.lambda_ == 1.0 / weight.sum()
+
+
+def test_what_landmarks_leave_out_counts_weights():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(90, 4))
+    y, weight = np.sin(X[:, 0]), np.arange(90) % 4
+    again = np.repeat(np.arange(90), weight)
+
+    def fit(*rows):
+        own = {"gamma": 0.1, "landmarks": X[1:15], "precision": "f64", "std": True, "lambdas": 1e-3}
+        model = kmill.KernelRidge(**own).fit(*rows)
+        return [model.trace_error_, *model.predict(X, return_std=True)]
+
+    weighted, plain, alike = fit(X, y, weight), fit(X[again], y[again]), fit(X, y)
+    assert abs(alike[0] / plain[0] - 1.0) > 1e-3
+    for one, other in zip(weighted, plain):
+        np.testing.assert_allclose(one, other, rtol=1e-9)

@@ -14,7 +14,9 @@ const CLASSES: usize = 30;
 pub(super) fn page(report: &EvaluateReport, details: &Details, model: &Path) -> Page {
     let (mut sections, rows) = match report {
         EvaluateReport::Target(Evaluation::Regression(report)) => (regression(report, details), list(&[report.rows])),
-        EvaluateReport::Target(Evaluation::Classification(report)) => (classification(report, details), list(&[report.rows])),
+        EvaluateReport::Target(Evaluation::Classification(report)) => {
+            (classification(report, details), list(&[report.rows]))
+        }
         EvaluateReport::Novelty(report) => (novelty(report, details), list(&[report.rows])),
         EvaluateReport::Ranking(report) => {
             (vec![Section::new("Scores", page::facts(report::ranking_facts(report)))], count(report.rows))

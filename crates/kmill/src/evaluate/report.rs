@@ -174,7 +174,9 @@ mod tests {
     }
 
     fn classification(classes: i64) -> EvaluateReport {
-        let row = |k: i64| (0..classes).map(move |j| [0.0, 10.0, 90.0][usize::from(j == (k + 1) % classes) + 2 * usize::from(j == k)]);
+        let row = |k: i64| {
+            (0..classes).map(move |j| [0.0, 10.0, 90.0][usize::from(j == (k + 1) % classes) + 2 * usize::from(j == k)])
+        };
         EvaluateReport::Target(Evaluation::Classification(ClassificationScores {
             rows: 100.0 * classes as f64,
             accuracy: Some(0.9),

@@ -259,7 +259,8 @@ fn a_row_of_weight_w_scores_as_w_rows_in_every_task() {
         weighted(at, "t.csv", 0.25);
         let (_, quarter, text) = kmill(at, &format!("evaluate m w.csv --weights w {evaluate} --json"));
         assert_eq!(quarter["rows"].as_f64().unwrap(), found["rows"].as_f64().unwrap() / 4.0, "{fit} {text}");
-        let scores = ["mse", "median_error", "coverage", "accuracy", "auc", "log_loss", "matthews", "average_precision"];
+        let scores =
+            ["mse", "median_error", "coverage", "accuracy", "auc", "log_loss", "matthews", "average_precision"];
         scores.into_iter().for_each(|name| assert_alike(&quarter[name], &found[name], name));
     }
     let (code, _, told) = kmill(at, "evaluate m w.csv --target y --weights x0");

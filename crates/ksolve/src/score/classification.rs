@@ -342,7 +342,9 @@ mod tests {
         let scores = |unknown: &[f64]| by_class(&counts, unknown).swap_remove(1);
         assert!(near(accuracy, (tp / 80.0 + tn / 920.0) / 2.0));
         assert!(near(scores(&[0.0, 0.0]).f1, 2.0 * tp / (2.0 * tp + fp + fne)));
-        assert!(near(scores(&[0.0, 0.0]).precision, tp / (tp + fp)) && near(scores(&[0.0, 0.0]).recall, tp / (tp + fne)));
+        assert!(
+            near(scores(&[0.0, 0.0]).precision, tp / (tp + fp)) && near(scores(&[0.0, 0.0]).recall, tp / (tp + fne))
+        );
         let root: f64 = (50.0f64 * 80.0 * 920.0 * 950.0).sqrt();
         assert!(near(matthews, (tp * tn - fp * fne) / root));
         // a false positive more for every row of no known class that was taken for the second
@@ -386,7 +388,10 @@ mod tests {
         let (a, b, c): (&[f64], &[f64], &[f64]) = (&[1.0, 0.0, 0.0], &[0.0, 1.0, 0.0], &[0.0, 0.0, 1.0]);
         let got = scores(3, &[(a, 0), (b, 0), (c, 2), (b, kstore::Coded::UNKNOWN), (a, 7)]);
         assert_eq!((got.rows, got.accuracy, got.error), (5.0, Some(0.4), Some(0.6)));
-        assert_eq!((&got.confusion[..], got.unknown), (&[vec![1.0, 1.0, 0.0], vec![0.0; 3], vec![0.0, 0.0, 1.0]][..], 2.0));
+        assert_eq!(
+            (&got.confusion[..], got.unknown),
+            (&[vec![1.0, 1.0, 0.0], vec![0.0; 3], vec![0.0, 0.0, 1.0]][..], 2.0)
+        );
         assert!(serde_json::to_value(&got).unwrap().get("auc").is_none(), "three classes have no AUC");
     }
 

@@ -77,16 +77,6 @@ mod tests {
     }
 
     #[test]
-    fn a_weight_is_a_number_of_copies() {
-        for values in [vec![(3.0, 2), (1.0, 1), (2.0, 4)], vec![(5.0, 2), (1.0, 1), (2.0, 1)], vec![(1.0, 3), (4.0, 3)]] {
-            let mut weighted = Median::default();
-            values.iter().for_each(|(value, copies)| weighted.push(*value, f64::from(*copies)));
-            let copies = values.iter().flat_map(|(value, copies)| (0..*copies).map(|_| *value));
-            assert_eq!(weighted.value(), of(copies).value(), "{values:?}");
-        }
-    }
-
-    #[test]
     fn the_middle_of_many_is_near() {
         let n = 200_001;
         let values = |range: std::ops::Range<u32>| range.map(|i| (f64::from(i * 7919 % n) / 1e3).powi(2));

@@ -253,8 +253,7 @@ fn ordered(centroids: &[f64], groups: &ClusterSums, q: usize, passes: u64) -> Cl
     for (j, size) in groups.sizes.iter().enumerate() {
         mean.iter_mut().zip(of(j)).for_each(|(sum, v)| *sum += size * v);
     }
-    let near: Vec<f64> =
-        (0..groups.sizes.len()).map(|j| of(j).iter().zip(&mean).map(|(c, m)| c * m).sum()).collect();
+    let near: Vec<f64> = (0..groups.sizes.len()).map(|j| of(j).iter().zip(&mean).map(|(c, m)| c * m).sum()).collect();
     let mut order = Vec::from_iter(0..near.len());
     order.sort_by(|a, b| groups.sizes[*b].total_cmp(&groups.sizes[*a]).then(near[*b].total_cmp(&near[*a])));
     Clusters {

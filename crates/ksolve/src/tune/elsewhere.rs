@@ -10,8 +10,8 @@ use super::{Apart, trial::Trials};
 use crate::Result;
 use crate::job::{Fit, Run};
 use kapprox::Real;
-use kstore::key::{Purpose, Stream};
 use kstore::encoding::{Code, CodedColumn, Encoding};
+use kstore::key::{Purpose, Stream};
 use kstore::{RowSource, Selected, schema::Kind};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -190,9 +190,8 @@ struct Column {
 
 fn columns(selected: &Selected) -> Vec<Column> {
     let schema = selected.table().schema();
-    let is_whole = |name: &str| {
-        schema.columns.iter().any(|column| column.name == name && matches!(column.kind, Kind::Int { .. }))
-    };
+    let is_whole =
+        |name: &str| schema.columns.iter().any(|column| column.name == name && matches!(column.kind, Kind::Int { .. }));
     let encoding = selected.encoding().cloned().unwrap_or_else(|| Encoding::of_numbers(&selected.feature_names()));
     let mut first = 0;
     let column = |coded: &CodedColumn| {

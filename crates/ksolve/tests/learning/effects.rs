@@ -193,8 +193,10 @@ fn shards_refuse_effects_and_solvers_without_a_target_leave_them_out() {
 fn whole_weights_count_the_rows_of_an_effect() {
     let weight = |i: u64| (i * 5 + i / 7) % 4;
     let table = |rows: Vec<u64>| {
-        let users: ArrayRef = Arc::new(rows.iter().map(|i| Some(format!("u{}", row(*i, false).0))).collect::<StringArray>());
-        let numbers = |of: &dyn Fn(u64) -> f64| -> ArrayRef { Arc::new(rows.iter().map(|i| of(*i)).collect::<Float64Array>()) };
+        let users: ArrayRef =
+            Arc::new(rows.iter().map(|i| Some(format!("u{}", row(*i, false).0))).collect::<StringArray>());
+        let numbers =
+            |of: &dyn Fn(u64) -> f64| -> ArrayRef { Arc::new(rows.iter().map(|i| of(*i)).collect::<Float64Array>()) };
         let (y, w) = (numbers(&|i| row(i, false).3), numbers(&|i| weight(i) as f64));
         Table::from_batches(vec![RecordBatch::try_from_iter([("user", users), ("y", y), ("w", w)]).unwrap()]).unwrap()
     };

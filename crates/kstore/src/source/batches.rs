@@ -103,7 +103,8 @@ impl TableFile for BatchTable {
     }
 
     fn is_blank(&self, column: usize) -> bool {
-        let is_null = |root| self.batches.iter().all(|batch| batch.column(root).logical_null_count() == batch.num_rows());
+        let is_null =
+            |root| self.batches.iter().all(|batch| batch.column(root).logical_null_count() == batch.num_rows());
         self.layout.root(column).is_some_and(is_null)
     }
 

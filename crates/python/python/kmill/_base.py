@@ -85,6 +85,7 @@ class KernelEstimator(Described, BaseEstimator):
     _target: str | None = None  # "numbers", "classes", or nothing to learn from
     _kernel_of_arrays = False  # whether a kernel that is a function takes two arrays, as in sklearn.svm, or two rows
     _learn = staticmethod(_kmill.fit)
+    _searches = False  # whether `tune` learns, which compares on folds
     _coded = False  # whether columns of the model are categories
     _by_name = False  # whether the rows of the fit were a table whose columns the engine chose among
 
@@ -175,6 +176,9 @@ class KernelEstimator(Described, BaseEstimator):
             # the rows before the first test come first
             more.append((name, folds + 1))
             return {"folds": f"forward:{len(splits)}:{name}"}
+        if self._searches:
+            raise ValueError("tune compares on folds: cv must hold every row out once and learn from all others, or, of ridge and any solver, "
+                             "from all rows before a fold")
         return choose(self, y, splits, *given)
 
     def _weights(self, weight: Any, names: list[str], more: list[tuple[str, Any]]) -> dict[str, str]:

@@ -130,7 +130,7 @@ def tune(
         found.update(model=model, report=report)
         base.model_ = model
 
-    base._learn, base._take = learn, take
+    base._learn, base._take, base._searches = learn, take, True
     if from_files:
         base.fit_files(paths_of(X), y, **files)
     else:
