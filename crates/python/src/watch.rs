@@ -77,7 +77,7 @@ pub(crate) fn watched<T: Send>(
             taken.into_iter().for_each(|(work, done)| drop(done.send(work(progress))));
         };
         std::thread::scope(|scope| {
-            let thread = std::thread::Builder::new().spawn_scoped(scope, &run);
+            let thread = std::thread::Builder::new().spawn_scoped(scope, run);
             if thread.is_err() {
                 run();
             }

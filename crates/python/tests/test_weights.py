@@ -20,7 +20,7 @@ def test_gamma_scale_counts_weights(width, tmp_path):
     again = np.repeat(np.arange(60), weight)
     forms = [X] if width > 4 else [X, X.toarray()]
     for rows_ in forms:
-        weighted, plain = (kmill.SVR(gamma="scale").fit(*given) for given in [(rows_, y, weight), (rows_[again], y[again])])
+        weighted, plain = (kmill.SVR(gamma="scale", scale="none").fit(*given) for given in [(rows_, y, weight), (rows_[again], y[again])])
         sigma = [float(model.kernel_.split("=")[1].rstrip(")")) for model in (weighted, plain)]
         assert sigma[0] == pytest.approx(sigma[1], rel=1e-12)
     if width == 4:
