@@ -55,7 +55,8 @@ pub(crate) fn load(path: &Path, run: &Run) -> Result<Predictor> {
     Ok(Predictor::load(path)?)
 }
 
-/// Opens the files as one table and selects the columns that the model knows by name, these targets, and the group, weight and
+/// Opens the files as one table and selects the columns that the model knows by name, these
+/// targets, and the group, weight and
 /// `missing_target` of `roles`. A model of sparse rows gets room for those of the table.
 pub(crate) fn select(
     predictor: &mut Predictor,

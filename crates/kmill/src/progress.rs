@@ -320,7 +320,8 @@ fn bar(name: &str, length: Option<u64>, template: &str) -> ProgressBar {
     bar
 }
 
-/// Moves the bar while it lives. indicatif's own ticker panics if the system refuses a thread; the bar then moves with its rows alone.
+/// Moves the bar while it lives. indicatif's own ticker panics if the system refuses a thread; the
+/// bar then moves with its rows alone.
 fn tick(bar: &ProgressBar) {
     let bar = bar.downgrade();
     let _ = std::thread::Builder::new().spawn(move || {

@@ -40,7 +40,8 @@ pub struct Certificate {
 pub struct CertificateState {
     /// Number of rows so far, or the sum of their weights.
     pub weight: f64,
-    /// The trace of the kernel matrix, tr K = Σ k(x_i, x_i); a row of weight 2 counts in each sum as that row twice.
+    /// The trace of the kernel matrix, tr K = Σ k(x_i, x_i); a row of weight 2 counts in each sum
+    /// as that row twice.
     pub trace: f64,
     /// The sums of positive residuals Σ max(r_i, 0) at ranks 1, …, p.
     pub positive: Vec<f64>,
@@ -74,7 +75,8 @@ impl CertificateState {
         8 * b.div_ceil(STRIP) * (2 * p + 1)
     }
 
-    /// Adds b rows with their weights, 1 without: `phi` is b x p with contiguous columns, `diag[i]` = k(x_i, x_i).
+    /// Adds b rows with their weights, 1 without: `phi` is b x p with contiguous columns, `diag[i]`
+    /// = k(x_i, x_i).
     ///
     /// Strips of a fixed number of rows go to the workers and are added in order, whatever the number of threads.
     /// A residual that is not a number makes the sums not a number: it is never hidden.
@@ -176,7 +178,8 @@ impl Persist for CertificateState {
     }
 }
 
-/// `out` = positive sums, negative sums, largest last residual of one strip; `residual` starts as k(x, x) times the weight.
+/// `out` = positive sums, negative sums, largest last residual of one strip; `residual` starts as
+/// k(x, x) times the weight.
 fn strip_sums<T: Real>(phi: MatRef<'_, T>, residual: &mut [f64], weights: &[f64], out: &mut [f64]) {
     let p = phi.ncols();
     kapprox::vectorised!({
@@ -193,7 +196,8 @@ fn strip_sums<T: Real>(phi: MatRef<'_, T>, residual: &mut [f64], weights: &[f64]
     });
 }
 
-/// Subtracts φ_ij² times the weight from every residual, and returns the sums of the positive and of the negative residuals.
+/// Subtracts φ_ij² times the weight from every residual, and returns the sums of the positive and
+/// of the negative residuals.
 #[inline(always)]
 fn column_step<T: Real>(residual: &mut [f64], weights: &[f64], column: &[T]) -> (f64, f64) {
     let (mut positive, mut negative) = ([0.0; LANES], [0.0; LANES]);

@@ -380,7 +380,8 @@ impl Model {
         PyArray1::from_vec(py, out).reshape([n, t])
     }
 
-    /// Predicts parts of `each` rows on threads. They end with the call, so that nothing is left that a fork could miss.
+    /// Predicts parts of `each` rows on threads. They end with the call, so that nothing is left
+    /// that a fork could miss.
     fn spread<V: Real>(&self, x: &[V], out: &mut [f64], each: usize) -> ksolve::Result<()> {
         let (d, t) = (self.predictor.features(), self.predictor.outputs());
         if out.len() <= 256 * t {

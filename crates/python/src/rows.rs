@@ -66,7 +66,8 @@ impl CompressedRows {
         self.shape
     }
 
-    /// The variance of all numbers of the rows together, zeros included, with the weights of the rows.
+    /// The variance of all numbers of the rows together, zeros included, with the weights of the
+    /// rows.
     pub(crate) fn variance(&self, weight: impl Fn(usize) -> f64) -> f64 {
         let weight = &weight;
         let entries = || {

@@ -25,7 +25,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Table(pub(crate) kstore::Table, Source);
 
-/// Names of the columns of features, the number of features, that of rows or the sum of their weights, and the variance.
+/// Names of the columns of features, the number of features, that of rows or the sum of their
+/// weights, and the variance.
 type Survey = (Vec<String>, usize, Option<f64>, Option<f64>);
 
 /// What a table can be read from once more, with other columns or as other rows.
@@ -116,7 +117,8 @@ impl Table {
         Self::of_batches(batches.iter().map(beside).collect::<PyResult<_>>()?)
     }
 
-    /// A table of files, folders and glob patterns, with the types of some columns of text files, and words that stand for missing values.
+    /// A table of files, folders and glob patterns, with the types of some columns of text files,
+    /// and words that stand for missing values.
     #[staticmethod]
     #[pyo3(signature = (paths, types=BTreeMap::new(), missing_words=Vec::new()))]
     fn open(
@@ -131,9 +133,9 @@ impl Table {
         Ok(Self(table, Source::Files(paths)))
     }
 
-    /// Names of the columns of features that a selection has, the number of its features, that of its rows if it is known before they are
-    /// read, and with `variance` (one pass) the variance of all their values together. Rows count by the column `weights`, whose sum takes
-    /// a pass.
+    /// Names of the columns of features that a selection has, the number of its features, that of
+    /// its rows if it is known before they are read, and with `variance` (one pass) the variance of
+    /// all their values together. Rows count by the column `weights`, whose sum takes a pass.
     #[pyo3(signature = (rows, run, variance=false, weights=None))]
     fn survey(
         &self,

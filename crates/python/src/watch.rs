@@ -60,8 +60,8 @@ impl Stages for Progress {
 }
 
 /// Runs `work` without the GIL on another thread, and raises its error. Every 50 ms this one looks for signals, whose exception stops the
-/// work and is raised once it has ended, and calls `show(stage, rows done, rows or None)`. If the system refuses a thread, this one works
-/// and hears signals when the work has ended.
+/// work and is raised once it has ended, and calls `show(stage, rows done, rows or None)`. If the
+/// system refuses a thread, this one works and hears signals when the work has ended.
 pub(crate) fn watched<T: Send>(
     py: Python<'_>,
     show: Option<Py<PyAny>>,

@@ -34,7 +34,8 @@ impl RankedScores {
         Self { exact_rows, kept: Vec::new(), counts: Vec::new() }
     }
 
-    /// Most bytes of memory that are taken: a growing vector may hold twice its scores, is sorted as a copy, and becomes a histogram.
+    /// Most bytes of memory that are taken: a growing vector may hold twice its scores, is sorted
+    /// as a copy, and becomes a histogram.
     pub(crate) fn bytes(exact_rows: usize) -> usize {
         // and a ranking has a score and two numbers for each
         (72 * exact_rows).saturating_add(40 << BITS)
@@ -66,7 +67,8 @@ impl RankedScores {
     }
 }
 
-/// Adds a row to the weights of positives and of negatives; the weight of a negative row is negative.
+/// Adds a row to the weights of positives and of negatives; the weight of a negative row is
+/// negative.
 fn add((positives, negatives): &mut (f64, f64), weight: f64) {
     *positives += weight.max(0.0);
     *negatives += (-weight).max(0.0);
@@ -169,8 +171,8 @@ impl Ranking {
         (self.positives > 0.0).then_some(shown)
     }
 
-    /// The share of positives among the rows of the highest scores that weigh `k`; of rows with equal scores at the end the same share
-    /// of each kind counts. `None` where all weigh less.
+    /// The share of positives among the rows of the highest scores that weigh `k`; of rows with
+    /// equal scores at the end the same share of each kind counts. `None` where all weigh less.
     pub(crate) fn precision_at(&self, k: f64) -> Option<f64> {
         let (mut left, mut found) = (k, 0.0);
         for (p, n) in &self.steps {

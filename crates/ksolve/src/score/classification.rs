@@ -184,7 +184,8 @@ impl<'a> ClassificationSums<'a> {
         }
     }
 
-    /// Adds a row by its scores, the code of its class, which the model may not know, and its weight.
+    /// Adds a row by its scores, the code of its class, which the model may not know, and its
+    /// weight.
     pub(crate) fn push(&mut self, scores: &[f64], code: u32, weight: f64) {
         let (predicted, truth) = (self.classes.decide(scores.iter().copied()), code as usize);
         let Some(counts) = self.counts.get_mut(truth) else {

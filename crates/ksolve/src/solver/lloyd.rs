@@ -245,8 +245,8 @@ struct Lloyd {
 
 kstore::persist!(Lloyd { fill "centroids": centroids, one "before": before });
 
-/// The clusters in order of their sizes, the largest first; of equal ones that first which is nearer to the mean of all rows, so that
-/// the order of the rows does not matter.
+/// The clusters in order of their sizes, the largest first; of equal ones that first which is
+/// nearer to the mean of all rows, so that the order of the rows does not matter.
 fn ordered(centroids: &[f64], groups: &ClusterSums, q: usize, passes: u64) -> Clusters {
     let of = |j: usize| &centroids[j * q..][..q];
     let mut mean = vec![0.0; q];
