@@ -92,6 +92,7 @@ class _Estimator:
     rank_: int
     trace_error_: float | None
     lambda_: float
+    cv_results_: dict[str, Any]
     n_features_in_: int
     feature_names_in_: _Array
     def fit_files(
@@ -107,6 +108,8 @@ class _Estimator:
         hash: int | None = ...,
         times: str | None = ...,
         text: str | list[str] | None = ...,
+        types: dict[str, str] | None = ...,
+        missing_words: list[str] | None = ...,
         sample_weight: str | None = ...,
         memory: int | str | None = ...,
         scratch: _Path | None = ...,

@@ -82,7 +82,7 @@ pub fn certify_kernel<T: Real>(
     let mut diag = vec![0.0; n];
     map.kernel_diag(x, &mut diag).expect("a projection");
     let mut state = CertificateState::new(map.rank());
-    state.update(phi.as_ref(), &diag, &mut Vec::new(), &workers);
+    state.update(phi.as_ref(), &diag, None, &mut Vec::new(), &workers);
     (state.certificate(map.rank()), map.rank())
 }
 

@@ -1,6 +1,6 @@
 //! The tables and models that verbs name, opened.
 
-use crate::args::{DataArgs, MissingTargetArgs, Run, SelectArgs};
+use crate::args::{DataArgs, Run, SelectArgs};
 use crate::{Result, writer};
 use ksolve::predict::Predictor;
 use kstore::{Missing, Plan, Selected, Selection, Table, TextOptions};
@@ -55,20 +55,20 @@ pub(crate) fn load(path: &Path, run: &Run) -> Result<Predictor> {
     Ok(Predictor::load(path)?)
 }
 
-/// Opens the files as one table and selects the columns that the model knows by name, these targets and the column of groups, if any. A model of sparse rows
-/// gets room for those of the table. Without `missing_target` a row without a target is an error.
+/// Opens the files as one table and selects the columns that the model knows by name, these
+/// targets, and the group, weight and
+/// `missing_target` of `roles`. A model of sparse rows gets room for those of the table.
 pub(crate) fn select(
     predictor: &mut Predictor,
     args: &SelectArgs,
     targets: &[String],
-    group: Option<String>,
-    missing_target: Option<MissingTargetArgs>,
+    roles: Selection,
 ) -> Result<Selected> {
     let text = predictor.reading(args.text.options());
     let (table, targets) = table(&args.paths, &text, targets)?;
     *predictor = predictor.clone().fitting(&table)?;
-    let missing_target = missing_target.map(|args| args.missing_target);
-    let selection = Selection { group, missing_target, ..selection(args, &predictor.card().features, targets) };
+    let Selection { group, weight, missing_target, .. } = roles;
+    let selection = Selection { group, weight, missing_target, ..selection(args, &predictor.card().features, targets) };
     Ok(predictor.select(&table, selection)?)
 }
 

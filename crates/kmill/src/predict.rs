@@ -5,6 +5,7 @@ use crate::table::{Align, Table, count, number};
 use crate::{Result, open, output, pipeline, writer};
 use clap::Args;
 use ksolve::predict::{Extras, Strange};
+use kstore::Selection;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -78,7 +79,7 @@ struct Report<'a> {
 pub(crate) fn run(args: &PredictArgs, run: &Run) -> Result<(u64, Vec<Strange>)> {
     output::check(&args.output)?;
     let mut predictor = open::deciding(&args.model, args.positive.as_deref(), args.threshold, run)?;
-    let selected = open::select(&mut predictor, &args.data, &[], None, None)?;
+    let selected = open::select(&mut predictor, &args.data, &[], Selection::default())?;
     // what the fit left out still has its row here, unless it was asked to go
     let whole = args.data.missing.is_none() && args.top.is_none();
     let selected = if whole { selected.keeping_incomplete() } else { selected };

@@ -83,7 +83,7 @@ impl Progress {
         bar.set_position(done);
         bar.reset_eta();
         match self.bars {
-            true => bar.enable_steady_tick(TICK),
+            true => tick(&bar),
             // it counts, and knows the time that is left
             false => bar.set_draw_target(ProgressDrawTarget::hidden()),
         }
@@ -315,9 +315,22 @@ fn bar(name: &str, length: Option<u64>, template: &str) -> ProgressBar {
     }));
     bar.set_prefix(shown::line(name).into_owned());
     if length.is_none() {
-        bar.enable_steady_tick(TICK);
+        tick(&bar);
     }
     bar
+}
+
+/// Moves the bar while it lives. indicatif's own ticker panics if the system refuses a thread; the
+/// bar then moves with its rows alone.
+fn tick(bar: &ProgressBar) {
+    let bar = bar.downgrade();
+    let _ = std::thread::Builder::new().spawn(move || {
+        while let Some(bar) = bar.upgrade().filter(|bar| !bar.is_finished()) {
+            bar.tick();
+            drop(bar);
+            std::thread::sleep(TICK);
+        }
+    });
 }
 
 /// What most stages count, as it stands behind a number.

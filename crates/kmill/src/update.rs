@@ -5,6 +5,7 @@ use crate::table::{count, facts, number};
 use crate::{Result, open, output, pipeline};
 use clap::Args;
 use ksolve::predict::Learned;
+use kstore::Selection;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -61,7 +62,9 @@ pub(crate) fn run(args: &UpdateArgs, run: &Run) -> Result<UpdateReport> {
     output::check_model(&args.output)?;
     let mut predictor = open::load(&args.model, run)?;
     let names = if args.target.is_empty() { predictor.card().targets.clone() } else { args.target.clone() };
-    let selected = open::select(&mut predictor, &args.data, &names, None, Some(args.missing_target))?;
+    let missing_target = Some(args.missing_target.missing_target);
+    let roles = Selection { missing_target, ..Selection::default() };
+    let selected = open::select(&mut predictor, &args.data, &names, roles)?;
     output::spare([&args.output], output::inputs(selected.table()))?;
     let Learned { model, rows, running_mse, .. } = predictor.learn(&selected, args.forgetting, &pipeline::job(run))?;
     model.save(&args.output)?;

@@ -1,7 +1,7 @@
 //! The certificate: how much of the kernel the features miss, measured on every row.
 
 use crate::linalg::strips::for_each_strip;
-use crate::{Error, Result};
+use crate::{Error, Result, row_weights};
 use faer::prelude::*;
 use faer::{Mat, MatRef};
 use kapprox::map::contiguous;
@@ -39,9 +39,10 @@ pub struct Certificate {
 /// the certificate of every rank. *Cost*: 5 flops per entry of phi. *Bytes*: 16·p.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CertificateState {
-    /// Number of rows so far.
-    pub rows: u64,
-    /// The trace of the kernel matrix, tr K = Σ k(x_i, x_i).
+    /// Number of rows so far, or the sum of their weights.
+    pub weight: f64,
+    /// The trace of the kernel matrix, tr K = Σ k(x_i, x_i); a row of weight 2 counts in each sum
+    /// as that row twice.
     pub trace: f64,
     /// The sums of positive residuals Σ max(r_i, 0) at ranks 1, …, p.
     pub positive: Vec<f64>,
@@ -56,7 +57,7 @@ impl CertificateState {
     /// The state of no rows, for p features.
     pub fn new(p: usize) -> Self {
         Self {
-            rows: 0,
+            weight: 0.0,
             trace: 0.0,
             positive: vec![0.0; p],
             negative: vec![0.0; p],
@@ -75,11 +76,19 @@ impl CertificateState {
         8 * b.div_ceil(STRIP) * (2 * p + 1)
     }
 
-    /// Adds b rows: `phi` is b x p with contiguous columns, `diag[i]` = k(x_i, x_i).
+    /// Adds b rows with their weights, 1 without: `phi` is b x p with contiguous columns, `diag[i]`
+    /// = k(x_i, x_i).
     ///
     /// Strips of a fixed number of rows go to the workers and are added in order, whatever the number of threads.
     /// A residual that is not a number makes the sums not a number: it is never hidden.
-    pub fn update<T: Real>(&mut self, phi: MatRef<'_, T>, diag: &[f64], partial: &mut Vec<f64>, workers: &Workers) {
+    pub fn update<T: Real>(
+        &mut self,
+        phi: MatRef<'_, T>,
+        diag: &[f64],
+        weights: Option<&[f64]>,
+        partial: &mut Vec<f64>,
+        workers: &Workers,
+    ) {
         let p = self.positive.len();
         debug_assert_eq!((phi.nrows(), phi.ncols()), (diag.len(), p));
         let sums = 2 * p + 1;
@@ -87,9 +96,12 @@ impl CertificateState {
         for_each_strip(workers, partial, sums, |strip, out| {
             let first = strip * STRIP;
             let rows = STRIP.min(diag.len() - first);
-            let mut residual = [0.0; STRIP];
-            residual[..rows].copy_from_slice(&diag[first..first + rows]);
-            strip_sums(phi.subrows(first, rows), &mut residual[..rows], out);
+            let (mut residual, mut own) = ([0.0; STRIP], [1.0; STRIP]);
+            if let Some(weights) = weights {
+                own[..rows].copy_from_slice(&weights[first..first + rows]);
+            }
+            (0..rows).for_each(|i| residual[i] = own[i] * diag[first + i]);
+            strip_sums(phi.subrows(first, rows), &mut residual[..rows], &own[..rows], out);
         });
         for strip in partial.chunks_exact(sums) {
             let (positive, rest) = strip.split_at(p);
@@ -97,8 +109,9 @@ impl CertificateState {
             self.negative.iter_mut().zip(rest).for_each(|(sum, part)| *sum += part);
             self.max_residual = self.max_residual.max(rest[p]);
         }
-        self.trace += diag.iter().sum::<f64>();
-        self.rows += diag.len() as u64;
+        let weight = |i: usize| weights.map_or(1.0, |weights| weights[i]);
+        self.trace += (0..diag.len()).map(|i| weight(i) * diag[i]).sum::<f64>();
+        self.weight += (0..diag.len()).map(weight).sum::<f64>();
         self.epsilon = self.epsilon.max(T::EPSILON);
     }
 
@@ -116,7 +129,7 @@ impl CertificateState {
     /// What the leading `rank` features leave out of k(x, x), in the mean over the rows.
     pub(crate) fn left_out(&self, rank: usize) -> f64 {
         let sum = rank.checked_sub(1).and_then(|last| self.positive.get(last)).unwrap_or(&self.trace);
-        sum / self.rows.max(1) as f64
+        if self.weight > 0.0 { sum / self.weight } else { 0.0 }
     }
 
     /// The [`certificate`](Self::certificate) of the leading `rank` features, where it can be trusted.
@@ -141,7 +154,7 @@ impl CertificateState {
 
 impl Merge for CertificateState {
     fn merge(&mut self, later: &Self) {
-        self.rows += later.rows;
+        self.weight += later.weight;
         self.trace += later.trace;
         self.positive.iter_mut().zip(&later.positive).for_each(|(sum, part)| *sum += part);
         self.negative.iter_mut().zip(&later.negative).for_each(|(sum, part)| *sum += part);
@@ -152,52 +165,53 @@ impl Merge for CertificateState {
 
 impl Persist for CertificateState {
     fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.one("rows", self.rows);
-        out.own("scalars", vec![self.trace, self.max_residual, self.epsilon]);
+        out.own("scalars", vec![self.weight, self.trace, self.max_residual, self.epsilon]);
         out.put("positive", &self.positive);
         out.put("negative", &self.negative);
     }
 
     fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        self.rows = from.one("rows")?;
-        let mut scalars = [0.0; 3];
+        let mut scalars = [0.0; 4];
         from.fill("scalars", &mut scalars)?;
-        [self.trace, self.max_residual, self.epsilon] = scalars;
+        [self.weight, self.trace, self.max_residual, self.epsilon] = scalars;
         from.fill("positive", &mut self.positive)?;
         from.fill("negative", &mut self.negative)
     }
 }
 
-/// `out` = positive sums, negative sums, largest last residual of one strip; `residual` starts as k(x, x).
-fn strip_sums<T: Real>(phi: MatRef<'_, T>, residual: &mut [f64], out: &mut [f64]) {
+/// `out` = positive sums, negative sums, largest last residual of one strip; `residual` starts as
+/// k(x, x) times the weight.
+fn strip_sums<T: Real>(phi: MatRef<'_, T>, residual: &mut [f64], weights: &[f64], out: &mut [f64]) {
     let p = phi.ncols();
     kapprox::vectorised!({
         let (positive, rest) = out.split_at_mut(p);
         for j in 0..p {
-            (positive[j], rest[j]) = column_step(residual, contiguous(phi.col(j)));
+            (positive[j], rest[j]) = column_step(residual, weights, contiguous(phi.col(j)));
         }
-        rest[p] = residual.iter().copied().fold(0.0, f64::max);
+        rest[p] = residual.iter().zip(weights).map(|(left, weight)| left / weight).fold(0.0, f64::max);
     });
 }
 
-/// Subtracts φ_ij² from every residual, and returns the sums of the positive and of the negative residuals.
+/// Subtracts φ_ij² times the weight from every residual, and returns the sums of the positive and
+/// of the negative residuals.
 #[inline(always)]
-fn column_step<T: Real>(residual: &mut [f64], column: &[T]) -> (f64, f64) {
+fn column_step<T: Real>(residual: &mut [f64], weights: &[f64], column: &[T]) -> (f64, f64) {
     let (mut positive, mut negative) = ([0.0; LANES], [0.0; LANES]);
     let (wide, tail) = residual.as_chunks_mut::<LANES>();
     let (wide_phi, tail_phi) = column.as_chunks::<LANES>();
-    for (r, phi) in wide.iter_mut().zip(wide_phi) {
+    let (wide_weights, tail_weights) = weights.as_chunks::<LANES>();
+    for ((r, phi), weight) in wide.iter_mut().zip(wide_phi).zip(wide_weights) {
         for lane in 0..LANES {
             let square = phi[lane].to_f64() * phi[lane].to_f64();
-            let left = r[lane] - square;
+            let left = r[lane] - weight[lane] * square;
             r[lane] = left;
             // written so that a NaN goes into the positive sum
             positive[lane] += if left < 0.0 { 0.0 } else { left };
             negative[lane] += if left < 0.0 { -left } else { 0.0 };
         }
     }
-    for (lane, (r, phi)) in tail.iter_mut().zip(tail_phi).enumerate() {
-        *r -= phi.to_f64() * phi.to_f64();
+    for (lane, ((r, phi), weight)) in tail.iter_mut().zip(tail_phi).zip(tail_weights).enumerate() {
+        *r -= weight * (phi.to_f64() * phi.to_f64());
         positive[lane] += if *r < 0.0 { 0.0 } else { *r };
         negative[lane] += if *r < 0.0 { -*r } else { 0.0 };
     }
@@ -249,7 +263,8 @@ impl<T: Real> Fold<T> for Residuals<'_, T> {
         self.map.apply(x, phi.rb_mut(), workers);
         diag.resize(b, 0.0);
         if self.map.kernel_diag(x, diag).is_some() {
-            state.update(phi.as_ref(), diag, partial, workers);
+            let weights = row_weights::weights(block)?;
+            state.update(phi.as_ref(), diag, weights.as_deref(), partial, workers);
         }
         Ok(())
     }
@@ -273,7 +288,7 @@ mod tests {
         let (n, p) = (701, 13);
         let (phi, diag) = features(n, p);
         let mut state = CertificateState::new(p);
-        state.update(phi.as_ref(), &diag, &mut Vec::new(), &Workers::sequential());
+        state.update(phi.as_ref(), &diag, None, &mut Vec::new(), &Workers::sequential());
         let trace: f64 = diag.iter().sum();
         for rank in 0..=p {
             let residuals: Vec<f64> =
@@ -294,7 +309,7 @@ mod tests {
         let of = |from: usize, rows: usize, threads: usize| {
             let mut state = CertificateState::new(29);
             let phi = phi.as_ref().subrows(from, rows);
-            state.update(phi, &diag[from..from + rows], &mut Vec::new(), &Workers::new(threads));
+            state.update(phi, &diag[from..from + rows], None, &mut Vec::new(), &Workers::new(threads));
             state
         };
         assert_eq!(of(0, 1000, 1), of(0, 1000, 2));
@@ -310,7 +325,7 @@ mod tests {
         let of = |excess: f64, missing: f64| {
             let mut state = CertificateState::new(1);
             let phi = Mat::from_fn(2, 1, |_, _| 1.0f64);
-            state.update(phi.as_ref(), &[1.0 - excess, 1.0 + missing], &mut Vec::new(), &Workers::sequential());
+            state.update(phi.as_ref(), &[1.0 - excess, 1.0 + missing], None, &mut Vec::new(), &Workers::sequential());
             state.sound(1)
         };
         assert!(of(1e-7, 0.0).is_ok(), "rounding");
@@ -323,7 +338,7 @@ mod tests {
     fn nan_is_not_hidden() {
         let mut state = CertificateState::new(1);
         let phi = Mat::from_fn(3, 1, |i, _| if i == 1 { f64::NAN } else { 0.5 });
-        state.update(phi.as_ref(), &[1.0; 3], &mut Vec::new(), &Workers::sequential());
+        state.update(phi.as_ref(), &[1.0; 3], None, &mut Vec::new(), &Workers::sequential());
         assert!(state.certificate(1).trace_error.is_nan());
     }
 
@@ -337,7 +352,7 @@ mod tests {
             (scale * (std::f64::consts::PI * (i + 0.5) * j / p as f64).cos()) as f32
         });
         let mut state = CertificateState::new(p);
-        state.update(phi.as_ref(), &vec![1.0; n], &mut Vec::new(), &Workers::sequential());
+        state.update(phi.as_ref(), &vec![1.0; n], None, &mut Vec::new(), &Workers::sequential());
         let got = state.certificate(p);
         assert!(got.trace_error > 0.0 && got.trace_error <= got.floor, "{got:?}");
         assert!(got.floor < 1e-5, "{got:?}");

@@ -97,11 +97,11 @@ impl<T: Real> Take<T> for Moments<'_, T> {
         workers: &Workers,
     ) -> Result<()> {
         if let Some(certificate) = &mut state.certificate {
-            let Filled { x, phi, .. } = bins.filled(fold);
+            let Filled { x, phi, w, .. } = bins.filled(fold);
             diag.resize(x.nrows(), 0.0);
             if self.map.kernel_diag(x, diag).is_some() {
                 kapprox::kernel::check_finite::<T>("of this fit", diag)?;
-                certificate.update(phi, diag, partial, workers);
+                certificate.update(phi, diag, w, partial, workers);
             }
         }
         bins.weigh(fold, workers);

@@ -4,7 +4,7 @@ use crate::{Error, Result};
 use kstore::RowBlock;
 
 /// The weights of rows by their positions; empty where all count alike.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct RowWeights(pub(crate) Vec<f64>);
 
 impl RowWeights {
@@ -22,6 +22,12 @@ impl RowWeights {
     pub(crate) fn at(&self, rows: &[usize]) -> Self {
         Self(rows.iter().filter_map(|i| self.0.get(*i)).copied().collect())
     }
+}
+
+/// The weights of the rows of a block, if it has any.
+/// Errors: [`Error::Weight`].
+pub(crate) fn weights<T>(block: &RowBlock<'_, T>) -> Result<Option<Vec<f64>>> {
+    (0..block.len()).map(|i| weight(block, i)).collect()
 }
 
 /// The weight of row `i` of a block, where its rows have weights.

@@ -8,14 +8,14 @@ use crate::watch::watched;
 use ksolve::AnyModel;
 use ksolve::predict::{Extras, Predictor};
 use kstore::sparse::entries;
-use kstore::{Missing, Real, Selection, TextOptions};
+use kstore::{Missing, Real, Selection, TextOptions, Workers};
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use serde::Deserialize;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Rows that a thread predicts between two looks at signals: some milliseconds each.
 const CHUNK: usize = 4096;
@@ -284,6 +284,10 @@ impl Model {
     }
 }
 
+fn held<V>(value: &Mutex<V>) -> MutexGuard<'_, V> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Appends the values of some rows, NaN for those that are incomplete.
 fn append(all: &mut Vec<f64>, values: &[f64], incomplete: &[bool]) {
     let (first, width) = (all.len(), values.len() / incomplete.len().max(1));
@@ -360,7 +364,7 @@ impl Model {
         let x = x.numbers();
         let mut out = vec![0.0; n * t];
         if n == 1 {
-            let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut scratch = held(&self.scratch);
             self.predictor.predict_with(x, &mut out, &mut scratch).map_err(raised)?;
         } else {
             let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -376,17 +380,22 @@ impl Model {
         PyArray1::from_vec(py, out).reshape([n, t])
     }
 
-    /// Predicts `each` rows on a thread. Threads end with the call, so that nothing is left that a fork could miss.
+    /// Predicts parts of `each` rows on threads. They end with the call, so that nothing is left
+    /// that a fork could miss.
     fn spread<V: Real>(&self, x: &[V], out: &mut [f64], each: usize) -> ksolve::Result<()> {
         let (d, t) = (self.predictor.features(), self.predictor.outputs());
         if out.len() <= 256 * t {
             return self.predictor.predict(x, out);
         }
-        let parts = x.chunks(each * d).zip(out.chunks_mut(each * t));
-        let ends: Vec<_> = std::thread::scope(|scope| {
-            let threads: Vec<_> = parts.map(|(x, out)| scope.spawn(|| self.predictor.predict(x, out))).collect();
-            threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect()
+        let parts: Vec<_> = x.chunks(each * d).zip(out.chunks_mut(each * t)).collect();
+        let (lanes, parts, outcome) = (parts.len(), Mutex::new(parts), Mutex::new(Ok(())));
+        Workers::sequential().lanes(lanes, || {
+            while let Some((x, out)) = held(&parts).pop() {
+                if let Err(error) = self.predictor.predict(x, out) {
+                    *held(&outcome) = Err(error);
+                }
+            }
         });
-        ends.into_iter().try_for_each(|end| end.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        outcome.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,8 +1,16 @@
 //! What the registries know, for the Python side to make estimators, their signatures and their documentation of.
 
+use crate::error::raised;
+use ksolve::lists;
 use ksolve::solver::parameter::{Parameter, ParameterKind};
 use pyo3::{exceptions::PyValueError, prelude::*};
 use serde_json::json;
+
+/// The penalties and the ranks that lists or ranges name.
+#[pyfunction]
+pub(crate) fn grid(lambdas: &str, ranks: &str) -> PyResult<(Vec<f64>, Vec<usize>)> {
+    Ok((lists::penalties("lambda", lambdas).map_err(raised)?, lists::ranks(ranks).map_err(raised)?))
+}
 
 /// Solvers with their parameters, kernels, landmark schemes and maps, as JSON.
 #[pyfunction]

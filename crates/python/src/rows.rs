@@ -66,12 +66,18 @@ impl CompressedRows {
         self.shape
     }
 
-    /// The variance of all numbers of the rows together, zeros included.
-    pub(crate) fn variance(&self) -> f64 {
-        let (values, count) = (self.values.numbers(), (self.len() * self.shape.width).max(1) as f64);
-        let mean = values.iter().sum::<f64>() / count;
-        let apart: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        (apart + (count - values.len() as f64) * mean.powi(2)) / count
+    /// The variance of all numbers of the rows together, zeros included, with the weights of the
+    /// rows.
+    pub(crate) fn variance(&self, weight: impl Fn(usize) -> f64) -> f64 {
+        let weight = &weight;
+        let entries = || {
+            let row = |i: usize| &self.values.numbers()[self.starts[i]..self.starts[i + 1]];
+            (0..self.len()).flat_map(move |i| row(i).iter().map(move |value| (weight(i), *value)))
+        };
+        let count = ((0..self.len()).map(weight).sum::<f64>() * self.shape.width as f64).max(f64::MIN_POSITIVE);
+        let mean = entries().map(|(weight, value)| weight * value).sum::<f64>() / count;
+        let apart: f64 = entries().map(|(weight, value)| weight * (value - mean).powi(2)).sum();
+        (apart + (count - entries().map(|(weight, _)| weight).sum::<f64>()) * mean.powi(2)) / count
     }
 
     /// Rows of a chunk of `d` columns.

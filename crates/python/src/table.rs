@@ -6,13 +6,17 @@ use crate::rows::{ArrayRows, CompressedRows, Features};
 use crate::run::{RunText, described};
 use crate::watch::watched;
 use ksolve::request::Stages;
-use kstore::arrow::array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringViewArray};
-use kstore::arrow::datatypes::{Field, Schema};
+use kstore::arrow::array::{ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, RecordBatch, StringViewArray};
+use kstore::arrow::datatypes::{Field, Float64Type, Schema};
 use kstore::source::Element;
-use kstore::{Kind, Pass, Reading, RowSource, Selected, Selection, StatisticsFold, TextOptions, Workers};
+use kstore::{
+    ColumnType, Kind, Missing, Pass, Reading, RowSource, Selected, Selection, Statistics, StatisticsFold, TextOptions,
+    Workers,
+};
 use numpy::{PyArray1, PyArray2, PyReadonlyArray1, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -21,8 +25,9 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Table(pub(crate) kstore::Table, Source);
 
-/// Names of the columns of features, the number of features, that of rows, and the variance.
-type Survey = (Vec<String>, usize, Option<u64>, Option<f64>);
+/// Names of the columns of features, the number of features, that of rows or the sum of their
+/// weights, and the variance.
+type Survey = (Vec<String>, usize, Option<f64>, Option<f64>);
 
 /// What a table can be read from once more, with other columns or as other rows.
 #[derive(Debug)]
@@ -30,8 +35,8 @@ enum Source {
     Array,
     Stream(Vec<RecordBatch>),
     Files(Vec<PathBuf>),
-    /// The rows of a sparse matrix, and the table of these as they are.
-    Sparse(Arc<CompressedRows>, kstore::Table),
+    /// The rows of a sparse matrix, the table of these as they are, and its further columns.
+    Sparse(Arc<CompressedRows>, kstore::Table, Vec<(String, ArrayRef)>),
 }
 
 #[pymethods]
@@ -81,9 +86,9 @@ impl Table {
         let sparse = Self::of_features(sparse, vec!["x".to_string()], rows.len(), more.clone());
         let dense = match rows.shape().must_stay() {
             true => sparse.clone(),
-            false => Self::of_features(Features::Filled(Arc::clone(&rows)), names, rows.len(), more),
+            false => Self::of_features(Features::Filled(Arc::clone(&rows)), names, rows.len(), more.clone()),
         };
-        Ok(Self(dense, Source::Sparse(rows, sparse)))
+        Ok(Self(dense, Source::Sparse(rows, sparse, more)))
     }
 
     /// A table of an object with `__arrow_c_stream__`, whose batches are kept as they are: a stream may be read once, and a fit
@@ -112,26 +117,45 @@ impl Table {
         Self::of_batches(batches.iter().map(beside).collect::<PyResult<_>>()?)
     }
 
-    /// A table of files, folders and glob patterns.
+    /// A table of files, folders and glob patterns, with the types of some columns of text files,
+    /// and words that stand for missing values.
     #[staticmethod]
-    fn open(py: Python<'_>, paths: Vec<PathBuf>) -> PyResult<Self> {
-        let table = py.detach(|| kstore::Table::open(&paths)).map_err(raised)?;
+    #[pyo3(signature = (paths, types=BTreeMap::new(), missing_words=Vec::new()))]
+    fn open(
+        py: Python<'_>,
+        paths: Vec<PathBuf>,
+        types: BTreeMap<String, String>,
+        missing_words: Vec<String>,
+    ) -> PyResult<Self> {
+        let types = types.into_iter().map(|(name, kind)| Ok((name, kind.parse::<ColumnType>().map_err(raised)?)));
+        let options = TextOptions::default().types(types.collect::<PyResult<_>>()?).missing_words(missing_words);
+        let table = py.detach(|| kstore::Table::open_with(&paths, &options)).map_err(raised)?;
         Ok(Self(table, Source::Files(paths)))
     }
 
-    /// Names of the columns of features that a selection has, the number of its features, that of its rows where it is known before they are
-    /// read, and with `variance` (one pass) the variance of all their values together.
-    #[pyo3(signature = (rows, run, variance=false))]
-    fn survey(&self, py: Python<'_>, rows: &str, run: &str, variance: bool) -> PyResult<Survey> {
-        let selection = Selection { sparse: true, ..described(rows)? };
+    /// Names of the columns of features that a selection has, the number of its features, that of
+    /// its rows if it is known before they are read, and with `variance` (one pass) the variance of
+    /// all their values together. Rows count by the column `weights`, whose sum takes a pass.
+    #[pyo3(signature = (rows, run, variance=false, weights=None))]
+    fn survey(
+        &self,
+        py: Python<'_>,
+        rows: &str,
+        run: &str,
+        variance: bool,
+        weights: Option<String>,
+    ) -> PyResult<Survey> {
+        let selection = Selection { sparse: true, weight: weights, ..described(rows)? };
         let run = described::<RunText>(run)?;
         let (threads, run) = (run.threads(), run.run(None)?);
         let selected = self.0.select(&selection).map_err(raised)?;
         let selected = py.detach(|| run.coded(&selected)).map_err(raised)?;
         let variance = match &self.1 {
             _ if !variance => None,
-            Source::Sparse(rows, _) if TextOptions::default().sparse_where_thin().keeps(rows.shape()) => {
-                Some(rows.variance())
+            Source::Sparse(rows, _, more) if TextOptions::default().sparse_where_thin().keeps(rows.shape()) => {
+                let column = more.iter().find(|(name, _)| Some(name) == selection.weight.as_ref());
+                let weights = column.and_then(|(_, column)| column.as_primitive_opt::<Float64Type>());
+                Some(rows.variance(|i| weights.map_or(1.0, |weights| weights.value(i))))
             }
             _ if selected.sparse().is_some() => {
                 let why = "gamma 'scale' is not known of sparse rows and words of files and streams: give a number";
@@ -141,7 +165,16 @@ impl Table {
         };
         let names = selected.feature_names();
         let features = selected.sparse().map_or(names.len(), |shape| shape.width);
-        Ok((names, features, selected.known_rows(), variance))
+        let counts = selected.is_weighted() && !selected.is_filtered() && selected.missing() != Missing::Drop;
+        let total = match selected.known_rows() {
+            None if counts => {
+                let weights = self.0.select(&Selection { without_features: true, ..selection }).map_err(raised)?;
+                let found = watched(py, None, |progress| Ok(statistics(&weights, threads, progress)?))?;
+                found.targets.last().map(|weights| weights.weight)
+            }
+            rows => rows.map(|rows| rows as f64),
+        };
+        Ok((names, features, total, variance))
     }
 
     /// Number of rows.
@@ -172,7 +205,8 @@ impl Table {
     /// The table with the rows sparse that these options keep so.
     pub(crate) fn read_by(&self, options: &TextOptions) -> kstore::Result<kstore::Table> {
         match &self.1 {
-            Source::Sparse(rows, sparse) if options.keeps(rows.shape()) => Ok(sparse.clone()),
+            Source::Sparse(rows, sparse, _) if options.keeps(rows.shape()) => Ok(sparse.clone()),
+            // svmlight has no types and words, and a model brings its own
             Source::Files(paths)
                 if options.is_alike() || self.0.format() == "svmlight" && *options != TextOptions::default() =>
             {
@@ -190,17 +224,20 @@ fn columns(more: &[(String, Bound<'_, PyAny>)], rows: usize) -> PyResult<Vec<(St
 
 /// The variance of all values of the features together, as numpy's `X.var()`.
 fn of_all_values(selected: &Selected, threads: usize, stages: &dyn Stages) -> kstore::Result<f64> {
+    let features = statistics(selected, threads, stages)?.features;
+    let (d, n) = (features.len() as f64, features.first().map_or(0.0, |feature| feature.weight));
+    let mean = features.iter().map(|feature| feature.mean).sum::<f64>() / d.max(1.0);
+    let between: f64 = features.iter().map(|feature| (feature.mean - mean).powi(2)).sum();
+    let within: f64 = features.iter().map(|feature| feature.m2).sum();
+    Ok(within / (n * d).max(f64::MIN_POSITIVE) + between / d.max(1.0))
+}
+
+fn statistics(selected: &Selected, threads: usize, stages: &dyn Stages) -> kstore::Result<Statistics> {
     let rows = selected.rows::<f64>(Reading::default())?;
     let workers = Workers::new(threads);
     let observer = stages.stage("variance", selected.known_rows());
     let fold = StatisticsFold::new(RowSource::shape(&rows));
-    let (statistics, _) = Pass { observer: &*observer, ..Pass::new(1024, 65_536, &workers) }.fold(&rows, &fold)?;
-    let features = &statistics.features;
-    let (d, n) = (features.len() as f64, features.first().map_or(0, |feature| feature.count) as f64);
-    let mean = features.iter().map(|feature| feature.mean).sum::<f64>() / d.max(1.0);
-    let between: f64 = features.iter().map(|feature| (feature.mean - mean).powi(2)).sum();
-    let within: f64 = features.iter().map(|feature| feature.m2).sum();
-    Ok(within / (n * d).max(1.0) + between / d.max(1.0))
+    Ok(Pass { observer: &*observer, ..Pass::new(1024, 65_536, &workers) }.fold(&rows, &fold)?.0)
 }
 
 /// A column of `rows` values.

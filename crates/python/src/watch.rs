@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 /// Time between two looks at signals: Ctrl-C is heard at once, and the looks cost nothing.
@@ -59,7 +60,8 @@ impl Stages for Progress {
 }
 
 /// Runs `work` without the GIL on another thread, and raises its error. Every 50 ms this one looks for signals, whose exception stops the
-/// work and is raised once it has ended, and calls `show(stage, rows done, rows or None)`.
+/// work and is raised once it has ended, and calls `show(stage, rows done, rows or None)`. If the
+/// system refuses a thread, this one works and hears signals when the work has ended.
 pub(crate) fn watched<T: Send>(
     py: Python<'_>,
     show: Option<Py<PyAny>>,
@@ -68,9 +70,17 @@ pub(crate) fn watched<T: Send>(
     let progress = Progress::default();
     let (progress, show) = (&progress, show.as_ref());
     py.detach(|| {
+        let (done, wait) = channel();
+        let work = Mutex::new(Some((work, done)));
+        let run = || {
+            let taken = work.lock().unwrap_or_else(PoisonError::into_inner).take();
+            taken.into_iter().for_each(|(work, done)| drop(done.send(work(progress))));
+        };
         std::thread::scope(|scope| {
-            let (done, wait) = channel();
-            let thread = scope.spawn(move || drop(done.send(work(progress))));
+            let thread = std::thread::Builder::new().spawn_scoped(scope, run);
+            if thread.is_err() {
+                run();
+            }
             let mut signal = None;
             loop {
                 match wait.recv_timeout(EVERY) {
@@ -84,7 +94,7 @@ pub(crate) fn watched<T: Send>(
                     Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => {
                         // the thread ended without a result: pass its panic on
-                        if let Err(panic) = thread.join() {
+                        if let Ok(Err(panic)) = thread.map(ScopedJoinHandle::join) {
                             std::panic::resume_unwind(panic);
                         }
                         return Err(KmillError::new_err("the work ended without a result"));

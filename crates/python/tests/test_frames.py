@@ -1,6 +1,7 @@
 """A data frame has the defaults of the command, an array those of scikit-learn; what is wrong is said through ``warnings``."""
 
 import hashlib
+import json
 import warnings
 
 import numpy as np
@@ -131,3 +132,16 @@ def test_two_views_are_loaded(tmp_path):
             warnings.simplefilter("ignore")
             assert all(np.array_equal(a, b) for a, b in zip(loaded.transform(X, Y), model.transform(X, Y)))
         assert hashlib.sha256(loaded.model_.to_bytes()).digest() == hashlib.sha256(model.model_.to_bytes()).digest()
+
+
+def test_a_column_without_a_value_is_missing_in_new_rows_and_no_feature_of_a_fit():
+    frame, price = houses(400)
+    frame.loc[::7, "rooms"] = np.nan
+    model = kmill.KernelRidge(rank=50, lambdas=1e-4, missing="indicator").fit(frame, price)
+    some = frame[:50].assign(rooms=np.nan)
+    for blank in (None, pandas.NA):
+        assert np.allclose(model.predict(frame[:50].assign(rooms=blank)), model.predict(some), rtol=1e-12)
+    with pytest.warns(UserWarning, match="(?s)rooms.*no value"):
+        without = kmill.KernelRidge(rank=50, lambdas=1e-4, missing="indicator").fit(frame.assign(rooms=None), price)
+    assert "rooms" not in json.loads(without.model_.card())["features"]
+    assert np.allclose(without.predict(frame), kmill.KernelRidge(rank=50, lambdas=1e-4).fit(frame[["area", "city"]], price).predict(frame))

@@ -55,6 +55,46 @@ def test_files_in_and_out(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["c.csv", "p.parquet", "part0.parquet", "part1.parquet"]
 
 
+def test_a_system_that_refuses_threads_is_no_failure():
+    script = """
+import os, resource, warnings
+import numpy as np, kmill
+warnings.simplefilter("ignore")
+X = np.random.default_rng(0).normal(size=(9000, 3))
+# modules are loaded while they can be read
+kmill.KernelRidge(rank=20, lambdas=1e-3).fit(X[:500], X[:500, 0]).score(X, X[:, 0])
+os.setuid(65534)
+resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+model = kmill.KernelRidge(rank=20, lambdas=1e-3).fit(X[:500], X[:500, 0])
+print(np.isfinite(model.predict(X)).all())
+try:
+    kmill.KernelRidge(rank=20, memory="1MiB").fit(X, X[:, 0])
+except MemoryError:
+    print("told")
+"""
+    if os.getuid() != 0:
+        pytest.skip("the limit of threads is set for another user")
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})
+    assert ended.stdout.split() == ["True", "told"] and "panicked" not in ended.stderr, ended.stderr
+
+
+def test_types_and_missing_words_of_text_files(tmp_path):
+    lines = [f"{i % 7:05d},{'-' if i % 5 == 0 else 'ab'[i % 2]},{i % 7 + i % 2}" for i in range(400)]
+    (tmp_path / "t.csv").write_text("zip,kind,y\n" + "\n".join(lines))
+    own = {"lambdas": 1e-6, "rank": 40, "missing": "indicator"}
+    plain = kmill.KernelRidge(**own).fit_files(tmp_path / "t.csv", "y")
+    told = kmill.KernelRidge(**own).fit_files(tmp_path / "t.csv", "y", types={"zip": "number"}, missing_words=["-"])
+    features = [model.model_.features for model in (plain, told)]
+    # seven codes and three words; a number, two words and an indicator
+    assert features == [10, 4], features
+    assert told.predict_files(tmp_path / "t.csv", tmp_path / "p.csv") == 400
+    assert np.corrcoef(np.loadtxt(tmp_path / "p.csv", skiprows=1), [i % 7 + i % 2 for i in range(400)])[0, 1] > 0.9
+    chosen = kmill.tune(str(tmp_path / "t.csv"), "y", "ridge", work="1,0", task="regression", types={"zip": "number"}, missing="indicator")
+    assert "zip" in chosen.model_.card()
+    with pytest.raises(ValueError, match="text, number or date"):
+        kmill.KernelRidge().fit_files(tmp_path / "t.csv", "y", types={"zip": "code"})
+
+
 ESTIMATORS = sorted(name for name in kmill.__all__ if name[0].isupper() and name != "Error")
 
 

@@ -10,6 +10,7 @@ use crate::{Error, Result, open, output, pipeline};
 use clap::Args;
 use ksolve::Task;
 use ksolve::predict::{Details, Predictor};
+use kstore::Selection;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -31,6 +32,9 @@ pub(crate) struct EvaluateArgs {
     pub(crate) target: Vec<String>,
     #[command(flatten)]
     pub(crate) missing_target: MissingTargetArgs,
+    /// The column with the weight of each row: a row of weight 2 counts as that row twice [default: all rows count alike]
+    #[arg(long, value_name = "NAME", value_parser = parse::name, help_heading = "Table")]
+    pub(crate) weights: Option<String>,
     /// The class that counts as positive, of two [default: the second in the order of `inspect`]
     #[arg(long, value_name = "LABEL", value_parser = parse::label, help_heading = "Run")]
     pub(crate) positive: Option<String>,
@@ -77,7 +81,9 @@ pub(crate) fn run(args: &EvaluateArgs, run: &Run) -> Result<EvaluateReport> {
         return Err(Error::option("MODEL", args.model.display(), why, "use kmill predict"));
     }
     let names = if args.target.is_empty() { card.targets.clone() } else { args.target.clone() };
-    let selected = open::select(&mut predictor, &args.data, &names, group, Some(args.missing_target))?;
+    let missing_target = Some(args.missing_target.missing_target);
+    let roles = Selection { group, weight: args.weights.clone(), missing_target, ..Selection::default() };
+    let selected = open::select(&mut predictor, &args.data, &names, roles)?;
     output::spare(&args.report, output::inputs(selected.table()).chain([args.model.as_path()]))?;
     let top = args.top.map(|top| top as u64);
     let (report, details) = if ranking {

@@ -2,7 +2,7 @@
 
 use super::report::{self, EvaluateReport};
 use crate::page::{self, Axis, Chart, Mark, Page, Scale, Section, Series, extent};
-use crate::table::{count, joined, number};
+use crate::table::{count, joined, list, number};
 use ksolve::predict::{
     CalibrationBin, ClassificationScores, Details, Evaluation, NoveltyScores, RegressionScores, ThresholdScores,
 };
@@ -13,17 +13,19 @@ const CLASSES: usize = 30;
 
 pub(super) fn page(report: &EvaluateReport, details: &Details, model: &Path) -> Page {
     let (mut sections, rows) = match report {
-        EvaluateReport::Target(Evaluation::Regression(report)) => (regression(report, details), report.rows),
-        EvaluateReport::Target(Evaluation::Classification(report)) => (classification(report, details), report.rows),
-        EvaluateReport::Novelty(report) => (novelty(report, details), report.rows),
+        EvaluateReport::Target(Evaluation::Regression(report)) => (regression(report, details), list(&[report.rows])),
+        EvaluateReport::Target(Evaluation::Classification(report)) => {
+            (classification(report, details), list(&[report.rows]))
+        }
+        EvaluateReport::Novelty(report) => (novelty(report, details), list(&[report.rows])),
         EvaluateReport::Ranking(report) => {
-            (vec![Section::new("Scores", page::facts(report::ranking_facts(report)))], report.rows)
+            (vec![Section::new("Scores", page::facts(report::ranking_facts(report)))], count(report.rows))
         }
     };
     sections.push(page::run(true, vec![("model", model.display().to_string())], &[]));
     Page {
         title: "Evaluation".to_string(),
-        subtitle: format!("{} on {} rows", model.display(), count(rows)),
+        subtitle: format!("{} on {rows} rows", model.display()),
         // a curve is a line; its points are there for the values under the pointer
         style: "#roc .c0.mark, #precision .c0.mark { opacity: 0; }\n#roc .line.c1, #precision .line.c1 { display: none; }\n".to_string(),
         sections,
@@ -63,7 +65,7 @@ fn residuals(report: &RegressionScores, details: &Details) -> Option<String> {
     let histogram = histogram(left.iter().map(|point| point.1).collect())?;
     let left =
         cloud("residuals", "Residual against prediction", "truth − prediction", left, [(low, 0.0), (high, 0.0)])?;
-    let of = match points.len() as u64 == report.rows {
+    let of = match points.len() as f64 == report.rows {
         true => "All rows".to_string(),
         false => format!("{} rows at random", count(points.len() as u64)),
     };
@@ -118,7 +120,7 @@ fn calibration(report: &ClassificationScores, details: &Details) -> Option<Secti
         None => ("probability of the predicted class".to_string(), "share of the rows that are of it".to_string()),
     };
     let mark = |bin: &CalibrationBin| {
-        let note = format!("predicted {}, {} rows", number(bin.predicted, 4), count(bin.rows));
+        let note = format!("predicted {}, {} rows", number(bin.predicted, 4), list(&[bin.rows]));
         Mark::new((bin.predicted, bin.observed), note)
     };
     let chart = Chart {
@@ -179,7 +181,7 @@ fn ranking(details: &Details) -> Option<Section> {
 
 /// The confusion matrix as HTML, in shares of each true class, strongest where most rows are.
 fn confusions(report: &ClassificationScores) -> String {
-    let share = |row: &Vec<u64>, n: u64| Some(n as f64 / row.iter().sum::<u64>().max(1) as f64);
+    let share = |row: &Vec<f64>, n: f64| Some(n / row.iter().sum::<f64>().max(f64::MIN_POSITIVE));
     let scores = report.confusion.iter().map(|row| row.iter().map(|n| share(row, *n)).collect());
     let scores: Vec<Vec<_>> = scores.collect();
     let heat = page::heat("Confusion matrix", &report::confusions(report), Scale::Linear, &scores);

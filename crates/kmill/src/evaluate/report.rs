@@ -1,6 +1,6 @@
 //! The report of an evaluation, and its text.
 
-use crate::table::{Align, Grid, Table, count, facts, number, optional, percent};
+use crate::table::{Align, Grid, Table, count, facts, list, number, optional, percent};
 use ksolve::predict::{
     ClassificationScores, Evaluation, NoveltyScores, RankingScores, RegressionScores, TargetScores, ThresholdScores,
 };
@@ -45,7 +45,7 @@ pub(super) fn ranking_facts(scores: &RankingScores) -> Vec<(&'static str, String
 }
 
 pub(super) fn regression_facts(scores: &RegressionScores) -> Vec<(&'static str, String)> {
-    let mut facts = vec![("rows", count(scores.rows))];
+    let mut facts = vec![("rows", list(&[scores.rows]))];
     facts.extend(scores.scores.named().map(|(name, value)| match name {
         "mape" | "rmspe" => (name, share(value)),
         _ => (name, optional(value)),
@@ -57,7 +57,7 @@ pub(super) fn regression_facts(scores: &RegressionScores) -> Vec<(&'static str, 
 
 pub(super) fn classification_facts(scores: &ClassificationScores) -> Vec<(&'static str, String)> {
     let mut facts = vec![
-        ("rows", count(scores.rows)),
+        ("rows", list(&[scores.rows])),
         ("accuracy", share(scores.accuracy)),
         ("error", share(scores.error)),
         ("balanced accuracy", share(scores.balanced_accuracy)),
@@ -81,13 +81,13 @@ pub(super) fn classification_facts(scores: &ClassificationScores) -> Vec<(&'stat
             "{}: cost {} a row, {} false alarms, {} missed; give it to --threshold",
             number(threshold, 6),
             number(cost.least, 4),
-            count(false_alarms),
-            count(missed)
+            list(&[false_alarms]),
+            list(&[missed])
         );
         [("cost", format!("{} a row as decided", number(cost.now, 4))), ("best threshold", best)]
     }));
-    if scores.unknown > 0 {
-        facts.push(("unknown", format!("{} rows of classes the model has never seen", count(scores.unknown))));
+    if scores.unknown > 0.0 {
+        facts.push(("unknown", format!("{} rows of classes the model has never seen", list(&[scores.unknown]))));
     }
     facts
 }
@@ -95,11 +95,11 @@ pub(super) fn classification_facts(scores: &ClassificationScores) -> Vec<(&'stat
 pub(super) fn novelty_facts(scores: &NoveltyScores) -> Vec<(&'static str, String)> {
     let NoveltyScores { precision, recall, precision_at, auc, average_precision, .. } = *scores;
     vec![
-        ("rows", count(scores.rows)),
-        ("unusual", format!("{} by the target", count(scores.unusual))),
-        ("score below 0", format!("{} rows, of which {} are unusual", count(scores.negative), share(precision))),
+        ("rows", list(&[scores.rows])),
+        ("unusual", format!("{} by the target", list(&[scores.unusual]))),
+        ("score below 0", format!("{} rows, of which {} are unusual", list(&[scores.negative]), share(precision))),
         ("found", format!("{} of the unusual rows have a score below 0", share(recall))),
-        ("lowest scores", format!("{} of the {} lowest are unusual", share(precision_at), count(scores.top))),
+        ("lowest scores", format!("{} of the {} lowest are unusual", share(precision_at), list(&[scores.top]))),
         ("auc", optional(auc)),
         ("average precision", optional(average_precision)),
     ]
@@ -131,7 +131,7 @@ pub(super) fn confusions(scores: &ClassificationScores) -> Grid {
     Grid {
         corner: "true \\ predicted".to_string(),
         columns: scores.classes.iter().map(ToString::to_string).collect(),
-        rows: rows.map(|(label, row)| (label.to_string(), row.iter().map(|n| count(*n)).collect())).collect(),
+        rows: rows.map(|(label, row)| (label.to_string(), row.iter().map(|n| list(&[*n])).collect())).collect(),
         marked: None,
     }
 }
@@ -142,14 +142,11 @@ pub(super) fn by_class(scores: &ClassificationScores) -> Table {
     let mut table = Table::new(heads.into_iter().chain([("most often taken for", Align::Left)]));
     let classes = scores.classes.iter().zip(&scores.by_class).zip(&scores.confusion);
     for (k, ((label, class), row)) in classes.enumerate() {
-        let wrong = row.iter().enumerate().filter(|(j, n)| *j != k && **n > 0).max_by_key(|(_, n)| **n);
-        let taken = |(j, n): (usize, &u64)| {
-            let of = *n as f64 / class.rows.max(1) as f64;
-            format!("{} ({})", scores.classes[j], percent(of))
-        };
+        let wrong = row.iter().enumerate().filter(|(j, n)| *j != k && **n > 0.0).max_by(|a, b| a.1.total_cmp(b.1));
+        let taken = |(j, n): (usize, &f64)| format!("{} ({})", scores.classes[j], percent(n / class.rows));
         let (precision, recall, f1) = (share(class.precision), share(class.recall), optional(class.f1));
         let taken = wrong.map(taken).unwrap_or_default();
-        table.row([label.to_string(), count(class.rows), precision, recall, f1, taken]);
+        table.row([label.to_string(), list(&[class.rows]), precision, recall, f1, taken]);
     }
     table
 }
@@ -167,7 +164,7 @@ mod tests {
         let (median_error, mape) = (Some(1.25), Some(0.125));
         let scores = Regression { mse, rmse, mae, median_error, mape, r2: None, relative_error: None };
         let by_target = Vec::new();
-        let scores = RegressionScores { rows: 10, scores, by_target, coverage: None };
+        let scores = RegressionScores { rows: 10.0, scores, by_target, coverage: None };
         let report = EvaluateReport::Target(Evaluation::Regression(scores));
         let expected = r#"{"rows":10,"mse":4.0,"rmse":2.0,"mae":1.5,"median_error":1.25,"mape":0.125,"r2":null,"relative_error":null}"#;
         assert_eq!(serde_json::to_string(&report).unwrap(), expected);
@@ -177,15 +174,17 @@ mod tests {
     }
 
     fn classification(classes: i64) -> EvaluateReport {
-        let row = |k: i64| (0..classes).map(move |j| if j == k { 90 } else { u64::from(j == (k + 1) % classes) * 10 });
+        let row = |k: i64| {
+            (0..classes).map(move |j| [0.0, 10.0, 90.0][usize::from(j == (k + 1) % classes) + 2 * usize::from(j == k)])
+        };
         EvaluateReport::Target(Evaluation::Classification(ClassificationScores {
-            rows: 100 * classes as u64,
+            rows: 100.0 * classes as f64,
             accuracy: Some(0.9),
             error: Some(0.1),
             classes: (0..classes).map(Label::Int).collect(),
             confusion: (0..classes).map(|k| row(k).collect()).collect(),
             by_class: vec![
-                ClassScores { rows: 100, precision: Some(0.9), recall: Some(0.9), f1: None };
+                ClassScores { rows: 100.0, precision: Some(0.9), recall: Some(0.9), f1: None };
                 classes as usize
             ],
             auc: (classes == 2).then_some(Some(0.975)),

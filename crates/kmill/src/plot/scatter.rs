@@ -5,7 +5,7 @@ use super::{About, DRAWING, PlotArgs, PlotReport, about, opened, picture::Pictur
 use crate::{Error, Result, args::Run, open, pipeline};
 use ksolve::Task;
 use ksolve::predict::{Extras, Predictor};
-use kstore::{Kind, Table, budget::Term};
+use kstore::{Kind, Selection, Table, budget::Term};
 use std::collections::BTreeMap;
 
 /// Names of the columns of components in predictions.
@@ -91,7 +91,7 @@ pub(super) fn of_components(
 
 /// The scores of the rows that are drawn, by their keys.
 pub(super) fn scores(predictor: &Predictor, args: &PlotArgs, run: &Run) -> Result<BTreeMap<u64, Vec<f64>>> {
-    let selected = open::select(&mut predictor.clone(), &args.data, &[], None, None)?;
+    let selected = open::select(&mut predictor.clone(), &args.data, &[], Selection::default())?;
     let (mut found, keys, t) = (BTreeMap::new(), keys(), predictor.outputs().max(1));
     let held = Term::new("scores and drawing", 8 * (DRAWN + 1) * (t + 8) + DRAWING, "");
     predictor.scores(&selected, Extras::default(), vec![held], &pipeline::job(run), |segment| {

@@ -220,6 +220,18 @@ fn the_report_says_for_which_rows_its_error_holds() {
     assert!(others > 3.0 * told, "{told} {others}");
     let named = ok(at, &format!("tune any people.csv {tune} --folds groups:5:person"));
     assert!(named["elsewhere"].is_null() && named["test"]["error"].as_f64().unwrap() > 1.5 * told, "{named}");
+    // a level that drifts from day to day, the rows in any order
+    let days = (0..600).map(|i| {
+        let (day, x) = ((i * 131) % 600, number());
+        (format!("2024-{:02}-{:02}", 1 + day / 50, 1 + day % 50 / 2), x, day as f64 / 20.0 + x + 0.1 * number())
+    });
+    let days: String = days.map(|(day, x, y)| format!("{day},{x},{y}\n")).collect();
+    std::fs::write(at.join("days.csv"), format!("day,x,y\n{days}")).unwrap();
+    let found = ok(at, &format!("tune any days.csv {tune}"));
+    let kind = &found["elsewhere"][0];
+    assert_eq!((&kind["rows"], &kind["folds"]), (&"later rows by day".into(), &"forward:5:day".into()), "{found}");
+    let (told, later) = (found["test"]["error"].as_f64().unwrap(), kind["apart"]["error"].as_f64().unwrap());
+    assert!(later > 3.0 * told, "{told} {later}");
     // ten near-copies of each of 60 points, in any order
     let points: Vec<Vec<f64>> = (0..60).map(|_| (0..5).map(|_| number()).collect()).collect();
     let copies = (0..600).map(|i| {

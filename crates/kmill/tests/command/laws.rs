@@ -164,6 +164,21 @@ fn limits_of_the_shell_are_heeded_or_told() {
                 assert!(bounded(at, limit, &nobody, &format!("{line} --threads 4")), "{limit}: {line}");
             }
         }
+        // on a terminal a bar moves by itself
+        let terminal = format!("script -qec \"ulimit -u 1; {nobody} {fit}\" /dev/null");
+        if let Ok(shown) = Command::new("sh")
+            .arg("-c")
+            .arg(format!("rm -f n; exec {terminal}"))
+            .env("SHELL", "/bin/bash")
+            .current_dir(at)
+            .output()
+        {
+            let said = String::from_utf8_lossy(&shown.stdout);
+            assert!(
+                !said.contains("panicked") && (at.join("n").exists() || shown.status.code() == Some(127)),
+                "{said}"
+            );
+        }
     }
 }
 

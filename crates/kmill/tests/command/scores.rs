@@ -2,6 +2,8 @@
 
 use crate::features::csv;
 use crate::run::{kmill, ok};
+use serde_json::Value;
+use std::path::Path;
 
 /// The class that scores decide for, from the rule: the sign of one, the largest of several.
 fn decided(scores: &[f64]) -> f64 {
@@ -202,4 +204,70 @@ fn classes_have_their_scores_and_a_cost_has_its_threshold() {
     let least = (0..4).min_by(|a, b| losses[*a].as_f64().unwrap().total_cmp(&losses[*b].as_f64().unwrap())).unwrap();
     assert!((lambda / [1e-3, 1e-4, 1e-5, 1e-6][least] - 1.0).abs() < 1e-12, "{report}");
     assert!(figure("held-out error").flatten().unwrap()["values"][0].as_f64().unwrap() < 0.1, "{report}");
+}
+
+/// Writes the rows of a table with a column of whole weights, and another with each row as often as it weighs.
+fn weighted(at: &Path, source: &str, unit: f64) {
+    let (names, rows) = csv(&at.join(source));
+    let head = names.join(",");
+    let line = |row: &[f64]| row.iter().map(f64::to_string).collect::<Vec<_>>().join(",");
+    let weight = |i: usize| (i * 7 + i / 3) % 4;
+    let weighed = |(i, row): (usize, &Vec<f64>)| format!("{},{}\n", line(row), unit * weight(i) as f64);
+    let all: String = rows.iter().enumerate().map(weighed).collect();
+    let copies = |(i, row): (usize, &Vec<f64>)| format!("{}\n", line(row)).repeat(weight(i));
+    let repeated: String = rows.iter().enumerate().map(copies).collect();
+    std::fs::write(at.join("w.csv"), format!("{head},w\n{all}")).unwrap();
+    std::fs::write(at.join("r.csv"), format!("{head}\n{repeated}")).unwrap();
+}
+
+fn assert_alike(found: &Value, expected: &Value, what: &str) {
+    match (found, expected) {
+        (Value::Object(found), Value::Object(expected)) => {
+            assert_eq!(found.len(), expected.len(), "{what}");
+            expected.iter().for_each(|(name, value)| assert_alike(&found[name], value, &format!("{what} {name}")));
+        }
+        (Value::Array(found), Value::Array(expected)) => {
+            assert_eq!(found.len(), expected.len(), "{what}");
+            found.iter().zip(expected).for_each(|(found, expected)| assert_alike(found, expected, what));
+        }
+        (Value::Number(found), Value::Number(expected)) if !expected.is_u64() => {
+            let (found, expected) = (found.as_f64().unwrap(), expected.as_f64().unwrap());
+            assert!((found - expected).abs() <= 1e-9 * expected.abs(), "{what}: {found} {expected}");
+        }
+        _ => assert_eq!(found, expected, "{what}"),
+    }
+}
+
+#[test]
+fn a_row_of_weight_w_scores_as_w_rows_in_every_task() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    for (generate, fit, evaluate) in [
+        ("friedman1 --rows 400", "ridge t.csv --target y --lambda 1e-3 --std", ""),
+        ("friedman1 --rows 400", "ridge t.csv --target y,x0 --lambda 1e-3", ""),
+        ("moons --rows 300", "logistic t.csv --target y", "--cost 1:5"),
+        ("moons --rows 300", "svm t.csv --target y", "--positive 0"),
+        ("blobs --rows 300", "svm t.csv --target y", ""),
+        ("moons --rows 300", "oneclass t.csv --features x* --nu 0.2", "--target y"),
+    ] {
+        ok(at, &format!("generate {generate} --noise 0.4 -o t.csv -q"));
+        weighted(at, "t.csv", 1.0);
+        ok(at, &format!("fit {fit} --rank 30 -o m --json"));
+        let found = ok(at, &format!("evaluate m w.csv --weights w {evaluate} --json"));
+        assert_alike(&found, &ok(at, &format!("evaluate m r.csv {evaluate} --json")), fit);
+        // in another unit the numbers of rows change, and no share
+        weighted(at, "t.csv", 0.25);
+        let (_, quarter, text) = kmill(at, &format!("evaluate m w.csv --weights w {evaluate} --json"));
+        assert_eq!(quarter["rows"].as_f64().unwrap(), found["rows"].as_f64().unwrap() / 4.0, "{fit} {text}");
+        let scores =
+            ["mse", "median_error", "coverage", "accuracy", "auc", "log_loss", "matthews", "average_precision"];
+        scores.into_iter().for_each(|name| assert_alike(&quarter[name], &found[name], name));
+    }
+    let (code, _, told) = kmill(at, "evaluate m w.csv --target y --weights x0");
+    assert!(code == 1 && told.contains("weight"), "negative weights: {told}");
+    ok(at, "generate friedman1 --rows 200 -o t.csv -q");
+    weighted(at, "t.csv", 1.0);
+    ok(at, "fit ranking t.csv --target y --rank 20 -o m --json");
+    let (code, _, told) = kmill(at, "evaluate m w.csv --weights w");
+    assert!(code == 1 && told.contains("--weights") && told.contains("pairs"), "{told}");
 }

@@ -227,7 +227,7 @@ impl Workers {
     /// their work. One lane without a pool runs on the calling thread.
     ///
     /// A lane may wait for others that have begun, never for one that has not: a pool's threads may be taken.
-    pub(super) fn lanes(&self, lanes: usize, lane: impl Fn() + Sync) {
+    pub fn lanes(&self, lanes: usize, lane: impl Fn() + Sync) {
         let lane = &|| {
             let _before = Before(IN_LANE.replace(lanes > 1 || IN_LANE.get()));
             lane();

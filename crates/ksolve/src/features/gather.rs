@@ -153,7 +153,8 @@ impl<T: Real> Gather<'_, T> {
         if let Some(certificate) = &mut sums.certificate {
             buffers.diag.resize(b, 0.0);
             map.kernel_diag(MatRef::from_row_major_slice(block.x, b, block.d), &mut buffers.diag);
-            certificate.update(phi, &buffers.diag, &mut buffers.partial, workers);
+            let weights = row_weights::weights(block)?;
+            certificate.update(phi, &buffers.diag, weights.as_deref(), &mut buffers.partial, workers);
         }
         if self.wanted.squares {
             match sums.certificate {

@@ -83,9 +83,8 @@ pub struct SecondView {
     pub functions: usize,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
-pub(crate) fn is_zero(count: &u64) -> bool {
-    *count == 0
+pub(crate) fn is_zero<N: Default + PartialEq>(count: &N) -> bool {
+    *count == N::default()
 }
 
 impl Card {

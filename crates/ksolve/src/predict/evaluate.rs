@@ -4,7 +4,7 @@ use super::{Extras, Predictor, top::Smallest};
 use crate::score::auc::{EXACT_ROWS, RankedScores};
 use crate::score::{
     CalibrationBin, ClassificationScores, ClassificationSums, RankingRows, RankingScores, Regression, RegressionScores,
-    RegressionSums, ThresholdScores, toward,
+    RegressionSums, ThresholdScores, count, toward,
 };
 use crate::{Classes, Error, Result, Task, job::Run, request::Stages};
 use kstore::key::{Purpose, Stream};
@@ -24,12 +24,15 @@ pub enum Evaluation {
 /// Scores of a model of novelty on rows of which it is known whether they are unusual.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct NoveltyScores {
-    /// Number of rows scored.
-    pub rows: u64,
+    /// Number of rows scored, or the sum of their weights, as every number of rows here.
+    #[serde(serialize_with = "count")]
+    pub rows: f64,
     /// Number of rows that are unusual by the column.
-    pub unusual: u64,
+    #[serde(serialize_with = "count")]
+    pub unusual: f64,
     /// Number of rows with a negative score.
-    pub negative: u64,
+    #[serde(serialize_with = "count")]
+    pub negative: f64,
     /// Share of the rows with a negative score that are unusual.
     pub precision: Option<f64>,
     /// Share of the unusual rows that have a negative score.
@@ -39,7 +42,8 @@ pub struct NoveltyScores {
     /// Average precision of the rows by falling strangeness: the area under the precision-recall curve.
     pub average_precision: Option<f64>,
     /// Number of rows that `precision_at` looks at: as many as are unusual, or as was asked for.
-    pub top: u64,
+    #[serde(serialize_with = "count")]
+    pub top: f64,
     /// Share of the `top` rows of the lowest scores that are unusual.
     pub precision_at: Option<f64>,
 }
@@ -118,23 +122,24 @@ impl Predictor {
             return Err(Error::option("target", names.join(","), why));
         }
         let (mut ranks, mut scores) = (RankedScores::new(EXACT_ROWS), NoveltyScores::default());
-        let mut right = 0u64;
+        let mut right = 0.0;
         self.scores(selected, Extras::default(), vec![ranked(selected, 2)], run, |block| {
-            for (score, truth) in block.scores.iter().zip(&block.y) {
-                let (unusual, negative) = (*truth != 0.0, *score < 0.0);
-                ranks.push(-score, unusual);
-                scores.rows += 1;
-                scores.unusual += u64::from(unusual);
-                scores.negative += u64::from(negative);
-                right += u64::from(unusual && negative);
+            for (i, (score, truth)) in block.scores.iter().zip(&block.y).enumerate() {
+                let (unusual, negative, weight) = (*truth != 0.0, *score < 0.0, block.weights.of(i));
+                let counted = |is: bool| if is { weight } else { 0.0 };
+                ranks.push(-score, unusual, weight);
+                scores.rows += weight;
+                scores.unusual += counted(unusual);
+                scores.negative += counted(negative);
+                right += counted(unusual && negative);
             }
             Ok(())
         })?;
-        let share = |of: u64| (of > 0).then(|| right as f64 / of as f64);
+        let share = |of: f64| (of > 0.0).then(|| right / of);
         (scores.precision, scores.recall) = (share(scores.negative), share(scores.unusual));
         let ranks = ranks.ranking();
         (scores.auc, scores.average_precision) = (ranks.auc().map(|auc| auc.value), ranks.average_precision());
-        scores.top = top.unwrap_or(scores.unusual);
+        scores.top = top.map_or(scores.unusual, |top| top as f64);
         scores.precision_at = ranks.precision_at(scores.top);
         let (roc, precision) = (ranks.curve(ROC_POINTS), ranks.precision_curve(ROC_POINTS));
         Ok((scores, Details { roc, precision, ..Details::default() }))
@@ -152,6 +157,10 @@ impl Predictor {
         if !self.card().task.has_target() || self.outputs() != 1 || self.classes().is_some() || names.len() != 1 {
             let why = "a model of one number for each row is compared with one column of grades; take another model, or evaluate without groups";
             return Err(Error::option("target", names.join(","), why));
+        }
+        if selected.is_weighted() {
+            let why = "pairs of rows of a group are scored, and pairs have no weight; evaluate without weights";
+            return Err(Error::option("weights", "", why));
         }
         let range = selected.range();
         let rows = selected.known_rows().unwrap_or(range.end - range.start);
@@ -185,16 +194,18 @@ impl Predictor {
         let extras = Extras { std: self.quadratic().is_some(), ..Extras::default() };
         let rows = selected.known_rows().map_or(usize::MAX, |rows| rows as usize);
         let held = Term::new("errors to be ranked", RegressionSums::bytes(t, rows), "");
-        let (mut within, mut worst) = (0u64, Smallest::<(u64, u64)>::new(WORST));
+        let (mut within, mut worst) = (0.0, Smallest::<(u64, u64)>::new(WORST));
         let mut squares = 0.0;
         self.scores(selected, extras, vec![held], run, |scores| {
             let near = |((deviation, prediction), truth): (_, &f64)| f64::abs(truth - prediction) <= NEAR * deviation;
             let deviations = self.deviations(scores);
-            within += deviations.iter().zip(&scores.scores).zip(&scores.y).filter(|row| near(*row)).count() as u64;
+            let judged = deviations.iter().zip(&scores.scores).zip(&scores.y).enumerate();
+            within += judged.filter(|(_, row)| near(*row)).map(|(at, _)| scores.weights.of(at / t)).sum::<f64>();
             let rows = scores.scores.chunks_exact(t).zip(scores.y.chunks_exact(t)).zip(&scores.rows);
-            for ((prediction, truth), stored) in rows {
-                sums.push(prediction, truth);
-                let square = prediction.iter().zip(truth).map(|(p, y)| (p - y).powi(2)).sum::<f64>();
+            for (i, ((prediction, truth), stored)) in rows.enumerate() {
+                let weight = scores.weights.of(i);
+                sums.push(prediction, truth, weight);
+                let square = weight * prediction.iter().zip(truth).map(|(p, y)| (p - y).powi(2)).sum::<f64>();
                 squares += square;
                 // squares are not negative: their bits are in their order
                 worst.push((u64::MAX - square.to_bits(), *stored));
@@ -205,10 +216,10 @@ impl Predictor {
         })?;
         let mut scores = sums.scores(names);
         let all = std::iter::once(&scores.scores).chain(scores.by_target.iter().map(|target| &target.scores));
-        all.into_iter().try_for_each(|each| finite(each, scores.rows))?;
-        let numbers = scores.rows * t as u64;
-        scores.coverage = (extras.std && numbers > 0).then(|| within as f64 / numbers as f64);
-        tell_worst(&worst.sorted(), squares, scores.rows, run);
+        all.into_iter().try_for_each(|each| finite(each, row))?;
+        let numbers = scores.rows * t as f64;
+        scores.coverage = (extras.std && numbers > 0.0).then(|| within / numbers);
+        tell_worst(&worst.sorted(), squares, row, run);
         let mut sampled = sample.sorted();
         sampled.sort_unstable_by_key(|(_, row, _)| *row);
         let points = sampled.into_iter().map(|(_, _, [prediction, truth])| (prediction, truth));
@@ -219,8 +230,8 @@ impl Predictor {
     fn classification(&self, selected: &Selected, classes: &Classes, run: &Run<'_>) -> Result<(Evaluation, Details)> {
         let mut sums = ClassificationSums::new(classes, self.card().link.clone(), self.1.positive);
         self.scores(selected, Extras::default(), vec![ranked(selected, classes.labels().len())], run, |scores| {
-            let rows = scores.scores.chunks_exact(classes.targets()).zip(&scores.classes);
-            rows.for_each(|(row, code)| sums.push(row, *code));
+            let rows = scores.scores.chunks_exact(classes.targets()).zip(&scores.classes).enumerate();
+            rows.for_each(|(i, (row, code))| sums.push(row, *code, scores.weights.of(i)));
             Ok(())
         })?;
         let ranking = sums.ranking();

@@ -1,6 +1,7 @@
 //! Predictions of a model for the rows of a table, segment by segment, in the order of the rows.
 
 use super::typed::{SeenRows, Typed, is_far};
+use crate::row_weights::{self, RowWeights};
 use crate::{Error, PreImages, Result, job::Run, model::Outputs, request::Stages};
 use faer::{MatMut, MatRef};
 use kapprox::{Kernel, Real};
@@ -60,6 +61,8 @@ pub struct Scores {
     pub unsettled: u64,
     /// Numeric targets of the table, row-major; empty where they were not asked for.
     pub y: Vec<f64>,
+    /// Weights of the rows, if the selection has a column of weights.
+    pub weights: RowWeights,
     /// Codes of the class column in the model's classes; empty where it was not asked for.
     pub classes: Vec<u32>,
     /// Labels of the column of groups; empty where it was not asked for.
@@ -175,7 +178,7 @@ impl<'a, T: Real> TableScorer<'a, T> {
         let report = pass.segments(&source, self, |scores: Scores| deliver(&scores))?;
         if report.rows == 0 {
             let what = self.selected.table().files().next().map(|file| file.display().to_string()).unwrap_or_default();
-            let why = "no row is left after `rows`, `where` and `missing`; ask for more rows".to_string();
+            let why = "no row is left after `rows`, `where`, `missing` and weights of 0; ask for more rows".to_string();
             return Err(kstore::Error::Empty { what, why }.into());
         }
         self.tell(report.rows, source.without_target(), &watch);
@@ -326,7 +329,14 @@ impl<T: Real> Fold<T> for TableScorer<'_, T> {
             state.unsettled += preimages.apply(model, &**functions, x, out, workers)? as u64;
             self.check("the pre-image", out, block.rows)?;
         }
-        state.y.extend(block.y);
+        if block.weighted {
+            for (i, row) in block.y.chunks_exact(block.t).enumerate() {
+                state.y.extend(&row[..block.learned()]);
+                state.weights.0.extend(row_weights::weight(block, i)?);
+            }
+        } else {
+            state.y.extend(block.y);
+        }
         state.classes.extend(block.classes.iter().flat_map(|Coded { codes, .. }| *codes));
         let groups =
             block.groups.iter().flat_map(|Coded { codes, labels }| codes.iter().map(|code| &labels[*code as usize]));

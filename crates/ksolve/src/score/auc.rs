@@ -1,6 +1,6 @@
 //! Area under the ROC curve, in bounded memory.
 
-/// Number of rows up to which scores are kept: 8 bytes each, 8 MiB in all.
+/// Number of rows up to which scores are kept: 16 bytes each, 16 MiB in all.
 pub(crate) const EXACT_ROWS: usize = 1 << 20;
 
 /// Leading bits of an ordered f32 that name a histogram bin: sign, exponent and 9 bits of the mantissa, so scores share
@@ -23,84 +23,88 @@ pub(crate) struct Auc {
 #[derive(Clone, Debug)]
 pub(crate) struct RankedScores {
     exact_rows: usize,
-    kept: [Vec<f64>; 2],
-    /// Empty while the scores are kept.
-    counts: [Vec<u64>; 2],
+    /// Scores, with the weights of their rows: negative ones of negative rows.
+    kept: Vec<(f64, f64)>,
+    /// Weights of positives and of negatives by their bins; empty while the scores are kept.
+    counts: Vec<(f64, f64)>,
 }
 
 impl RankedScores {
     pub(crate) fn new(exact_rows: usize) -> Self {
-        Self { exact_rows, kept: Default::default(), counts: Default::default() }
+        Self { exact_rows, kept: Vec::new(), counts: Vec::new() }
     }
 
-    /// Most bytes of memory that are taken: growing vectors may hold twice their scores, are sorted as copies, and become a histogram.
+    /// Most bytes of memory that are taken: a growing vector may hold twice its scores, is sorted
+    /// as a copy, and becomes a histogram.
     pub(crate) fn bytes(exact_rows: usize) -> usize {
         // and a ranking has a score and two numbers for each
-        (56 * exact_rows).saturating_add(40 << BITS)
+        (72 * exact_rows).saturating_add(40 << BITS)
     }
 
-    pub(crate) fn push(&mut self, score: f64, is_positive: bool) {
-        let kind = usize::from(is_positive);
-        if let Some(count) = self.counts[kind].get_mut(bin(score)) {
-            *count += 1;
-            return;
+    pub(crate) fn push(&mut self, score: f64, is_positive: bool, weight: f64) {
+        // −0 and 0 are equal scores
+        let row = (score + 0.0, if is_positive { weight } else { -weight });
+        if !self.counts.is_empty() {
+            return add(&mut self.counts[bin(score)], row.1);
         }
-        self.kept[kind].push(score);
-        if self.kept[0].len() + self.kept[1].len() > self.exact_rows {
-            self.counts = std::mem::take(&mut self.kept).map(|scores| {
-                let mut counts = vec![0; bins()];
-                scores.iter().for_each(|score| counts[bin(*score)] += 1);
-                counts
-            });
+        self.kept.push(row);
+        if self.kept.len() > self.exact_rows {
+            self.counts = vec![(0.0, 0.0); 1 << BITS];
+            let kept = std::mem::take(&mut self.kept);
+            kept.iter().for_each(|(score, weight)| add(&mut self.counts[bin(*score)], *weight));
         }
     }
 
     pub(crate) fn ranking(&self) -> Ranking {
-        let [negative, positive] = &self.counts;
-        let exact = negative.is_empty();
-        let counted = positive.iter().copied().zip(negative.iter().copied()).enumerate();
-        let (mut scores, mut steps): (Vec<f64>, Vec<(u64, u64)>) = match exact {
-            true => tallies(&self.kept).unzip(),
-            false => counted.filter(|(_, (p, n))| p + n > 0).map(|(bin, step)| (middle_of_bin(bin), step)).unzip(),
+        let exact = self.counts.is_empty();
+        let counted = self.counts.iter().copied().enumerate().rev();
+        let (scores, steps): (Vec<f64>, Vec<(f64, f64)>) = match exact {
+            true => tallies(&self.kept),
+            false => counted.filter(|(_, (p, n))| p + n > 0.0).map(|(bin, step)| (middle_of_bin(bin), step)).unzip(),
         };
-        scores.reverse();
-        steps.reverse();
-        let (positives, negatives) = steps.iter().fold((0, 0), |(p, n), step| (p + step.0, n + step.1));
+        let (positives, negatives) = steps.iter().fold((0.0, 0.0), |(p, n), step| (p + step.0, n + step.1));
         Ranking { scores, steps, positives, negatives, exact }
     }
+}
+
+/// Adds a row to the weights of positives and of negatives; the weight of a negative row is
+/// negative.
+fn add((positives, negatives): &mut (f64, f64), weight: f64) {
+    *positives += weight.max(0.0);
+    *negatives += (-weight).max(0.0);
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Ranking {
     /// The different scores, falling.
     scores: Vec<f64>,
-    /// Numbers of positives and of negatives.
-    steps: Vec<(u64, u64)>,
-    positives: u64,
-    negatives: u64,
+    /// Weights of positives and of negatives: their numbers, if all rows count alike.
+    steps: Vec<(f64, f64)>,
+    positives: f64,
+    negatives: f64,
     exact: bool,
 }
 
 impl Ranking {
     /// The numbers of positives and negatives at each threshold and above, as it falls.
-    fn above(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.steps.iter().scan((0, 0), |above, (p, n)| {
+    fn above(&self) -> impl Iterator<Item = (f64, f64)> {
+        self.steps.iter().scan((0.0, 0.0), |above, (p, n)| {
             *above = (above.0 + p, above.1 + n);
             Some(*above)
         })
     }
 
     /// The numbers of positives and negatives with a score above `threshold`.
-    pub(crate) fn beyond(&self, threshold: f64) -> (u64, u64) {
+    pub(crate) fn beyond(&self, threshold: f64) -> (f64, f64) {
         let count = self.scores.partition_point(|score| *score > threshold);
-        self.steps[..count].iter().fold((0, 0), |(p, n), step| (p + step.0, n + step.1))
+        self.steps[..count].iter().fold((0.0, 0.0), |(p, n), step| (p + step.0, n + step.1))
     }
 
     /// The score above which rows are called positive at the least cost, where a false alarm costs the first number and a missed positive the
     /// second: midway between two scores. Of equal costs the one with the fewest alarms; `None` without rows.
     pub(crate) fn cheapest(&self, [alarm, miss]: [f64; 2]) -> Option<f64> {
-        let cost = |(tp, fp): (u64, u64)| alarm * fp as f64 + miss * (self.positives - tp) as f64;
-        let cuts = std::iter::once((0, 0)).chain(self.above()).map(cost).enumerate();
+        let cost = |(tp, fp): (f64, f64)| alarm * fp + miss * (self.positives - tp);
+        let cuts = std::iter::once((0.0, 0.0)).chain(self.above()).map(cost).enumerate();
         let (cut, _) = cuts.min_by(|a, b| a.1.total_cmp(&b.1))?;
         let above = cut.checked_sub(1).and_then(|last| self.scores.get(last));
         match (above, self.scores.get(cut)) {
@@ -115,29 +119,28 @@ impl Ranking {
 
     /// The area under the curve; `None` where a class has no row.
     pub(crate) fn auc(&self) -> Option<Auc> {
-        // pairs can exceed 2^64
-        let (mut above, mut won, mut tied) = (0u128, 0u128, 0u128);
+        let (mut above, mut won, mut tied) = (0.0, 0.0, 0.0);
         for (p, n) in &self.steps {
-            won += u128::from(*n) * above;
-            tied += u128::from(*p) * u128::from(*n);
-            above += u128::from(*p);
+            won += n * above;
+            tied += p * n;
+            above += p;
         }
-        let pairs = (u128::from(self.positives) * u128::from(self.negatives)) as f64;
-        let within = if self.exact { 0.0 } else { tied as f64 / 2.0 / pairs };
-        (pairs > 0.0).then(|| Auc { value: (won as f64 + tied as f64 / 2.0) / pairs, within })
+        let pairs = self.positives * self.negatives;
+        let within = if self.exact { 0.0 } else { tied / 2.0 / pairs };
+        (pairs > 0.0).then(|| Auc { value: (won + tied / 2.0) / pairs, within })
     }
 
     /// False and true positive rates as the threshold falls from above every score to below, thinned to about `most`
     /// points; `None` where a class has no row.
     pub(crate) fn curve(&self, most: usize) -> Option<Vec<(f64, f64)>> {
         let (p, n) = (self.positives, self.negatives);
-        if p == 0 || n == 0 {
+        if p == 0.0 || n == 0.0 {
             return None;
         }
         // a point is worth showing where it is away from the last one that is shown
         let (apart, end) = (2.0 / most.max(1) as f64, (1.0, 1.0));
         let mut shown = vec![(0.0, 0.0)];
-        for point in self.above().map(|above| (above.1 as f64 / n as f64, above.0 as f64 / p as f64)) {
+        for point in self.above().map(|above| (above.1 / n, above.0 / p)) {
             if shown.last().is_some_and(|last| point.0 - last.0 + point.1 - last.1 >= apart) && point != end {
                 shown.push(point);
             }
@@ -150,34 +153,34 @@ impl Ranking {
     /// precision-recall curve without interpolation. `None` without a positive row.
     pub(crate) fn average_precision(&self) -> Option<f64> {
         let each = self.steps.iter().zip(self.above());
-        let sum: f64 = each.map(|((p, _), (tp, fp))| *p as f64 * (tp as f64 / (tp + fp) as f64)).sum();
-        (self.positives > 0).then(|| sum / self.positives as f64)
+        let sum: f64 = each.map(|((p, _), (tp, fp))| p * (tp / (tp + fp))).sum();
+        (self.positives > 0.0).then(|| sum / self.positives)
     }
 
     /// Recall and precision as the threshold falls, thinned to about `most` points; `None` without a positive row.
     pub(crate) fn precision_curve(&self, most: usize) -> Option<Vec<(f64, f64)>> {
         let mut shown = Vec::<(f64, f64)>::new();
         for (i, (tp, fp)) in self.above().enumerate() {
-            let point = (tp as f64 / self.positives as f64, tp as f64 / (tp + fp) as f64);
+            let point = (tp / self.positives, tp / (tp + fp));
             let apart = |before: &(f64, f64)| (point.0 - before.0).abs() + (point.1 - before.1).abs();
             let last = i + 1 == self.steps.len();
             if shown.last().is_none_or(|before| apart(before) >= 2.0 / most.max(1) as f64) || last {
                 shown.push(point);
             }
         }
-        (self.positives > 0).then_some(shown)
+        (self.positives > 0.0).then_some(shown)
     }
 
-    /// The share of positives among the `k` rows of the highest scores; of rows with equal scores at the end the same share of each
-    /// kind counts. `None` where there are fewer rows.
-    pub(crate) fn precision_at(&self, k: u64) -> Option<f64> {
+    /// The share of positives among the rows of the highest scores that weigh `k`; of rows with
+    /// equal scores at the end the same share of each kind counts. `None` where all weigh less.
+    pub(crate) fn precision_at(&self, k: f64) -> Option<f64> {
         let (mut left, mut found) = (k, 0.0);
         for (p, n) in &self.steps {
             let taken = left.min(p + n);
-            found += *p as f64 * (taken as f64 / (p + n) as f64);
+            found += p * (taken / (p + n));
             left -= taken;
         }
-        (k > 0 && left == 0).then(|| found / k as f64)
+        (k > 0.0 && left <= 0.0).then(|| found / k)
     }
 }
 
@@ -198,23 +201,16 @@ pub(super) fn middle_of_bin(bin: usize) -> f64 {
     f64::from(f32::from_bits(if ordered >> 31 == 1 { ordered & !(1 << 31) } else { !ordered }))
 }
 
-/// For each different score, in ascending order, the numbers of positives and of negatives with it.
-fn tallies([negative, positive]: &[Vec<f64>; 2]) -> impl Iterator<Item = (f64, (u64, u64))> {
-    let sorted = |scores: &[f64]| {
-        let mut scores: Vec<f64> = scores.iter().map(|score| score + 0.0).collect();
-        scores.sort_unstable_by(f64::total_cmp);
-        scores
+/// The different scores, falling, and the weights of the positives and of the negatives with each.
+fn tallies(kept: &[(f64, f64)]) -> (Vec<f64>, Vec<(f64, f64)>) {
+    let mut sorted = kept.to_vec();
+    sorted.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.total_cmp(&b.1)));
+    let tally = |equal: &[(f64, f64)]| {
+        let mut tally = (0.0, 0.0);
+        equal.iter().for_each(|(_, weight)| add(&mut tally, *weight));
+        (equal[0].0, tally)
     };
-    let (positive, negative) = (sorted(positive), sorted(negative));
-    let (mut p, mut n) = (0, 0);
-    std::iter::from_fn(move || {
-        let next = [positive.get(p), negative.get(n)].into_iter().flatten();
-        let score = next.min_by(|a, b| a.total_cmp(b)).copied()?;
-        let equal = |from: &[f64]| from.iter().take_while(|other| other.total_cmp(&score).is_eq()).count();
-        let tally = (equal(&positive[p..]), equal(&negative[n..]));
-        (p, n) = (p + tally.0, n + tally.1);
-        Some((score, (tally.0 as u64, tally.1 as u64)))
-    })
+    sorted.chunk_by(|a, b| a.0.total_cmp(&b.0).is_eq()).map(tally).unzip()
 }
 
 #[cfg(test)]
@@ -223,7 +219,7 @@ mod tests {
 
     fn state(rows: &[(f64, bool)], exact: usize) -> Ranking {
         let mut state = RankedScores::new(exact);
-        rows.iter().for_each(|(score, positive)| state.push(*score, *positive));
+        rows.iter().for_each(|(score, positive)| state.push(*score, *positive, 1.0));
         state.ranking()
     }
 
@@ -286,9 +282,9 @@ mod tests {
         // the first positive at precision 1, the second among four rows
         assert!((few.average_precision().unwrap() - (1.0 + 2.0 / 4.0) / 2.0).abs() < 1e-15);
         assert_eq!(few.precision_curve(usize::MAX).unwrap(), [(0.5, 1.0), (0.5, 0.5), (1.0, 0.5), (1.0, 0.4)]);
-        let at = [1, 2, 3, 4, 5].map(|k| few.precision_at(k).unwrap());
+        let at = [1.0, 2.0, 3.0, 4.0, 5.0].map(|k| few.precision_at(k).unwrap());
         assert_eq!(at, [1.0, 0.5, 1.5 / 3.0, 0.5, 0.4]);
-        assert_eq!((few.precision_at(6), few.precision_at(0)), (None, None));
+        assert_eq!((few.precision_at(6.0), few.precision_at(0.0)), (None, None));
         assert_eq!(state(&[(1.0, false)], 9).average_precision(), None);
         // one row at a time, over a threshold at every row
         let rows: Vec<(f64, bool)> =
@@ -316,7 +312,7 @@ mod tests {
             };
             let found = ranking.cheapest(costs).unwrap();
             let (tp, fp) = ranking.beyond(found);
-            let beyond = |kind: bool| rows.iter().filter(|(s, p)| *s > found && *p == kind).count() as u64;
+            let beyond = |kind: bool| rows.iter().filter(|(s, p)| *s > found && *p == kind).count() as f64;
             assert_eq!((tp, fp), (beyond(true), beyond(false)), "{exact} {costs:?}");
             let least = rows.iter().flat_map(|(s, _)| [*s, s - 1e-9]).map(cost).fold(f64::INFINITY, f64::min);
             assert_eq!(cost(found), least, "{exact} {costs:?}");
@@ -324,7 +320,7 @@ mod tests {
         let two = state(&[(1.0, true), (0.0, false)], 9);
         assert_eq!(
             (two.cheapest([1.0, 1.0]), two.beyond(0.5), state(&[], 9).cheapest([1.0, 1.0])),
-            (Some(0.5), (1, 0), None)
+            (Some(0.5), (1.0, 0.0), None)
         );
         assert_eq!(state(&[(1.0, false)], 9).cheapest([1.0, 1.0]), Some(1.0), "never");
         assert!(state(&[(1.0, true)], 9).cheapest([1.0, 1.0]).unwrap() < 1.0, "always");

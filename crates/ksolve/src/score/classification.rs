@@ -7,8 +7,9 @@ use kstore::Label;
 /// Scores of a classification.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct ClassificationScores {
-    /// Number of rows scored.
-    pub rows: u64,
+    /// Number of rows scored, or the sum of their weights, as every number of rows here.
+    #[serde(serialize_with = "super::count")]
+    pub rows: f64,
     /// Share of rows whose class was predicted rightly.
     pub accuracy: Option<f64>,
     /// Share of rows whose class was predicted wrongly.
@@ -19,7 +20,8 @@ pub struct ClassificationScores {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub positive: Option<Label>,
     /// The confusion matrix: numbers of rows by true class (row) and predicted class (column).
-    pub confusion: Vec<Vec<u64>>,
+    #[serde(serialize_with = "super::counts")]
+    pub confusion: Vec<Vec<f64>>,
     /// Mean over the classes that have rows of the share that is recognised.
     pub balanced_accuracy: Option<f64>,
     /// 2 tp / (2 tp + fp + fn): of the positive one of two classes, the second unless another was named; of more classes the mean over all
@@ -50,15 +52,16 @@ pub struct ClassificationScores {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<Box<CostScores>>,
     /// Number of rows whose label the model has never seen: they count as wrong, and are in no row of the matrix.
-    #[serde(skip_serializing_if = "crate::model::is_zero")]
-    pub unknown: u64,
+    #[serde(skip_serializing_if = "crate::model::is_zero", serialize_with = "super::count")]
+    pub unknown: f64,
 }
 
 /// Precision, recall and F1 of a class; `None` where one is not defined.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct ClassScores {
     /// Number of rows of the class.
-    pub rows: u64,
+    #[serde(serialize_with = "super::count")]
+    pub rows: f64,
     /// Share of the rows predicted as the class that are of it.
     pub precision: Option<f64>,
     /// Share of the rows of the class that were predicted as it.
@@ -73,9 +76,11 @@ pub struct ThresholdScores {
     /// The probability of the positive class above which a row is called positive; of a model without probabilities the score.
     pub threshold: f64,
     /// Number of negative rows that are called positive.
-    pub false_alarms: u64,
+    #[serde(serialize_with = "super::count")]
+    pub false_alarms: f64,
     /// Number of positive rows that are not.
-    pub missed: u64,
+    #[serde(serialize_with = "super::count")]
+    pub missed: f64,
     /// Share of the negative rows that are called positive.
     pub false_positive_rate: f64,
     /// Share of the positive rows that are.
@@ -107,7 +112,7 @@ pub struct CalibrationBin {
     /// Share of the rows that had the class.
     pub observed: f64,
     /// Number of rows.
-    pub rows: u64,
+    pub rows: f64,
 }
 
 /// Equal parts of 0 to 1 in which probabilities are compared with shares.
@@ -117,7 +122,7 @@ const BINS: usize = 20;
 #[derive(Clone, Debug)]
 struct ProbabilitySums {
     link: Link,
-    rows: u64,
+    rows: f64,
     loss: f64,
     brier: f64,
     /// Sums of probabilities and counts of rows in equal parts of 0 to 1.
@@ -126,21 +131,21 @@ struct ProbabilitySums {
 }
 
 impl ProbabilitySums {
-    fn push(&mut self, scores: &[f64], class: usize, positive: usize) {
-        self.rows += 1;
-        self.loss += self.link.log_loss(scores, class);
+    fn push(&mut self, scores: &[f64], class: usize, positive: usize, weight: f64) {
+        self.rows += weight;
+        self.loss += weight * self.link.log_loss(scores, class);
         let likely = &mut self.likely;
         self.link.probabilities(scores, likely);
         let away = |(k, p): (usize, &f64)| (p - f64::from(u8::from(k == class))).powi(2);
         // of two classes each is as far away as the other: the second counts
-        self.brier += likely.iter().enumerate().skip(usize::from(likely.len() == 2)).map(away).sum::<f64>();
+        self.brier += weight * likely.iter().enumerate().skip(usize::from(likely.len() == 2)).map(away).sum::<f64>();
         let largest = || (0..likely.len()).fold(0, |best, k| if likely[k] > likely[best] { k } else { best });
         let named = if likely.len() == 2 { positive } else { largest() };
         let Some(probability) = likely.get(named) else { return };
         let bin = &mut self.bins[((probability * BINS as f64) as usize).min(BINS - 1)];
-        bin.predicted += probability;
-        bin.observed += f64::from(u8::from(class == named));
-        bin.rows += 1;
+        bin.predicted += weight * probability;
+        bin.observed += if class == named { weight } else { 0.0 };
+        bin.rows += weight;
     }
 }
 
@@ -148,10 +153,10 @@ impl ProbabilitySums {
 #[derive(Clone, Debug)]
 pub(crate) struct ClassificationSums<'a> {
     classes: &'a Classes,
-    /// Numbers of rows, as `counts[true][predicted]`.
-    counts: Vec<Vec<u64>>,
+    /// Weights of rows, as `counts[true][predicted]`.
+    counts: Vec<Vec<f64>>,
     /// Predictions for rows of no known class.
-    unknown: Vec<u64>,
+    unknown: Vec<f64>,
     ranks: Option<RankedScores>,
     /// The code of the positive one of two classes.
     positive: usize,
@@ -163,7 +168,7 @@ impl<'a> ClassificationSums<'a> {
         let k = classes.labels().len();
         let of = |link| ProbabilitySums {
             link,
-            rows: 0,
+            rows: 0.0,
             loss: 0.0,
             brier: 0.0,
             bins: Default::default(),
@@ -171,25 +176,26 @@ impl<'a> ClassificationSums<'a> {
         };
         Self {
             classes,
-            counts: vec![vec![0; k]; k],
-            unknown: vec![0; k],
+            counts: vec![vec![0.0; k]; k],
+            unknown: vec![0.0; k],
             ranks: (k == 2).then(|| RankedScores::new(EXACT_ROWS)),
             positive,
             probabilities: link.map(of),
         }
     }
 
-    /// Adds a row by its scores and the code of its class, which the model may not know.
-    pub(crate) fn push(&mut self, scores: &[f64], code: u32) {
+    /// Adds a row by its scores, the code of its class, which the model may not know, and its
+    /// weight.
+    pub(crate) fn push(&mut self, scores: &[f64], code: u32, weight: f64) {
         let (predicted, truth) = (self.classes.decide(scores.iter().copied()), code as usize);
         let Some(counts) = self.counts.get_mut(truth) else {
-            self.unknown[predicted] += 1;
+            self.unknown[predicted] += weight;
             return;
         };
-        counts[predicted] += 1;
+        counts[predicted] += weight;
         let (positive, toward) = (self.positive, toward(scores[0], self.positive));
-        self.ranks.iter_mut().for_each(|ranks| ranks.push(toward, truth == positive));
-        self.probabilities.iter_mut().for_each(|sums| sums.push(scores, truth, positive));
+        self.ranks.iter_mut().for_each(|ranks| ranks.push(toward, truth == positive, weight));
+        self.probabilities.iter_mut().for_each(|sums| sums.push(scores, truth, positive, weight));
     }
 
     /// The rows by falling scores, of two classes.
@@ -200,34 +206,33 @@ impl<'a> ClassificationSums<'a> {
     /// Predicted probabilities against the shares of rows that were so; `None` without probabilities.
     pub(crate) fn calibration(&self) -> Option<Vec<CalibrationBin>> {
         let mean = |bin: &CalibrationBin| {
-            let rows = bin.rows as f64;
-            CalibrationBin { predicted: bin.predicted / rows, observed: bin.observed / rows, rows: bin.rows }
+            let rows = bin.rows;
+            CalibrationBin { predicted: bin.predicted / rows, observed: bin.observed / rows, rows }
         };
-        let sums = self.probabilities.as_ref().filter(|sums| sums.rows > 0)?;
-        Some(sums.bins.iter().filter(|bin| bin.rows > 0).map(mean).collect())
+        let sums = self.probabilities.as_ref().filter(|sums| sums.rows > 0.0)?;
+        Some(sums.bins.iter().filter(|bin| bin.rows > 0.0).map(mean).collect())
     }
 
     /// What thresholds do to the rows of a ranking: thresholds of the score of the positive class.
     pub(crate) fn threshold(&self, ranking: &Ranking, score: f64) -> ThresholdScores {
         let (found, false_alarms) = ranking.beyond(score);
         let link = self.probabilities.as_ref().map(|sums| &sums.link);
-        let [negatives, positives] =
-            [1 - self.positive, self.positive].map(|class| self.counts[class].iter().sum::<u64>());
-        let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
+        let [negatives, positives] = [1 - self.positive, self.positive].map(|class| total(&self.counts[class]));
+        let share = |part: f64, whole: f64| ratio(part, whole).unwrap_or(0.0);
         ThresholdScores {
             threshold: link.map_or(score, |link| probability(link, score, self.positive)),
             false_alarms,
             missed: positives - found,
             false_positive_rate: share(false_alarms, negatives),
             recall: share(found, positives),
-            precision: (found + false_alarms > 0).then(|| share(found, found + false_alarms)),
+            precision: ratio(found, found + false_alarms),
         }
     }
 
     fn cost(&self, ranking: &Ranking, [false_alarm, miss]: [f64; 2]) -> Option<Box<CostScores>> {
         let best = self.threshold(ranking, ranking.cheapest([false_alarm, miss])?);
-        let rows = self.counts.iter().flatten().sum::<u64>() as f64;
-        let mean = |alarms: u64, missed: u64| (false_alarm * alarms as f64 + miss * missed as f64) / rows;
+        let rows = self.counts.iter().flatten().sum::<f64>();
+        let mean = |alarms: f64, missed: f64| (false_alarm * alarms + miss * missed) / rows;
         let [negative, positive] = [1 - self.positive, self.positive];
         let now = mean(self.counts[negative][positive], self.counts[positive][negative]);
         Some(Box::new(CostScores { false_alarm, miss, now, least: mean(best.false_alarms, best.missed), best }))
@@ -236,11 +241,10 @@ impl<'a> ClassificationSums<'a> {
     /// The scores of all rows so far; `ranking` is that of these rows, and `costs` those of a false alarm and of a missed row.
     pub(crate) fn scores(self, ranking: Option<&Ranking>, costs: Option<[f64; 2]>) -> ClassificationScores {
         let cost = ranking.zip(costs).and_then(|(ranking, costs)| self.cost(ranking, costs));
-        let rows: u64 = self.counts.iter().flatten().chain(&self.unknown).sum();
-        let right: u64 = self.counts.iter().enumerate().map(|(class, row)| row[class]).sum();
-        let share = |count: u64| (rows > 0).then(|| count as f64 / rows as f64);
-        let likely = self.probabilities.filter(|sums| sums.rows > 0);
-        let mean = |sum: fn(&ProbabilitySums) -> f64| likely.as_ref().map(|sums| sum(sums) / sums.rows as f64);
+        let rows: f64 = self.counts.iter().flatten().chain(&self.unknown).sum();
+        let right: f64 = self.counts.iter().enumerate().map(|(class, row)| row[class]).sum();
+        let likely = self.probabilities.filter(|sums| sums.rows > 0.0);
+        let mean = |sum: fn(&ProbabilitySums) -> f64| likely.as_ref().map(|sums| sum(sums) / sums.rows);
         let auc = ranking.map(Ranking::auc);
         let by_class = by_class(&self.counts, &self.unknown);
         let [balanced_accuracy, matthews] = agreement(&self.counts);
@@ -250,8 +254,8 @@ impl<'a> ClassificationSums<'a> {
         };
         ClassificationScores {
             rows,
-            accuracy: share(right),
-            error: share(rows - right),
+            accuracy: ratio(right, rows),
+            error: ratio(rows - right, rows),
             classes: self.classes.labels().to_vec(),
             positive: ranking.and_then(|_| self.classes.labels().get(self.positive).cloned()),
             confusion: self.counts,
@@ -282,6 +286,15 @@ fn probability(link: &Link, score: f64, positive: usize) -> f64 {
     likely.get(positive).copied().unwrap_or(f64::NAN)
 }
 
+fn total(rows: &[f64]) -> f64 {
+    // of nothing the sum is −0
+    rows.iter().fold(0.0, |sum, rows| sum + rows)
+}
+
+fn ratio(part: f64, whole: f64) -> Option<f64> {
+    (whole > 0.0).then(|| part / whole)
+}
+
 fn mean_of(values: impl Iterator<Item = f64>) -> Option<f64> {
     let (sum, n) = values.fold((0.0, 0.0), |(sum, n), value| (sum + value, n + 1.0));
     (n > 0.0).then(|| sum / n)
@@ -289,23 +302,23 @@ fn mean_of(values: impl Iterator<Item = f64>) -> Option<f64> {
 
 /// Precision, recall and F1 of the classes of a confusion matrix, `counts[true][predicted]`. Predictions for rows of no known class are
 /// false positives.
-fn by_class(counts: &[Vec<u64>], unknown: &[u64]) -> Vec<ClassScores> {
+fn by_class(counts: &[Vec<f64>], unknown: &[f64]) -> Vec<ClassScores> {
     let of = |class: usize| {
-        let (rows, right) = (counts[class].iter().sum::<u64>(), counts[class][class]);
-        let predicted = counts.iter().map(|row| row[class]).sum::<u64>() + unknown.get(class).copied().unwrap_or(0);
-        let share = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
-        let (precision, recall, f1) = (share(right, predicted), share(right, rows), share(2 * right, rows + predicted));
+        let (rows, right) = (total(&counts[class]), counts[class][class]);
+        let predicted = counts.iter().map(|row| row[class]).sum::<f64>() + unknown.get(class).copied().unwrap_or(0.0);
+        let (precision, recall, f1) =
+            (ratio(right, predicted), ratio(right, rows), ratio(2.0 * right, rows + predicted));
         ClassScores { rows, precision, recall, f1 }
     };
     (0..counts.len()).map(of).collect()
 }
 
 /// Balanced accuracy and the coefficient of Matthews of a confusion matrix, `counts[true][predicted]`; `None` where one is not defined.
-fn agreement(counts: &[Vec<u64>]) -> [Option<f64>; 2] {
+fn agreement(counts: &[Vec<f64>]) -> [Option<f64>; 2] {
     let k = counts.len();
-    let truth: Vec<f64> = counts.iter().map(|row| row.iter().sum::<u64>() as f64).collect();
-    let predicted: Vec<f64> = (0..k).map(|j| counts.iter().map(|row| row[j]).sum::<u64>() as f64).collect();
-    let right = |class: usize| counts[class][class] as f64;
+    let truth: Vec<f64> = counts.iter().map(|row| total(row)).collect();
+    let predicted: Vec<f64> = (0..k).map(|j| counts.iter().map(|row| row[j]).sum()).collect();
+    let right = |class: usize| counts[class][class];
     let recalls = (0..k).filter(|class| truth[*class] > 0.0).map(|class| right(class) / truth[class]);
     let n: f64 = truth.iter().sum();
     let inner = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
@@ -325,23 +338,25 @@ mod tests {
     #[test]
     fn two_classes_by_the_textbook() {
         let (tp, tn, fp, fne) = (30.0, 900.0, 20.0, 50.0);
-        let counts = [vec![900, 20], vec![50, 30]];
+        let counts = [vec![900.0, 20.0], vec![50.0, 30.0]];
         let [accuracy, matthews] = agreement(&counts);
-        let scores = |unknown: &[u64]| by_class(&counts, unknown).swap_remove(1);
+        let scores = |unknown: &[f64]| by_class(&counts, unknown).swap_remove(1);
         assert!(near(accuracy, (tp / 80.0 + tn / 920.0) / 2.0));
-        assert!(near(scores(&[0, 0]).f1, 2.0 * tp / (2.0 * tp + fp + fne)));
-        assert!(near(scores(&[0, 0]).precision, tp / (tp + fp)) && near(scores(&[0, 0]).recall, tp / (tp + fne)));
+        assert!(near(scores(&[0.0, 0.0]).f1, 2.0 * tp / (2.0 * tp + fp + fne)));
+        assert!(
+            near(scores(&[0.0, 0.0]).precision, tp / (tp + fp)) && near(scores(&[0.0, 0.0]).recall, tp / (tp + fne))
+        );
         let root: f64 = (50.0f64 * 80.0 * 920.0 * 950.0).sqrt();
         assert!(near(matthews, (tp * tn - fp * fne) / root));
         // a false positive more for every row of no known class that was taken for the second
-        assert!(near(scores(&[3, 10]).f1, 60.0 / 140.0));
+        assert!(near(scores(&[3.0, 10.0]).f1, 60.0 / 140.0));
     }
 
     #[test]
     fn three_classes_by_their_definitions() {
-        let counts = [vec![5, 1, 0], vec![2, 3, 1], vec![0, 2, 8]];
+        let counts = [vec![5.0, 1.0, 0.0], vec![2.0, 3.0, 1.0], vec![0.0, 2.0, 8.0]];
         let [accuracy, matthews] = agreement(&counts);
-        let f1 = mean_of(by_class(&counts, &[0, 0, 0]).iter().filter_map(|class| class.f1));
+        let f1 = mean_of(by_class(&counts, &[0.0; 3]).iter().filter_map(|class| class.f1));
         assert!(near(accuracy, (5.0 / 6.0 + 0.5 + 0.8) / 3.0));
         assert!(near(f1, (10.0 / 13.0 + 6.0 / 12.0 + 16.0 / 19.0) / 3.0));
         // the correlation of the indicators, from its definition: sums of covariances over the classes
@@ -356,15 +371,15 @@ mod tests {
 
     #[test]
     fn what_is_not_defined_is_none() {
-        assert_eq!(agreement(&[vec![7, 0], vec![0, 0]]), [Some(1.0), None]);
-        assert_eq!(agreement(&[vec![0, 0], vec![0, 0]]), [None; 2]);
-        assert_eq!(by_class(&[vec![7, 0], vec![0, 0]], &[0, 0])[1], ClassScores::default());
+        assert_eq!(agreement(&[vec![7.0, 0.0], vec![0.0; 2]]), [Some(1.0), None]);
+        assert_eq!(agreement(&[vec![0.0; 2], vec![0.0; 2]]), [None; 2]);
+        assert_eq!(by_class(&[vec![7.0, 0.0], vec![0.0; 2]], &[0.0; 2])[1], ClassScores::default());
     }
 
     fn scores(k: i64, rows: &[(&[f64], u32)]) -> ClassificationScores {
         let classes = Classes::new((0..k).map(Label::Int).collect()).unwrap();
         let mut sums = ClassificationSums::new(&classes, None, 1);
-        rows.iter().for_each(|(scores, code)| sums.push(scores, *code));
+        rows.iter().for_each(|(scores, code)| sums.push(scores, *code, 1.0));
         let ranking = sums.ranking();
         sums.scores(ranking.as_ref(), None)
     }
@@ -373,8 +388,11 @@ mod tests {
     fn classification_by_hand() {
         let (a, b, c): (&[f64], &[f64], &[f64]) = (&[1.0, 0.0, 0.0], &[0.0, 1.0, 0.0], &[0.0, 0.0, 1.0]);
         let got = scores(3, &[(a, 0), (b, 0), (c, 2), (b, kstore::Coded::UNKNOWN), (a, 7)]);
-        assert_eq!((got.rows, got.accuracy, got.error), (5, Some(0.4), Some(0.6)));
-        assert_eq!((&got.confusion[..], got.unknown), (&[vec![1, 1, 0], vec![0, 0, 0], vec![0, 0, 1]][..], 2));
+        assert_eq!((got.rows, got.accuracy, got.error), (5.0, Some(0.4), Some(0.6)));
+        assert_eq!(
+            (&got.confusion[..], got.unknown),
+            (&[vec![1.0, 1.0, 0.0], vec![0.0; 3], vec![0.0, 0.0, 1.0]][..], 2.0)
+        );
         assert!(serde_json::to_value(&got).unwrap().get("auc").is_none(), "three classes have no AUC");
     }
 

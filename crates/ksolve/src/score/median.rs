@@ -1,4 +1,4 @@
-//! The median of numbers that go by, in bounded memory.
+//! The weighted median of numbers that go by, in bounded memory.
 
 use super::auc::{bin, bins, middle_of_bin};
 
@@ -8,26 +8,28 @@ const KEPT: usize = 1 << 16;
 /// A running median of numbers from 0: exact up to 65,536 of them, within 0.1 % beyond.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Median {
-    kept: Vec<f64>,
-    counts: Vec<u64>,
+    /// Numbers with their weights.
+    kept: Vec<(f64, f64)>,
+    /// Sums of weights by the bins of a histogram.
+    counts: Vec<f64>,
 }
 
 impl Median {
     /// Most bytes of memory of the median of so many numbers: a growing vector with its copy, or the counts.
     pub(super) fn bytes(rows: usize) -> usize {
-        let counts = if rows > KEPT { size_of::<u64>() * bins() } else { 0 };
-        3 * size_of::<f64>() * rows.min(KEPT) + counts
+        let counts = if rows > KEPT { size_of::<f64>() * bins() } else { 0 };
+        3 * size_of::<(f64, f64)>() * rows.min(KEPT) + counts
     }
 
-    pub(super) fn push(&mut self, value: f64) {
+    pub(super) fn push(&mut self, value: f64, weight: f64) {
         if let Some(count) = self.counts.get_mut(bin(value)) {
-            *count += 1;
+            *count += weight;
             return;
         }
-        self.kept.push(value);
+        self.kept.push((value, weight));
         if self.kept.len() > KEPT {
-            self.counts = vec![0; bins()];
-            self.kept.drain(..).for_each(|value| self.counts[bin(value)] += 1);
+            self.counts = vec![0.0; bins()];
+            self.kept.drain(..).for_each(|(value, weight)| self.counts[bin(value)] += weight);
             self.kept.shrink_to_fit();
         }
     }
@@ -36,12 +38,19 @@ impl Median {
     pub(super) fn value(&self) -> Option<f64> {
         if self.counts.is_empty() {
             let mut sorted = self.kept.clone();
-            sorted.sort_unstable_by(f64::total_cmp);
-            let n = sorted.len();
-            return Some((sorted.get(n.checked_sub(1)? / 2)? + sorted.get(n / 2)?) / 2.0);
+            sorted.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+            let half = sorted.iter().map(|(_, weight)| weight).sum::<f64>() / 2.0;
+            let first = |is_past: fn(f64, f64) -> bool| {
+                let mut below = 0.0;
+                sorted.iter().find(|(_, weight)| {
+                    below += weight;
+                    is_past(below, half)
+                })
+            };
+            return Some((first(|below, half| below >= half)?.0 + first(|below, half| below > half)?.0) / 2.0);
         }
-        let half = self.counts.iter().sum::<u64>() / 2;
-        let mut below = 0;
+        let half = self.counts.iter().sum::<f64>() / 2.0;
+        let mut below = 0.0;
         let at = self.counts.iter().position(|count| {
             below += count;
             below > half
@@ -56,7 +65,7 @@ mod tests {
 
     fn of(values: impl IntoIterator<Item = f64>) -> Median {
         values.into_iter().fold(Median::default(), |mut median, value| {
-            median.push(value);
+            median.push(value, 1.0);
             median
         })
     }

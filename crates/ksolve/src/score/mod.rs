@@ -11,6 +11,28 @@ pub(crate) use ranking::RankingRows;
 pub use ranking::RankingScores;
 
 use median::Median;
+use serde::{Serialize, Serializer};
+
+/// A number of rows, or a sum of their weights: JSON has whole ones as integers.
+struct Count(f64);
+
+impl Serialize for Count {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0.fract() == 0.0 {
+            true => serializer.serialize_u64(self.0 as u64),
+            false => serializer.serialize_f64(self.0),
+        }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+pub(crate) fn count<S: Serializer>(rows: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    Count(*rows).serialize(serializer)
+}
+
+fn counts<S: Serializer>(matrix: &[Vec<f64>], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(matrix.iter().map(|row| row.iter().map(|rows| Count(*rows)).collect::<Vec<_>>()))
+}
 
 /// Sums of one target: Σ|e|, Σe², Σ(e/y)², Σ|e/y|, the median of |e|, and the mean and scatter of y.
 #[derive(Clone, Debug, Default)]
@@ -29,20 +51,20 @@ struct TargetSums {
 }
 
 impl TargetSums {
-    fn push(&mut self, prediction: f64, truth: f64) {
+    fn push(&mut self, prediction: f64, truth: f64, weight: f64) {
         let error = truth - prediction;
-        self.absolute += error.abs();
-        self.squared += error * error;
+        self.absolute += weight * error.abs();
+        self.squared += weight * (error * error);
         self.zero |= truth == 0.0;
-        self.relative += (error / truth).powi(2);
-        self.share += (error / truth).abs();
-        self.middle.push(error.abs());
+        self.relative += weight * (error / truth).powi(2);
+        self.share += weight * (error / truth).abs();
+        self.middle.push(error.abs(), weight);
         self.varies |= *self.first.get_or_insert(truth) != truth;
         // Welford's update: no cancellation for targets far from zero
-        self.n += 1.0;
+        self.n += weight;
         let step = truth - self.mean;
-        self.mean += step / self.n;
-        self.scatter += step * (truth - self.mean);
+        self.mean += weight * step / self.n;
+        self.scatter += weight * step * (truth - self.mean);
     }
 
     fn scores(&self) -> Regression {
@@ -97,8 +119,9 @@ impl Regression {
 /// Scores of a regression; over several targets their averages.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct RegressionScores {
-    /// Number of rows scored.
-    pub rows: u64,
+    /// Number of rows scored, or the sum of their weights.
+    #[serde(serialize_with = "count")]
+    pub rows: f64,
     /// `mse`, `mae`, `median_error`, `mape`, `r2` averaged over targets; `rmse` and `relative_error` from averaged squares.
     #[serde(flatten)]
     pub scores: Regression,
@@ -124,13 +147,13 @@ pub struct TargetScores {
 /// Sums over rows with t predictions each.
 #[derive(Clone, Debug)]
 pub(crate) struct RegressionSums {
-    rows: u64,
+    rows: f64,
     targets: Vec<TargetSums>,
 }
 
 impl RegressionSums {
     pub(crate) fn new(t: usize) -> Self {
-        Self { rows: 0, targets: vec![TargetSums::default(); t] }
+        Self { rows: 0.0, targets: vec![TargetSums::default(); t] }
     }
 
     /// Most bytes of memory of the sums of t targets on so many rows: the errors whose median is taken.
@@ -138,10 +161,10 @@ impl RegressionSums {
         t.saturating_mul(Median::bytes(rows))
     }
 
-    pub(crate) fn push(&mut self, prediction: &[f64], truth: &[f64]) {
-        self.rows += 1;
+    pub(crate) fn push(&mut self, prediction: &[f64], truth: &[f64], weight: f64) {
+        self.rows += weight;
         for ((sums, prediction), truth) in self.targets.iter_mut().zip(prediction).zip(truth) {
-            sums.push(*prediction, *truth);
+            sums.push(*prediction, *truth, weight);
         }
     }
 
@@ -178,7 +201,7 @@ mod tests {
 
     fn score(rows: &[(f64, f64)]) -> RegressionScores {
         let mut score = RegressionSums::new(1);
-        rows.iter().for_each(|(prediction, truth)| score.push(&[*prediction], &[*truth]));
+        rows.iter().for_each(|(prediction, truth)| score.push(&[*prediction], &[*truth], 1.0));
         score.scores(vec!["y".to_string()])
     }
 
@@ -186,7 +209,7 @@ mod tests {
     fn regression_by_hand() {
         // errors 1, −1, 2 on truths 2, 4, 4: Σe² = 6, Σ|e| = 4, scatter 8/3, Σ(e/y)² = 1/4 + 1/16 + 1/4
         let got = score(&[(1.0, 2.0), (5.0, 4.0), (2.0, 4.0)]);
-        assert_eq!((got.rows, got.scores.mse, got.scores.rmse), (3, Some(2.0), Some(2f64.sqrt())));
+        assert_eq!((got.rows, got.scores.mse, got.scores.rmse), (3.0, Some(2.0), Some(2f64.sqrt())));
         assert_eq!(got.scores.mae, Some(4.0 / 3.0));
         assert!((got.scores.r2.unwrap() - (1.0 - 6.0 / (8.0 / 3.0))).abs() < 1e-14);
         assert!((got.scores.relative_error.unwrap() - (0.5625f64 / 3.0).sqrt()).abs() < 1e-14);
@@ -217,8 +240,8 @@ mod tests {
     #[test]
     fn several_targets_are_averaged_and_listed() {
         let mut score = RegressionSums::new(2);
-        score.push(&[0.0, 1.0], &[1.0, 1.0]);
-        score.push(&[0.0, 2.0], &[3.0, 5.0]);
+        score.push(&[0.0, 1.0], &[1.0, 1.0], 1.0);
+        score.push(&[0.0, 2.0], &[3.0, 5.0], 1.0);
         let got = score.scores(["a", "b"].map(String::from).to_vec());
         let each = got.by_target.iter().map(|found| (found.target.as_str(), found.scores.mse));
         assert_eq!(each.collect::<Vec<_>>(), [("a", Some(5.0)), ("b", Some(4.5))]);

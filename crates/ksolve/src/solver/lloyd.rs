@@ -245,9 +245,17 @@ struct Lloyd {
 
 kstore::persist!(Lloyd { fill "centroids": centroids, one "before": before });
 
-/// The clusters in order of their sizes, the largest first; of equal ones the earlier first.
+/// The clusters in order of their sizes, the largest first; of equal ones that first which is
+/// nearer to the mean of all rows, so that the order of the rows does not matter.
 fn ordered(centroids: &[f64], groups: &ClusterSums, q: usize, passes: u64) -> Clusters {
-    let order = groups.by_size();
+    let of = |j: usize| &centroids[j * q..][..q];
+    let mut mean = vec![0.0; q];
+    for (j, size) in groups.sizes.iter().enumerate() {
+        mean.iter_mut().zip(of(j)).for_each(|(sum, v)| *sum += size * v);
+    }
+    let near: Vec<f64> = (0..groups.sizes.len()).map(|j| of(j).iter().zip(&mean).map(|(c, m)| c * m).sum()).collect();
+    let mut order = Vec::from_iter(0..near.len());
+    order.sort_by(|a, b| groups.sizes[*b].total_cmp(&groups.sizes[*a]).then(near[*b].total_cmp(&near[*a])));
     Clusters {
         centroids: Mat::from_fn(q, order.len(), |i, j| centroids[order[j] * q + i]),
         sizes: order.iter().map(|j| groups.sizes[*j]).collect(),

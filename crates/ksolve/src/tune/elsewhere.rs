@@ -10,8 +10,9 @@ use super::{Apart, trial::Trials};
 use crate::Result;
 use crate::job::{Fit, Run};
 use kapprox::Real;
+use kstore::encoding::{Code, CodedColumn, Encoding};
 use kstore::key::{Purpose, Stream};
-use kstore::{RowSource, Selected, encoding::Code, schema::Kind};
+use kstore::{RowSource, Selected, schema::Kind};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -70,11 +71,13 @@ impl<T: Real> Trials<T> {
         let alike = alike.filter_map(|column| Some((self.alike(column)?, column)));
         if let Some((_, column)) = alike.filter(|(share, _)| *share > ALIKE).max_by(|a, b| a.0.total_cmp(&b.0)) {
             let folds = Some(format!("groups:5:{}", column.name));
-            kinds.push((format!("other values of {}", column.name), folds, self.groups(column, seed)));
+            let keys = Stream::new(seed, Purpose::Folds, 0);
+            let held = self.last(|i| (keys.word(self.value(i, column)), self.value(i, column)));
+            kinds.push((format!("other values of {}", column.name), folds, held));
         }
         if let Some(column) = columns.iter().find(|column| column.is_date) {
             let folds = Some(format!("forward:5:{}", column.name));
-            kinds.push((format!("later rows by {}", column.name), folds, self.later(column.features.start)));
+            kinds.push((format!("later rows by {}", column.name), folds, self.last(|i| self.order(i, column))));
         }
         kinds.extend(self.copies().map(|held| ("rows without a near-copy".to_string(), None, held)));
         let mut found = Vec::new();
@@ -94,13 +97,18 @@ impl<T: Real> Trials<T> {
         &self.rows().x()[i * d..(i + 1) * d]
     }
 
+    /// The first feature of a column in a row, as a whole number in its order.
+    fn order(&self, i: usize, column: &Column) -> u64 {
+        let bits = self.row(i)[column.features.start].to_f64().to_bits();
+        if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
+    }
+
     /// The value of a column in a row, as a number that other values do not have; those of numbers are in their order.
     fn value(&self, i: usize, column: &Column) -> u64 {
-        let mut bits = self.row(i)[column.features.clone()].iter().map(|value| value.to_f64().to_bits());
         if column.is_number {
-            let first = bits.next().unwrap_or(0);
-            return if first >> 63 == 1 { !first } else { first | 1 << 63 };
+            return self.order(i, column);
         }
+        let bits = self.row(i)[column.features.clone()].iter().map(|value| value.to_f64().to_bits());
         bits.fold(0, |value: u64, bits| (value.rotate_left(5) ^ bits).wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }
 
@@ -128,30 +136,15 @@ impl<T: Real> Trials<T> {
         Some(1.0 - (1.0 - between / total) * (n - 1) as f64 / (n - values.len()) as f64)
     }
 
-    /// Whole values of a column, drawn at random.
-    fn groups(&self, column: &Column, seed: u64) -> Vec<bool> {
-        let (keys, mut sizes) = (Stream::new(seed, Purpose::Folds, 0), BTreeMap::<(u64, u64), usize>::new());
-        let key = |i: usize| {
-            let value = self.value(i, column);
-            (keys.word(value), value)
-        };
-        (0..self.len()).for_each(|i| *sizes.entry(key(i)).or_default() += 1);
-        let mut rows = 0;
-        sizes.retain(|_, size| {
-            let fits = (rows as f64) < HELD_OUT * self.len() as f64;
-            rows += if fits { *size } else { 0 };
-            fits
-        });
-        (0..self.len()).map(|i| sizes.contains_key(&key(i))).collect()
-    }
-
-    /// The last rows by a feature.
-    fn later(&self, feature: usize) -> Vec<bool> {
-        let value = |i: usize| self.row(i)[feature].to_f64();
-        let mut values: Vec<f64> = (0..self.len()).map(value).collect();
-        values.sort_by(f64::total_cmp);
-        let last = values[((1.0 - HELD_OUT) * values.len() as f64) as usize];
-        (0..self.len()).map(|i| value(i) > last).collect()
+    /// The rows with the last keys, a fifth of all: rows of one key stay together.
+    fn last<K: Ord + Copy>(&self, key: impl Fn(usize) -> K) -> Vec<bool> {
+        let keys: Vec<K> = (0..self.len()).map(key).collect();
+        let mut sorted = keys.clone();
+        sorted.sort_unstable();
+        let bound = sorted[((1.0 - HELD_OUT) * keys.len() as f64) as usize];
+        // the rows of the bound are held out too, unless that leaves few to learn from
+        let whole = 2 * sorted.partition_point(|key| *key < bound) >= keys.len();
+        keys.into_iter().map(|key| key > bound || whole && key == bound).collect()
     }
 
     /// Some rows with all of their near-copies; `None` if few rows have any.
@@ -197,24 +190,18 @@ struct Column {
 
 fn columns(selected: &Selected) -> Vec<Column> {
     let schema = selected.table().schema();
-    let whole =
+    let is_whole =
         |name: &str| schema.columns.iter().any(|column| column.name == name && matches!(column.kind, Kind::Int { .. }));
-    let Some(encoding) = selected.encoding() else {
-        let column = |(j, name): (usize, String)| {
-            let is_discrete = whole(&name);
-            Column { name, features: j..j + 1, is_date: false, is_discrete, is_number: true }
-        };
-        return selected.feature_names().into_iter().enumerate().map(column).collect();
-    };
+    let encoding = selected.encoding().cloned().unwrap_or_else(|| Encoding::of_numbers(&selected.feature_names()));
     let mut first = 0;
-    let column = |coded: &kstore::encoding::CodedColumn| {
+    let column = |coded: &CodedColumn| {
         let features = first..first + coded.features();
         first = features.end;
+        let is_number = matches!(coded.code, Code::Number);
         let is_discrete = match &coded.code {
-            Code::Number => whole(&coded.name),
+            Code::Number => is_whole(&coded.name),
             code => matches!(code, Code::Values(_) | Code::Effects(_)),
         };
-        let is_number = matches!(coded.code, Code::Number);
         Column { name: coded.name.clone(), features, is_date: coded.is_date(), is_discrete, is_number }
     };
     encoding.columns().iter().map(column).collect()

@@ -81,17 +81,16 @@ impl Apart {
 
     /// With the error of an order; `None` where no group has rows of different grades.
     fn of_pairs(self, found: RankingScores) -> Option<Self> {
-        Some(Self { rows: found.rows, error: found.wrong_pairs?, pairs: Some(found.pairs), ..self })
+        Some(Self { error: found.wrong_pairs?, pairs: Some(found.pairs), ..self })
     }
 
     /// With the errors of predictions; `None` where there are none.
     fn of_targets(self, found: Evaluation) -> Option<Self> {
         Some(match found {
-            Evaluation::Regression(RegressionScores { rows, scores, .. }) => {
-                Self { rows, error: scores.mse?, r2: scores.r2, ..self }
+            Evaluation::Regression(RegressionScores { scores, .. }) => {
+                Self { error: scores.mse?, r2: scores.r2, ..self }
             }
             Evaluation::Classification(found) => Self {
-                rows: found.rows,
                 error: found.error?,
                 auc: found.auc.flatten(),
                 average_precision: found.average_precision,
@@ -311,7 +310,8 @@ impl<T: Real> Trials<T> {
         let kernel = fit.kernel_spec().by_place(&self.names)?;
         let fit = fit.clone().kernel(kernel).scaling(Scaling::None).with_scheme();
         let targets = self.t - usize::from(self.weighted) - usize::from(self.grouped);
-        let fit = if self.weighted { fit.set(parameter::WEIGHTS.name, name(targets)) } else { fit };
+        let weight = self.weighted.then(|| name(targets));
+        let fit = weight.iter().fold(fit, |fit, weight| fit.set(parameter::WEIGHTS.name, weight));
         let group = fit.gives(parameter::GROUP.name).then(|| name(self.t - 1));
         let fit = group.iter().fold(fit, |fit, group| fit.set(parameter::GROUP.name, group));
         // the rows are in the order of the table, but have no column of folds
@@ -333,11 +333,12 @@ impl<T: Real> Trials<T> {
             Error::option("folds", self.count, why)
         };
         let score = |rows: &&dyn Fn(usize) -> bool| {
-            let group = group.clone();
-            let selection = Selection { targets: targets.clone(), class_target, group, ..Selection::default() };
-            let selected = predictor.select(&self.table(*rows)?, selection)?;
+            let (table, targets) = (self.table(*rows)?, targets.clone());
+            let (group, weight) = (group.clone(), weight.clone());
+            let selected =
+                predictor.select(&table, Selection { targets, class_target, group, weight, ..Selection::default() })?;
             let (learned_from, lambda, rank) = (report.rows, report.lambda, report.rank);
-            let none = Apart { learned_from, lambda, rank, ..Apart::default() };
+            let none = Apart { rows: table.stored_rows(), learned_from, lambda, rank, ..Apart::default() };
             match task {
                 Task::Ranking => none.of_pairs(predictor.ranking(&selected, None, run)?).ok_or_else(unpaired),
                 _ => none.of_targets(predictor.evaluate(&selected, run)?.0).ok_or_else(unscored),

@@ -187,3 +187,31 @@ fn shards_refuse_effects_and_solvers_without_a_target_leave_them_out() {
     let names = Run::new().coded(&all).unwrap().feature_names();
     assert_eq!(names, ["x", "class=high", "class=low", "y"]);
 }
+
+/// New rows have the effects of the same rows, each as often as it weighs: how much these are drawn towards 0 depends on the number of rows.
+#[test]
+fn whole_weights_count_the_rows_of_an_effect() {
+    let weight = |i: u64| (i * 5 + i / 7) % 4;
+    let table = |rows: Vec<u64>| {
+        let users: ArrayRef =
+            Arc::new(rows.iter().map(|i| Some(format!("u{}", row(*i, false).0))).collect::<StringArray>());
+        let numbers =
+            |of: &dyn Fn(u64) -> f64| -> ArrayRef { Arc::new(rows.iter().map(|i| of(*i)).collect::<Float64Array>()) };
+        let (y, w) = (numbers(&|i| row(i, false).3), numbers(&|i| weight(i) as f64));
+        Table::from_batches(vec![RecordBatch::try_from_iter([("user", users), ("y", y), ("w", w)]).unwrap()]).unwrap()
+    };
+    let repeated = (0..ROWS).flat_map(|i| (0..weight(i)).map(move |_| i)).collect();
+    let effects = |table: &Table, fit: Fit| {
+        let features = vec!["user".to_string()];
+        let selection = Selection { targets: vec!["y".to_string()], features, ..Selection::default() };
+        let selected = Run::new().coded(&table.select(&fit.selection(selection).unwrap()).unwrap()).unwrap();
+        let Code::Effects(effects) = &selected.encoding().unwrap().columns()[0].code else { panic!("no effects") };
+        let effects = serde_json::to_value(effects).unwrap()["effects"].clone();
+        effects.as_array().unwrap().iter().map(|effect| effect.as_f64().unwrap()).collect::<Vec<_>>()
+    };
+    let weighted = effects(&table((0..ROWS).collect()), Fit::ridge().set("weights", "w"));
+    let repeated = effects(&table(repeated), Fit::ridge());
+    assert_eq!(weighted.len(), repeated.len());
+    let off = |(a, b): (&f64, &f64)| (a - b).abs();
+    assert!(weighted.iter().zip(&repeated).map(off).fold(0.0, f64::max) < 1e-9);
+}

@@ -137,7 +137,7 @@ fn the_state_is_that_of_its_definition_for_any_bin_and_segment() {
             (0..P).for_each(|j| near(&got.g[j * P + j..(j + 1) * P], &want.g[j * P + j..(j + 1) * P]));
         }
         let certificate = state.certificate.unwrap();
-        assert_eq!((certificate.rows, certificate.trace), (rows.len() as u64, (rows.len() * P) as f64));
+        assert_eq!((certificate.weight, certificate.trace), (rows.len() as f64, (rows.len() * P) as f64));
         let missing: f64 = (0..rows.len()).map(|i| P as f64 - (0..4).map(|j| phi[(i, j)].powi(2)).sum::<f64>()).sum();
         near(&[certificate.certificate(4).trace_error], &[missing / certificate.trace]);
     }

@@ -88,6 +88,8 @@ pub struct FoundEffects {
     squares: Vec<f64>,
     /// Rows with a weight.
     rows: u64,
+    /// True if a weight is not a whole number, so that weights do not count rows.
+    fractional: bool,
 }
 
 fn add(sums: &mut [f64], more: &[f64]) {
@@ -99,6 +101,7 @@ impl Merge for FoundEffects {
         add(&mut self.all, &later.all);
         add(&mut self.squares, &later.squares);
         self.rows += later.rows;
+        self.fractional |= later.fractional;
         for (mine, later) in self.values.iter_mut().zip(&later.values) {
             *mine = mine.take().zip(later.as_ref()).and_then(|(mut mine, later)| {
                 later.iter().for_each(|(value, sums)| match mine.get_mut(value) {
@@ -210,10 +213,11 @@ impl EffectSearch {
     fn learned(&self, sums: &HashMap<u64, Sums>, found: &FoundEffects) -> Option<Effects> {
         let t = self.outputs.len();
         let all = Total::of(&found.all, t, None);
-        let unit = found.rows as f64 / all.weight;
+        let rows = if found.fractional { found.rows as f64 } else { all.weight };
+        let unit = rows / all.weight;
         let mut values: Vec<u64> = sums.keys().copied().collect();
         values.sort_unstable();
-        let (rows, groups) = (found.rows as f64, values.len() as f64);
+        let groups = values.len() as f64;
         let (mut between, mut within, mut sizes) = (0.0, 0.0, 0.0);
         let mut deviations = Vec::with_capacity(t);
         for (o, squares) in found.squares.iter().enumerate() {
@@ -315,7 +319,7 @@ impl Fold<f64> for EffectSearch {
     fn init(&self) -> FoundEffects {
         let all = vec![0.0; self.width()].into_boxed_slice();
         let values = vec![Some(HashMap::new()); self.places.len()];
-        FoundEffects { values, all, squares: vec![0.0; self.outputs.len()], rows: 0 }
+        FoundEffects { values, all, squares: vec![0.0; self.outputs.len()], rows: 0, fractional: false }
     }
 
     fn scratch(&self) -> Vec<f64> {
@@ -339,6 +343,7 @@ impl Fold<f64> for EffectSearch {
             }
             let place = fold_of(*row) * own.len();
             state.rows += 1;
+            state.fractional |= own[0].fract() != 0.0;
             add(&mut state.all[place..], own);
             for (values, column) in state.values.iter_mut().zip(block.kept) {
                 let (KeptValues::Text(texts), Some(found)) = (column.values(), values.as_mut()) else { continue };

@@ -3,7 +3,7 @@
 use super::column::{self, Layout, LoadedColumns};
 use super::data_type::{element, kind};
 use super::{BoxedCursor, Element, Facts, FileCursor, TARGET, TableFile, View, entries};
-use crate::arrow::array::{ArrayRef, Float32Array, Float64Array, RecordBatch};
+use crate::arrow::array::{Array, ArrayRef, Float32Array, Float64Array, RecordBatch};
 use crate::arrow::datatypes::Field;
 use crate::{Error, Real, Result, sparse::SparseShape};
 use std::sync::Arc;
@@ -100,6 +100,12 @@ impl TableFile for BatchTable {
     fn facts(&self) -> Facts<'_> {
         let rows = self.starts[self.batches.len()];
         Facts { format: FORMAT, schema: &self.layout.schema, rows, bytes: self.bytes, scanned: 0 }
+    }
+
+    fn is_blank(&self, column: usize) -> bool {
+        let is_null =
+            |root| self.batches.iter().all(|batch| batch.column(root).logical_null_count() == batch.num_rows());
+        self.layout.root(column).is_some_and(is_null)
     }
 
     /// Bytes of the converted columns: those that are no plain numbers are converted batch by batch.

@@ -21,6 +21,7 @@ from ._kernel import is_given
 from ._matrix import Coordinates, is_told, refuse
 from ._parameters import check
 from ._progress import Progress
+from ._splits import choose
 from ._rows import free, has_names, is_stream, of_numbers, paths_of, stream_of, table_of, unmasked
 
 _LOG = logging.getLogger("kmill")
@@ -31,10 +32,18 @@ _ASKED = {
     **dict.fromkeys(["target", "categories", "text"], "str | Sequence[str] | None"),
     **dict.fromkeys(["features", "keep", "extras"], "Sequence[str] | None"),
     **dict.fromkeys(["where", "rows", "missing", "times", "sample_weight"], "str | None"),
+    "types": "dict | None",
+    "missing_words": "Sequence[str] | None",
     "hash": "int | None",
     "memory": "int | str | None",
     "patience": "float",
 }
+
+
+def _numbers(rows: Any) -> Any:
+    """Row numbers, of which masks are another form."""
+    rows = np.asarray(rows)
+    return np.flatnonzero(rows) if rows.dtype == bool else rows
 
 
 def _check_asked(**asked: Any) -> None:
@@ -76,6 +85,7 @@ class KernelEstimator(Described, BaseEstimator):
     _target: str | None = None  # "numbers", "classes", or nothing to learn from
     _kernel_of_arrays = False  # whether a kernel that is a function takes two arrays, as in sklearn.svm, or two rows
     _learn = staticmethod(_kmill.fit)
+    _searches = False  # whether `tune` learns, which compares on folds
     _coded = False  # whether columns of the model are categories
     _by_name = False  # whether the rows of the fit were a table whose columns the engine chose among
 
@@ -84,6 +94,7 @@ class KernelEstimator(Described, BaseEstimator):
     def _fit_rows(self, X: Any, y: Any = None, sample_weight: Any = None, group: Any = None, **checks: Any) -> Any:
         """Fits rows in memory or of a stream."""
         more: list[tuple[str, Any]] = []
+        given = X
         self._forget()
         self._is_table = is_stream(X) or has_names(X)
         self._by_name = is_stream(X) and has_names(X)
@@ -111,7 +122,7 @@ class KernelEstimator(Described, BaseEstimator):
                 X, known = self._coordinates.rows, None
             names = [f"x{j}" for j in range(X.shape[1])] if known is None else [str(name) for name in known]
             count = X.shape[0]
-        options = {**self._weights(sample_weight, names, more), **self._folds(X, y, names, more), **self._group(group, count, names, more)}
+        options = {**self._weights(sample_weight, names, more), **self._folds(X, y, names, more, (given, sample_weight, group)), **self._group(group, count, names, more)}
         if sample_weight is not None and not is_stream(X) and np.any(sample_weight == 0.0):
             # rows without weight are no rows: they are no landmarks, and their class is none
             kept = np.flatnonzero(sample_weight)
@@ -132,34 +143,43 @@ class KernelEstimator(Described, BaseEstimator):
         """Adds the columns of the target to ``more``, and returns their names."""
         return []
 
-    def _folds(self, X: Any, y: Any, names: list[str], more: list[tuple[str, Any]]) -> dict[str, str]:
-        """Adds a column of folds to ``more`` where ``cv`` is a splitter of scikit-learn, and returns the option that names it.
+    def _folds(self, X: Any, y: Any, names: list[str], more: list[tuple[str, Any]], given: tuple[Any, ...]) -> dict[str, str]:
+        """The options of the folds if ``cv`` is a splitter of scikit-learn.
 
-        Each row is held out once and all others are learned from, or all rows before, as ``TimeSeriesSplit`` does.
+        Splits that hold each row out once and learn from all others, or from all rows before (ridge), become a column of folds in ``more``.
+        Other splits have fits of their own, which choose here.
         """
         cv = getattr(self, "cv", None)
         if cv is None or isinstance(cv, (int, str)):
             return {}
         if is_stream(X):
             raise ValueError("cv must be a number, or text such as 'blocks:6', where rows come as a stream")
-        folds = np.full(X.shape[0], -1, dtype=np.int64)
-        splits = list(check_cv(cv, y).split(X, y))
+        try:
+            splits = [tuple(map(_numbers, split)) for split in check_cv(cv, y).split(X, y, given[2])]
+        except ValueError as error:
+            if "groups" not in str(error):
+                raise
+            raise ValueError(f"cv={cv!r} needs groups, which fit does not take: give its splits, cv=list(splitter.split(X, y, groups))") from None
+        folds, overlap = np.full(X.shape[0], -1, dtype=np.int64), False
         for number, (_, test) in enumerate(splits):
-            if np.any(folds[test] >= 0):
-                raise ValueError("cv must hold a row out once: its folds overlap")
+            overlap |= bool(np.any(folds[test] >= 0))
             folds[test] = number
-        name, of = free("fold", names), {"each": lambda number: folds != number, "forward": lambda number: folds < number}
-        learns = {how: all(np.array_equal(np.sort(train), np.flatnonzero(rows(number))) for number, (train, _) in enumerate(splits))
-                  for how, rows in of.items()}
-        if learns["each"] and np.all(folds >= 0):
+
+        def learns(rows: Any) -> bool:
+            return not overlap and all(np.array_equal(np.sort(train), np.flatnonzero(rows(number))) for number, (train, _) in enumerate(splits))
+
+        name = free("fold", names)
+        if np.all(folds >= 0) and learns(lambda number: folds != number):
             more.append((name, folds))
             return {"folds": f"column:{name}"}
-        if learns["forward"]:
+        if self._solver == "ridge" and learns(lambda number: folds < number):
             # the rows before the first test come first
             more.append((name, folds + 1))
             return {"folds": f"forward:{len(splits)}:{name}"}
-        raise ValueError("cv must learn from all rows outside a fold and hold every row out once, or learn from all rows before a fold, as "
-                         "TimeSeriesSplit does without gap and max_train_size; cv='forward:5+1' leaves a gap of a block")
+        if self._searches:
+            raise ValueError("tune compares on folds: cv must hold every row out once and learn from all others, or, of ridge and any solver, "
+                             "from all rows before a fold")
+        return choose(self, y, splits, *given)
 
     def _weights(self, weight: Any, names: list[str], more: list[tuple[str, Any]]) -> dict[str, str]:
         """Adds the column of the weights to ``more``, and returns the option that names it."""
@@ -199,6 +219,8 @@ class KernelEstimator(Described, BaseEstimator):
         hash: int | None = None,
         times: str | None = None,
         text: str | list[str] | None = None,
+        types: dict[str, str] | None = None,
+        missing_words: list[str] | None = None,
         sample_weight: str | None = None,
         memory: int | str | None = None,
         scratch: Any = None,
@@ -224,6 +246,11 @@ class KernelEstimator(Described, BaseEstimator):
             As in the constructor, in the place of what was given there.
         hash : int, optional
             Features for a column of text with more values, by a hash. None leaves such a column out.
+        types : dict, optional
+            Types of columns of .csv by their names, ``{"zip": "text", "day": "date"}``: text, number or date, which also reads seconds since
+            1970. Others are found from the first rows.
+        missing_words : list of str, optional
+            Words that stand for missing values in .csv and .jsonl, in columns of text too.
         sample_weight : str, optional
             A column with a weight for each row, for solvers that read weights.
         memory : int or str, optional
@@ -243,16 +270,17 @@ class KernelEstimator(Described, BaseEstimator):
         self
         """
         _check_asked(target=target, features=features, where=where, rows=rows, missing=missing, categories=categories, hash=hash,
-                     times=times, text=text, sample_weight=sample_weight, memory=memory, patience=patience)
+                     times=times, text=text, types=types, missing_words=missing_words, sample_weight=sample_weight, memory=memory,
+                     patience=patience)
         self._forget()
         if engine is not None:
             asked = {"target": target, "features": features, "where": where, "rows": rows, "missing": missing,
-                     "categories": categories, "hash": hash, "times": times, "text": text, "sample_weight": sample_weight, "memory": memory,
-                     "scratch": scratch}
+                     "categories": categories, "hash": hash, "times": times, "text": text, "types": types,
+                     "missing_words": missing_words, "sample_weight": sample_weight, "memory": memory, "scratch": scratch}
             self.__dict__.update(engine.fit(clone(self), paths_of(paths), asked, patience).__dict__)
             return self
         self._is_table = True
-        table = _kmill.Table.open(paths_of(paths))
+        table = _kmill.Table.open(paths_of(paths), types or {}, list(missing_words or []))
         targets = [target] if isinstance(target, str) else list(target or [])
         selection: dict[str, Any] = {"features": features or [], "targets": targets}
         selection.update({"where": where} if where else {})
@@ -290,7 +318,7 @@ class KernelEstimator(Described, BaseEstimator):
 
     def _forget(self) -> None:
         """Forgets what an earlier fit learned from rows in memory."""
-        for name in ("classes_", "labels_", "_coordinates", "_coded"):
+        for name in ("classes_", "labels_", "cv_results_", "_coordinates", "_coded"):
             self.__dict__.pop(name, None)
 
     def _names_of_card(self) -> dict[str, Any]:

@@ -67,13 +67,13 @@ class Described:
         found: dict[bool, Any] = {}
         # targets, weights, groups and folds are no features
         folds = re.compile(r"^(column|groups:\d+|forward:\d+(\+\d+)?):")
-        named = [*options.values(), *filter(folds.match, [str(getattr(self, "cv", None))]), *filter(None, [getattr(self, "group", None)])]
+        named = [*(text for name, text in options.items() if name not in ("lambda", "ranks")), *filter(folds.match, [str(getattr(self, "cv", None))]), *filter(None, [getattr(self, "group", None)])]
         others = [*rows["targets"], *dict.fromkeys(folds.sub("", text) for text in named)]
         features = json.dumps({**rows, "targets": [], "keep": others})
 
         def survey(variance: bool = False) -> Any:
             if variance not in found:
-                names, width, count, var = table.survey(features, json.dumps(run), variance)
+                names, width, count, var = table.survey(features, json.dumps(run), variance, options.get("weights"))
                 found[variance] = (width, var, count, names)
             return found[variance]
 

@@ -131,7 +131,7 @@ def of_solver(solver: str) -> list[Parameter]:
         if known["kind"] == "class weights":
             about += " A dictionary holds them, too."
         if known["kind"] == "folds":
-            about += " A splitter of scikit-learn, or its pairs of train and test rows, is taken too."
+            about += " Or a splitter of scikit-learn, or pairs of train and test rows: folds of one pass if each row is held out once, else a fit for each."
         parameters.append(Parameter(name, _default(known), type_, about, known["name"]))
     return parameters
 

@@ -14,7 +14,7 @@ from ._parameters import check, listed
 from ._research import frame
 from ._rows import paths_of
 
-_FILES = ("features", "where", "rows", "scratch")
+_FILES = ("features", "where", "rows", "types", "missing_words", "scratch")
 _PENALTIES = ("alpha", "alphas", "C", "lambdas")
 
 
@@ -130,7 +130,7 @@ def tune(
         found.update(model=model, report=report)
         base.model_ = model
 
-    base._learn, base._take = learn, take
+    base._learn, base._take, base._searches = learn, take, True
     if from_files:
         base.fit_files(paths_of(X), y, **files)
     else:

@@ -113,7 +113,9 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, WeightedRo
         """
         # a score is the inner product with a centre less half of the centre's square
         scores, squares = self._extra(X, "squares")
-        return np.sqrt(np.maximum(squares - 2.0 * scores, 0.0))
+        left = squares - 2.0 * scores
+        # what is left by rounding is no distance
+        return np.sqrt(np.where(left > 16.0 * np.finfo(float).eps * squares, left, 0.0))
 
     @property
     def _n_features_out(self) -> int:

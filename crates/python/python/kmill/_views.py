@@ -45,8 +45,10 @@ class TwoViews(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimato
         names = [f"x{j}" for j in range(X.shape[1])]
         others = [free(f"y{j}", names) for j in range(second.shape[1])]
         self._places = list(range(X.shape[1])), list(range(X.shape[1], X.shape[1] + second.shape[1]))
-        table = _kmill.Table.from_array(np.ascontiguousarray(np.hstack([X, second])), names + others)
-        self._fit_table(table, {"targets": []}, self._run(), {"with": ",".join(others)})
+        more: list[tuple[str, Any]] = []
+        folds = self._folds(X, y, names + others, more, (X, None, None))
+        table = _kmill.Table.from_array(np.ascontiguousarray(np.hstack([X, second])), names + others, more)
+        self._fit_table(table, {"targets": []}, self._run(), {"with": ",".join(others), **folds})
         return self
 
     def fit_transform(self, X: Any, y: Any) -> Any:

@@ -58,7 +58,7 @@ impl<T: Real> Solver<T> for OneClass {
         let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
         let cost = 1.0 / (self.nu * kept.weight_outside(None));
         // values of f are of the size of the kernel's diagonal
-        let diagonal = gathered.certificate.as_ref().map_or(1.0, |state| state.trace / state.rows.max(1) as f64);
+        let diagonal = gathered.certificate.as_ref().map_or(1.0, |state| state.left_out(0));
         let unit = if diagonal > 0.0 { diagonal } else { 1.0 };
         let terms = Terms { total: 1.0, ..Terms::new(Loss::OneSided, Intercept::Free, self.gap) };
         let terms = Terms { cost: cost * kept.mean_weight(None) / unit, ..terms };
