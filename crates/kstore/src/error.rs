@@ -134,12 +134,10 @@ impl Error {
         }
     }
 
-    /// A file that is damaged, or of another format.
     pub(crate) fn malformed(path: &Path, format: &'static str, detail: impl Into<String>) -> Self {
         Self::Malformed { path: path.to_path_buf(), format, detail: detail.into() }
     }
 
-    /// A column that holds what it must not hold.
     pub(crate) fn wrong_type(path: &Path, column: &str, got: impl Into<String>, expected: impl Into<String>) -> Self {
         let (path, column) = (path.to_path_buf(), column.to_string());
         Self::WrongType { path, column, got: got.into(), expected: expected.into() }

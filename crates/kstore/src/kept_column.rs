@@ -36,7 +36,6 @@ impl KeptValues {
         }
     }
 
-    /// The values of a column of numbers or truth values.
     pub(crate) fn numbers(&self) -> Option<View<'_>> {
         let values = match self {
             Self::F32(v) => Values::of(v),
@@ -283,7 +282,6 @@ fn integers<V: TryFrom<i128>>(
     Ok(())
 }
 
-/// A fraction as float32, unless it is too large.
 fn narrow(value: f64) -> Result<f32, String> {
     let narrow = value as f32;
     if narrow.is_finite() || !value.is_finite() { Ok(narrow) } else { Err(format!("{value:e}, too large for float32")) }
@@ -347,59 +345,5 @@ impl Output<'_> {
             Self::Sparse(v) => OutputKind::Sparse(v.shape()),
             Self::Kept(column) => column.kind(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::arrow::array::{Array, StringViewArray};
-
-    #[test]
-    fn missing_values_are_known_whatever_the_order_of_the_parts() {
-        let part = |texts: Vec<Option<&str>>| {
-            let (array, mut column) = (StringViewArray::from_iter(texts), KeptColumn::new(OutputKind::Text));
-            let view = View { values: Values::Text(&array), nulls: array.nulls() };
-            column.load(&view, Positions::From(0), array.len()).unwrap();
-            column
-        };
-        let (whole, holed) = (part(vec![Some("a"), Some("b")]), part(vec![None, Some("c")]));
-        let mut joined = whole.clone();
-        joined.append(&holed, 0..2);
-        joined.append(&whole, 0..2);
-        assert_eq!((joined.len(), joined.valid()), (6, Some(&[true, true, false, true, true, true][..])));
-        joined.clear();
-        joined.append(&holed, 1..1);
-        joined.append(&whole, 0..2);
-        assert_eq!(joined, whole);
-        assert!(whole.valid().is_none() && holed.is_null(0) && !holed.is_null(1));
-    }
-
-    #[test]
-    fn casting_rounds_fractions_and_never_whole_numbers() {
-        let of = |values| KeptColumn { values, valid: None };
-        let whole = of(KeptValues::I64(vec![1 << 24, (1 << 24) + 1]));
-        let error = whole.cast(OutputKind::F32).unwrap_err();
-        assert_eq!(error, (1, "16777217, which float32 may have to round".to_string()));
-        assert_eq!(*whole.cast(OutputKind::F64).unwrap().values(), KeptValues::F64(vec![16777216.0, 16777217.0]));
-        assert_eq!(of(KeptValues::I64(vec![1 << 53, (1 << 53) + 1])).cast(OutputKind::F64).unwrap_err().0, 1);
-        assert_eq!(of(KeptValues::I64(vec![i64::MIN])).cast(OutputKind::F64).unwrap_err().0, 0);
-        let fractions = of(KeptValues::F64(vec![0.1, f64::INFINITY, 1e300]));
-        assert_eq!(fractions.cast(OutputKind::F32).unwrap_err(), (2, "1e300, too large for float32".to_string()));
-        let truths = of(KeptValues::Bool(vec![true, false]));
-        assert_eq!(*truths.cast(OutputKind::I64).unwrap().values(), KeptValues::I64(vec![1, 0]));
-        assert!(of(KeptValues::Text(["a"].into_iter().collect())).cast(OutputKind::F64).is_err());
-    }
-
-    #[test]
-    fn an_integer_beyond_int64_keeps_its_digits() {
-        let mut column = KeptColumn::new(kept_as(&Kind::Int { bits: 64, signed: false }));
-        let view = View { values: Values::of(&[7, u64::MAX]), nulls: None };
-        column.load(&view, Positions::From(0), 2).unwrap();
-        assert_eq!(*column.values(), KeptValues::U64(vec![7, u64::MAX]));
-        let error = KeptColumn::new(OutputKind::I64).load(&view, Positions::From(0), 2).unwrap_err();
-        assert_eq!(error, (1, "18446744073709551615, which int64 cannot hold".to_string()));
-        let error = column.cast(OutputKind::F64).unwrap_err();
-        assert_eq!(error, (1, "18446744073709551615, which float64 may have to round".to_string()));
     }
 }

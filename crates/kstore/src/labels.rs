@@ -14,9 +14,7 @@ pub(crate) struct Coder {
     texts: HashMap<Arc<str>, u32>,
     truths: [Option<u32>; 2],
     fixed: bool,
-    /// Most labels.
     limit: usize,
-    /// Bytes of their texts.
     bytes: usize,
 }
 

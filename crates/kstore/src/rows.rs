@@ -25,7 +25,6 @@ impl Label {
         }
     }
 
-    /// Bytes of its text; 0 for a number.
     pub(crate) fn text_bytes(&self) -> usize {
         if let Self::Text(text) = self { text.len() } else { 0 }
     }

@@ -135,7 +135,6 @@ impl Drop for Reserved {
     }
 }
 
-/// The labels of classes and of groups.
 type Dictionaries = [Option<Arc<Vec<Label>>>; 2];
 
 /// A cache that is being written.

@@ -34,7 +34,6 @@ pub struct Reading {
 pub struct TableRows<T> {
     pub(crate) selected: Selected,
     pub(crate) columns: Vec<usize>,
-    /// What tells the columns apart in digests.
     pub(crate) keys: Vec<u64>,
     pub(crate) affine: Affine,
     /// Where columns are categories, what becomes of their values.
@@ -119,11 +118,9 @@ impl<T: Real> TableRows<T> {
     }
 }
 
-/// A file being read, and the chunk that is at hand.
 pub(crate) struct OpenFile<'a> {
     pub(crate) cursor: BoxedCursor<'a>,
     pub(crate) part: &'a Part,
-    /// Row within the file of the chunk's first row.
     pub(crate) first: u64,
     pub(crate) rows: usize,
     /// Row within the file that the cursor ends before.

@@ -17,10 +17,8 @@ use crate::{Digest, Error, Fold, Label, Merge, Missing, Reading, Result, RowBloc
 use serde::{Deserialize, Serialize};
 use std::{collections::HashMap, sync::Arc};
 
-/// Most values of a column whose effects are learned.
 const EFFECT_LIMIT: usize = 1 << 16;
 
-/// Folds of the rows that are learned from.
 const FOLDS: usize = 5;
 
 /// Most outputs whose effects become features: targets, or classes but the most frequent one.
@@ -47,7 +45,6 @@ pub struct Effects {
 }
 
 impl Effects {
-    /// Bytes that they take, with the places to look them up.
     pub(super) fn bytes(&self) -> usize {
         let numbers = self.effects.len() + self.folds.iter().map(Vec::len).sum::<usize>();
         8 * numbers + 32 * self.values.len()
@@ -60,7 +57,6 @@ impl Effects {
         &effects[value * t..][..t]
     }
 
-    /// True where they can be looked up.
     pub(super) fn is_sound(&self) -> bool {
         let whole = self.outputs.len() * self.values.len();
         let finite = |effects: &Vec<f64>| effects.len() == whole && effects.iter().all(|effect| effect.is_finite());
@@ -84,9 +80,7 @@ pub struct FoundEffects {
     /// For each column, the sums of each value; `None` where there are too many.
     values: Vec<Option<HashMap<u64, Sums>>>,
     all: Sums,
-    /// Weighted squares of each output.
     squares: Vec<f64>,
-    /// Rows with a weight.
     rows: u64,
 }
 

@@ -25,7 +25,6 @@ pub(super) const COUNTED: usize = 1 << 18;
 /// Most runs that are features of a column, where nothing else is said.
 const FEATURES: usize = COUNTED / 2;
 
-/// Longest run, in words or characters.
 const LONGEST: usize = 64;
 
 /// What of a text is counted.
@@ -123,11 +122,9 @@ fn parsed(text: &str) -> Option<Grams> {
     Some(Grams { unit, shortest, longest, features, hashed })
 }
 
-/// Buffers for the pieces of a text.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pieces {
     text: String,
-    /// Where the words begin and end in it, or the characters.
     ends: Vec<(usize, usize)>,
 }
 
@@ -148,12 +145,10 @@ impl Grams {
         *kind == Kind::Text || self.is_value() && matches!(kind, Kind::Int { .. })
     }
 
-    /// Number of places, where runs are hashed.
     pub(super) fn places(&self) -> Option<usize> {
         self.hashed.then_some(self.features)
     }
 
-    /// The place of a run, where runs are hashed.
     pub(super) fn place(&self, run: &str) -> Option<u32> {
         let places = self.places()? as u64;
         u32::try_from(Digest::word_of(run.as_bytes()) % places.max(1)).ok()

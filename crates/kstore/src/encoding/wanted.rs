@@ -189,7 +189,6 @@ impl Selected {
         self.coded().map(|coded| &coded.encoding)
     }
 
-    /// What looks its values up, where they are known.
     pub(crate) fn coded(&self) -> Option<&Arc<Lookups>> {
         match &self.coding {
             Coding::Known(coded, _) => Some(coded),

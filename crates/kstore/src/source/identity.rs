@@ -13,7 +13,6 @@ const START: u64 = 4 << 10;
 /// Bytes at the end of a file that are digested: the footer of a Parquet or Arrow file, as a rule.
 const END: u64 = 64 << 10;
 
-/// Name that stands for standard input.
 pub(crate) const STDIN: &str = "-";
 
 /// The scheme of an address; `None` for a path.

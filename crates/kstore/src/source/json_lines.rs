@@ -124,7 +124,6 @@ fn named(guess: Guess) -> &'static str {
     }
 }
 
-/// The words that stand for missing values.
 #[derive(Debug)]
 struct JsonLines(Vec<String>);
 

@@ -7,7 +7,6 @@
 use super::extended::Added;
 use std::path::{Component, Path};
 
-/// The value that stands for a missing one.
 const MISSING: &str = "__HIVE_DEFAULT_PARTITION__";
 
 /// The names and values in the folders of a path; `None` for a missing value.

@@ -126,11 +126,9 @@ const END: u64 = 64 << 10;
 /// Bytes that are read at a time where an object is copied.
 const PART: usize = 8 << 20;
 
-/// An object with its last bytes.
 #[derive(Debug)]
 pub(crate) struct Distant {
     object: Arc<dyn Object>,
-    /// Where the last bytes begin, and they.
     end: (u64, Vec<u8>),
 }
 
@@ -161,7 +159,6 @@ impl Distant {
         }
     }
 
-    /// The bytes of several ranges, asked for at once.
     #[cfg(feature = "parquet")]
     pub(crate) fn ranges(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
         if ranges.iter().all(|range| range.start >= self.end.0 && range.end <= self.length()) {
@@ -178,14 +175,12 @@ fn short() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "the store gave fewer bytes than it was asked for")
 }
 
-/// The bytes of a single range.
 fn one(object: &dyn Object, range: Range<u64>) -> io::Result<Vec<u8>> {
     let length = range.end - range.start;
     let bytes = object.ranges(&[range])?.pop().unwrap_or_default();
     if bytes.len() as u64 == length { Ok(bytes) } else { Err(short()) }
 }
 
-/// Reads an object from its beginning to its end.
 pub(super) struct Reader<'a> {
     object: &'a Distant,
     at: u64,

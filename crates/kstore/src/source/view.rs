@@ -86,7 +86,6 @@ impl Element {
         }
     }
 
-    /// The kind of a column of such values.
     pub(crate) fn kind(self) -> Kind {
         let bits = 8 * self.size() as u8;
         match self {

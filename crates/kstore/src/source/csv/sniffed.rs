@@ -9,10 +9,8 @@ use std::borrow::Cow;
 /// What the values of a column are, for each way of writing numbers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sniffed {
-    /// The type that the column is known to have.
     known: Option<ColumnType>,
     by: [Guess; 3],
-    /// A value is there.
     some: bool,
     /// What is around the first number, and so must be around all.
     affix: Option<String>,
@@ -112,7 +110,6 @@ impl Sniffed {
         !of.is_plain() && (*of != ColumnType::Text || self.known.is_some() || self.code.is_some())
     }
 
-    /// What is to be said of the way in which the column of this name and type is read.
     pub(super) fn notes(&self, name: &str, of: &ColumnType) -> Vec<String> {
         let number = *of != ColumnType::Text;
         let code = self.code.iter().filter(|_| !number && self.known.is_none()).map(|code| {

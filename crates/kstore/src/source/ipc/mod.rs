@@ -33,7 +33,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{collections::HashMap, ops::Range};
 
-/// First and last bytes of every file.
 const MAGIC: &[u8] = b"ARROW1";
 
 pub(super) const FORMAT: Format =
@@ -55,9 +54,7 @@ pub struct IpcFile {
     roots: Vec<Root>,
     layout: Layout,
     batches: Vec<Block>,
-    /// First row of each batch, and behind them the number of rows.
     starts: Vec<u64>,
-    /// Bytes read to find the shapes of sparse rows.
     scanned: u64,
     dictionaries: Vec<Block>,
     known: Mutex<HashMap<i64, ArrayRef>>,

@@ -17,7 +17,6 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 /// Page headers are about 30 to 100 bytes, so this reads one at once and little of the page behind it.
 const HEADER_BYTES: usize = 256;
 
-/// The column chunks of a row group, each with the place it begins at.
 type Group = Vec<(u64, Bytes)>;
 
 /// The row groups of an object that cursors hold, by the ranges of their chunks, and the one that was read last.
@@ -69,7 +68,6 @@ pub(super) fn bytes(groups: &[RowGroupMetaData], mask: &ProjectionMask) -> usize
     2 * usize::try_from(most).unwrap_or(usize::MAX / 2)
 }
 
-/// The bytes of a file as the decoder reads them.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
     file: Positioned,

@@ -38,7 +38,6 @@ pub(super) const FORMAT: Format = Format::new(&["parquet", "pq"], |path, file, _
 
 const NAME: &str = "Parquet";
 
-/// First and last bytes of every file.
 const MAGIC: &[u8] = b"PAR1";
 
 /// Most rows decoded at once: long enough to amortise the per-batch work of the decoder, short enough that a batch of
@@ -55,16 +54,13 @@ struct ParquetFile {
     metadata: ArrowReaderMetadata,
     layout: Layout,
     rows: u64,
-    /// Bytes read to find the shapes of sparse rows.
     scanned: u64,
     /// The row groups that were read last, of a file at a distance.
     groups: Arc<Groups>,
-    /// Decoder footprints that were asked for, by leaf column.
     footprints: Mutex<HashMap<usize, pages::DecoderBytes>>,
 }
 
 impl ParquetFile {
-    /// Reads the footer of an open file.
     fn new(file: Positioned) -> Result<Self> {
         check_ends(&file)?;
         thrift::check_depth(&file)?;
@@ -91,7 +87,6 @@ impl ParquetFile {
         ProjectionMask::roots(self.metadata.parquet_schema(), roots.iter().copied())
     }
 
-    /// Memory that the decoder of a leaf column holds in any row group.
     fn leaf_footprint(&self, leaf: usize) -> pages::DecoderBytes {
         let mut known = self.footprints.lock().unwrap_or_else(PoisonError::into_inner);
         *known.entry(leaf).or_insert_with(|| {
@@ -179,7 +174,6 @@ fn scan<R>(
     })?
 }
 
-/// A reader of some columns of some row groups, in batches of so many rows.
 fn reader(
     source: Source,
     metadata: &ArrowReaderMetadata,

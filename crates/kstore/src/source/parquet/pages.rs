@@ -40,7 +40,6 @@ fn unpacker(codec: Compression) -> usize {
     }
 }
 
-/// Memory that the decoder of a column holds, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct DecoderBytes {
     /// Bytes whatever the rows of a batch: a page and the dictionary, both as stored and as decompressed.
@@ -89,7 +88,6 @@ fn chunk(column: &ColumnChunkMetaData) -> usize {
 /// Bytes that an unpacked page may have whatever the footer says of its chunk: some writers set that wrong.
 const LEAST_LIMIT: usize = 1 << 20;
 
-/// Most bytes of an unpacked page of a chunk.
 fn limit(column: &ColumnChunkMetaData) -> usize {
     size(column.uncompressed_size()).max(LEAST_LIMIT)
 }
@@ -136,7 +134,6 @@ struct Page {
     dictionary: bool,
     /// Number of values, missing ones included; of a dictionary 0.
     values: usize,
-    /// Bytes once it is decompressed.
     size: usize,
 }
 
@@ -162,7 +159,6 @@ fn pages(file: &Positioned, column: &ColumnChunkMetaData) -> Option<Vec<Page>> {
 /// decompressed, unless it decompresses it; they stand at the beginning of its header.
 struct Headers {
     file: Source,
-    /// Bytes of the page whose header was read last.
     size: AtomicUsize,
 }
 

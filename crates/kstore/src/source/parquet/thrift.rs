@@ -56,12 +56,9 @@ fn depth(mut footer: &[u8]) -> Option<usize> {
     deepest
 }
 
-/// Numbers of a page header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PageHeader {
-    /// Bytes of the page once it is unpacked.
     pub(super) size: usize,
-    /// Number of values.
     values: usize,
     is_dictionary: bool,
 }
@@ -133,7 +130,6 @@ fn list(left: &mut &[u8]) -> Option<(u64, u8)> {
 /// Takes a field by its number and type; `None` ends the structure.
 type Visit<'v> = dyn FnMut(&mut &[u8], u64, u8) -> Option<()> + 'v;
 
-/// Hands out each field of a structure.
 fn fields(left: &mut &[u8], visit: &mut Visit<'_>) -> Option<()> {
     let mut field = 0;
     loop {

@@ -38,7 +38,6 @@ pub(crate) fn number<N: std::str::FromStr>(text: &[u8]) -> Option<N> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// What to do with text of another encoding.
 pub(crate) const NOT_UTF8: &str = "convert the file to UTF-8: iconv -f CP1252 -t UTF-8 FILE > NEW";
 
 const SHOWN_BYTES: usize = 40;
