@@ -1,7 +1,7 @@
 //! Files by a pattern: `*`, `?` and `[a-z]` within a name, `**` for any folders between. As in a
 //! shell, names that begin with `.`, and here with `_` too, match only a pattern that begins so.
 
-use crate::{Error, Result, source::lakehouse::is_hidden};
+use crate::{Error, Result, source::foreign::is_hidden};
 use glob::Pattern;
 use std::path::{Component, Path, PathBuf};
 
@@ -12,7 +12,6 @@ pub(crate) fn is_pattern(name: &str) -> bool {
 enum Step {
     Fixed(PathBuf),
     Name(Pattern),
-    /// Any number of folders.
     Folders,
 }
 
@@ -47,7 +46,6 @@ fn step(component: Component<'_>, pattern: &Path) -> Result<Step> {
     }
 }
 
-/// Adds the files below `at` that the steps lead to.
 fn walk(at: PathBuf, steps: &[Step], found: &mut Vec<PathBuf>) -> Result<()> {
     match steps {
         [] if at.is_file() => found.push(at),
@@ -83,67 +81,4 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     }
     let entries = std::fs::read_dir(here).map_err(Error::io("read", here))?;
     entries.map(|entry| entry.map(|entry| folder.join(entry.file_name())).map_err(Error::io("read", here))).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn patterns_match_names_and_folders() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = folder.path();
-        ["a/b", "_log", ".a"].iter().for_each(|folder| std::fs::create_dir_all(at.join(folder)).unwrap());
-        for name in [
-            "_one.csv",
-            "_log/one.csv",
-            ".a/one.csv",
-            ".one.csv",
-            "one.csv",
-            "two.csv",
-            "a/one.csv",
-            "a/b/1.csv",
-            "a/b/x[1].csv",
-        ] {
-            std::fs::write(at.join(name), "").unwrap();
-        }
-        for (pattern, expected) in [
-            ("*.csv", vec!["one.csv", "two.csv"]),
-            ("?ne.csv", vec!["one.csv"]),
-            ("**/*.csv", vec!["a/b/1.csv", "a/b/x[1].csv", "a/one.csv", "one.csv", "two.csv"]),
-            ("a/**/[0-9].csv", vec!["a/b/1.csv"]),
-            ("*/b/x[[]1].csv", vec!["a/b/x[1].csv"]),
-            ("a/../t*.csv", vec!["a/../two.csv"]),
-            ("_*.csv", vec!["_one.csv"]),
-            ("_log/*.csv", vec!["_log/one.csv"]),
-            (".*/*.csv", vec![".a/one.csv"]),
-        ] {
-            let mut found = files(&at.join(pattern)).unwrap();
-            found.sort();
-            let expected: Vec<_> = expected.into_iter().map(|name| at.join(name)).collect();
-            assert_eq!(found, expected, "{pattern}");
-        }
-        let none = files(&at.join("nowhere/*.csv")).unwrap_err();
-        assert!(matches!(none, Error::NotFound { .. }), "{none}");
-    }
-
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn names_that_are_no_text_are_not_left_out() {
-        use std::os::unix::ffi::OsStrExt;
-        let folder = tempfile::tempdir().unwrap();
-        let name = std::ffi::OsStr::from_bytes(b"part-\xff.csv");
-        std::fs::write(folder.path().join(name), "").unwrap();
-        std::fs::write(folder.path().join("part-0.csv"), "").unwrap();
-        assert_eq!(files(&folder.path().join("part-*.csv")).unwrap().len(), 2);
-        assert_eq!(files(&folder.path().join("part-?.csv")).unwrap().len(), 2);
-    }
-
-    #[test]
-    fn wrong_patterns_say_what_is_right() {
-        for wrong in ["[", "a[", "a**b", "***"] {
-            let error = files(Path::new(wrong)).unwrap_err().to_string();
-            assert!(error.contains("write * for any letters"), "{error}");
-        }
-    }
 }

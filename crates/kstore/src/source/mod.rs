@@ -12,14 +12,13 @@ mod csv;
 mod data_type;
 mod entries;
 mod extended;
-mod foreign;
+pub mod foreign;
 mod format;
 mod identity;
 #[cfg(feature = "ipc")]
 pub mod ipc;
 #[cfg(feature = "jsonl")]
 mod json_lines;
-pub mod lakehouse;
 mod load_error;
 pub mod memory;
 #[cfg(feature = "npy")]
