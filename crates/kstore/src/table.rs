@@ -2,18 +2,17 @@
 
 use crate::schema::{Column, Kind, Schema, nearest};
 use crate::source::remote::{self, Found};
-use crate::source::united::{self, United};
+use crate::source::united;
 use crate::source::{
     self, Absent, Added, BatchTable, ColumnType, Extended, Identity, Sparse, TableFile, TextOptions, TextReading,
 };
-use crate::source::{lakehouse, partitioned};
+use crate::source::{foreign, partitioned};
 use crate::{Error, Real, Result, RowDigests, pattern};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{collections::BTreeMap, ops::Range};
 
-/// A file of a table and the stored row it starts at.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     pub(crate) path: PathBuf,
@@ -76,7 +75,7 @@ impl Table {
     /// Opens files, folders (every known file in them, and below folders such as `year=2026`, which
     /// are columns) and glob patterns as one table. Files and folders whose names begin with `_` or
     /// `.` are no part of a table unless they are named, and folders of a lakehouse are refused:
-    /// see [`source::lakehouse`]. A file named twice is read once. `-` alone stands for standard
+    /// see [`source::foreign`]. A file named twice is read once. `-` alone stands for standard
     /// input, which is written to a temporary file first. Addresses such as
     /// `s3://bucket/rows/*.parquet` are those of a store that was registered: see
     /// [`source::remote`].
@@ -126,7 +125,7 @@ impl Table {
         for (part, constants) in
             parts.iter_mut().zip(partitioned::constants(&values)).filter(|(_, some)| !some.is_empty())
         {
-            part.file = Arc::new(Extended::new(Arc::clone(&part.file), constants));
+            part.file = Arc::new(Extended::new(&part.path, Arc::clone(&part.file), constants));
         }
         // files that belong together are read alike
         let mut reading = TextReading::default();
@@ -144,8 +143,16 @@ impl Table {
         }
         let files: Vec<_> = parts.iter().map(|part| (part.path.as_path(), &part.file)).collect();
         let (schema, difference) = united::union(&files, options.without_header)?;
+        // text that other files take for numbers keeps its letters
+        let is_new = |name: &&str| !options.types.contains_key(*name) && !options.like.types.contains_key(*name);
+        let texts = united::texts(&files, &schema).into_iter().filter(is_new);
+        let types: BTreeMap<_, _> = texts.map(|name| (name.to_string(), ColumnType::Text)).collect();
+        if !types.is_empty() {
+            let options = options.clone().like(TextReading { types, ..TextReading::default() });
+            return Ok(Self { difference, ..Self::open_with(paths, &options)? });
+        }
         let schema = Arc::new(schema);
-        parts.iter_mut().for_each(|part| part.file = United::of(&part.path, &part.file, &schema));
+        parts.iter_mut().for_each(|part| part.file = Extended::united(&part.path, &part.file, &schema));
         let table = Self { difference, read: Arc::new(scanned.into()), ..Self::new(parts, schema) };
         table.check_types(options).map(|()| table)
     }
@@ -260,7 +267,8 @@ impl Table {
         }
         let join = |part: &Part| {
             let numbers = Added::Numbers { file: Arc::clone(&right), path: path.clone(), start: part.start };
-            let joined = Extended::new(Arc::clone(&part.file), vec![(source::TARGET.to_string(), numbers)]);
+            let column = (source::TARGET.to_string(), numbers);
+            let joined = Extended::new(&part.path, Arc::clone(&part.file), vec![column]);
             let identities = [&part.identities[..], std::slice::from_ref(&identity)].concat();
             Part { file: Arc::new(joined), identities, ..part.clone() }
         };
@@ -372,7 +380,6 @@ impl Table {
         self.schema.position(name).ok_or_else(|| self.no_such_column(name))
     }
 
-    /// The error that nothing is left of it.
     pub(crate) fn empty(&self, why: impl Into<String>) -> Error {
         Error::Empty { what: self.first_path().display().to_string(), why: why.into() }
     }
@@ -382,7 +389,6 @@ impl Table {
     }
 }
 
-/// True for a file of text that holds nothing.
 fn is_empty_text(path: &Path) -> bool {
     let is_text = source::by_extension(path).is_some_and(source::Format::is_text);
     is_text && std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0)
@@ -391,18 +397,17 @@ fn is_empty_text(path: &Path) -> bool {
 /// The files that a path, folder or pattern stands for; at least one.
 fn expand(path: &Path) -> Result<Vec<PathBuf>> {
     let found = if path.is_dir() {
-        lakehouse::refuse(path, &[])?;
+        foreign::refuse(path, &[])?;
         in_folder(path)?
     } else if pattern::is_pattern(&path.to_string_lossy()) && !path.exists() {
         pattern::files(path)?
     } else {
         return Ok(vec![expand_one(path)?]);
     };
-    lakehouse::refuse(path, &found)?;
+    foreign::refuse(path, &found)?;
     Ok(found)
 }
 
-/// A path that exists, or an error that suggests another.
 fn expand_one(path: &Path) -> Result<PathBuf> {
     match path.try_exists() {
         Ok(true) => Ok(path.to_path_buf()),
@@ -415,7 +420,7 @@ fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(Error::io("read", folder))? {
         let path = entry.map_err(Error::io("read", folder))?.path();
-        let hidden = path.file_name().is_none_or(|name| lakehouse::is_hidden(&name.to_string_lossy()));
+        let hidden = path.file_name().is_none_or(|name| foreign::is_hidden(&name.to_string_lossy()));
         if !hidden && path.is_file() && source::by_extension(&path).is_some() {
             files.push(path);
         } else if !hidden && path.is_dir() && path.file_name().is_some_and(|name| name.to_string_lossy().contains('='))

@@ -88,7 +88,6 @@ fn opened(path: &Path, name: &Path, mut file: File, options: &TextOptions) -> Re
     (format(path, name, &start)?.open)(path, file, options)
 }
 
-/// Bytes of the beginning of a file that tell its format.
 const START: u64 = 4 << 10;
 
 fn beginning(path: &Path, file: &mut File) -> Result<Vec<u8>> {
@@ -168,7 +167,7 @@ fn unpacked(
     // what lies within rows.gz is known by its bytes, as a stream is
     let name = if own && name.extension().is_none() { Path::new(STDIN) } else { &name };
     let inner = (format(path, name, &start)?.open)(path, plain, options)?;
-    Ok(Arc::new(Extended::unpacked(inner, bytes)))
+    Ok(Arc::new(Extended::unpacked(path, inner, bytes)))
 }
 
 /// True for the beginning of svmlight: the first row has a number, and then entries `index:value`.
