@@ -5,6 +5,7 @@
 //! all of; dictionaries and large strings arrive as what Parquet stores. Texts are read as views of the pages and
 //! dictionaries they lie in, so that a text that comes in every row is held once.
 
+mod checked;
 mod chunks;
 mod pages;
 mod pruning;
@@ -17,12 +18,12 @@ use super::{load_error::guarded, positioned::Positioned};
 use crate::arrow::datatypes::{DataType, Schema as ArrowSchema, TimeUnit};
 use crate::schema::Kind;
 use crate::{Error, Result, condition::Bound, sparse::SparseShape};
+use checked::CheckedGroups;
 use chunks::{Groups, Source};
 use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowSelection,
-    RowSelector,
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, RowGroups, RowSelection, RowSelector,
 };
-use parquet::arrow::{ARROW_SCHEMA_META_KEY, ProjectionMask};
+use parquet::arrow::{ARROW_SCHEMA_META_KEY, ProjectionMask, parquet_to_arrow_field_levels};
 use parquet::basic::{Compression, Type as PhysicalType};
 use parquet::{errors::ParquetError, file::metadata::RowGroupMetaData};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -180,13 +181,10 @@ fn reader(
     (groups, mask): (Vec<usize>, ProjectionMask),
     (rows, selection): (usize, Option<RowSelection>),
 ) -> Result<ParquetRecordBatchReader, ParquetError> {
-    let source = source.limited(pages::limits(metadata.metadata().row_groups(), &mask));
-    let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(source, metadata.clone());
-    let builder = builder.with_batch_size(rows).with_row_groups(groups).with_projection(mask);
-    match selection {
-        Some(selection) => builder.with_row_selection(selection).build(),
-        None => builder.build(),
-    }
+    let source = Arc::new(source.limited(pages::limits(metadata.metadata().row_groups(), &mask)));
+    let levels = parquet_to_arrow_field_levels(metadata.parquet_schema(), mask, Some(metadata.schema().fields()))?;
+    let groups = CheckedGroups { source, metadata: Arc::clone(metadata.metadata()), groups };
+    ParquetRecordBatchReader::try_new_with_row_groups(&levels, &groups, rows.min(groups.num_rows()), selection)
 }
 
 /// Length of the list in the first row, which is all that tells how many columns a list of numbers stands for: Parquet
@@ -276,7 +274,6 @@ impl TableFile for ParquetFile {
         self.batch(columns).1
     }
 
-    /// Leaves out the row groups whose statistics exclude the condition.
     fn candidates(&self, column: usize, condition: &Bound) -> Vec<Range<u64>> {
         let kept = guarded(|| pruning::row_groups(&self.metadata, self.layout.root(column), condition));
         let groups = self.metadata.metadata().row_groups();
