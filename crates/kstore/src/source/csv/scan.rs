@@ -25,7 +25,6 @@ pub(super) struct RowScanner {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
-    /// At the first byte of a field.
     FieldStart,
     /// In a field without quotes, or behind them.
     Plain,

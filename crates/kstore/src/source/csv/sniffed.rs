@@ -56,13 +56,13 @@ impl Sniffed {
         let new = Marks::ALL.map(|marks| if missing { Guess::Missing } else { fields::guess(text, marks) });
         let is_plain = new.iter().any(|guess| *guess != Guess::Text);
         let (new, affix) = match written(text).filter(|_| !is_plain) {
-            Some(number) if self.known.is_some() || !number.is_code => {
+            Some(number) => {
                 self.marked = self.marked.take().or_else(|| shown(text));
                 let guess =
                     |marks| number.plain(marks).map_or(Guess::Text, |plain| fields::guess(&plain, Marks::Point));
                 (Marks::ALL.map(guess), number.affix)
             }
-            _ => (new, Cow::Borrowed("")),
+            None => (new, Cow::Borrowed("")),
         };
         let is_number = !matches!(new[0], Guess::Missing | Guess::Bool);
         let mixed = is_number && self.affix.get_or_insert_with(|| affix.to_string()) != &affix;

@@ -1,5 +1,5 @@
 //! Numbers as people write them: with a currency, a unit or `%`, in parentheses, with a minus behind or of Unicode, in hexadecimal, with
-//! apostrophes or thin spaces between thousands.
+//! apostrophes or spaces between thousands.
 
 use super::{Marks, number};
 use std::borrow::Cow;
@@ -26,7 +26,6 @@ impl Marks {
     }
 }
 
-/// Most bytes of a number with all that is around it.
 const LONGEST: usize = 64;
 
 const UNIT: usize = 8;
@@ -37,8 +36,6 @@ pub(crate) struct Written<'a> {
     number: String,
     /// The currency before the number and the unit behind it.
     pub(crate) affix: Cow<'a, str>,
-    /// The unit is one letter without a space before it, as in `12a`, which may be a code.
-    pub(crate) is_code: bool,
 }
 
 impl Written<'_> {
@@ -69,7 +66,7 @@ pub(crate) fn written(field: &[u8]) -> Option<Written<'_>> {
     if let Some(digits) = text.strip_prefix("0x").or(text.strip_prefix("0X")) {
         let digits = digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then_some(digits)?;
         let number = u64::from_str_radix(digits, 16).ok()?.to_string();
-        return Some(Written { number, affix: "0x".into(), is_code: false });
+        return Some(Written { number, affix: "0x".into() });
     }
     let inner = text.strip_prefix('(').and_then(|text| text.strip_suffix(')'));
     let text = inner.unwrap_or(text);
@@ -85,11 +82,10 @@ pub(crate) fn written(field: &[u8]) -> Option<Written<'_>> {
     let signs = [inner.is_some(), after_sign != before, after_sign.ends_with(is_minus), behind.starts_with(is_minus)];
     let signs = signs.into_iter().filter(|sign| *sign).count();
     let sound = signs <= 1 && currency.chars().all(is_currency) && currency.chars().count() <= 1 && is_unit(unit);
-    let is_thin = |c: char| matches!(c, '\'' | '\u{2019}' | '\u{a0}' | '\u{2009}' | '\u{202f}');
+    let is_thin = |c: char| matches!(c, ' ' | '\'' | '\u{2019}' | '\u{a0}' | '\u{2009}' | '\u{202f}');
     let number = format!("{}{}", if signs == 1 { "-" } else { "" }, text[first..last].replace(is_thin, "'"));
     let affix = if currency.is_empty() { unit.into() } else { format!("{currency}{unit}").into() };
-    let is_code = text[last..].starts_with(char::is_alphabetic) && unit.chars().nth(1).is_none();
-    sound.then_some(Written { number, affix, is_code })
+    sound.then_some(Written { number, affix })
 }
 
 /// True for a number with something around it, or with other marks than a point before decimals.
