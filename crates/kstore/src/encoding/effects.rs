@@ -24,7 +24,6 @@ const FOLDS: usize = 5;
 /// Most outputs whose effects become features: targets, or classes but the most frequent one.
 const MOST_OUTPUTS: usize = 15;
 
-/// Stands for the rows without a value.
 const MISSING: u64 = u64::MAX;
 
 /// Deviations of F that its excess over 1 must reach where the values tell nothing.
@@ -110,7 +109,6 @@ impl Merge for FoundEffects {
 pub struct EffectSearch {
     selected: Selected,
     read: Selected,
-    /// Places of the columns of effects among those of the encoding.
     places: Vec<usize>,
     classes: Option<Arc<Vec<Label>>>,
     outputs: Vec<String>,
@@ -236,7 +234,7 @@ impl EffectSearch {
         // rows that the mean of all weighs as much as
         let prior = within * per_value / (between - within) / unit;
         // an outlier makes values differ as chance does not, and its value no better known to the other folds
-        if self.gain(sums, found, prior) <= 0.0 {
+        if self.gain((&values, sums), found, prior) <= 0.0 {
             return None;
         }
         let of = |without: Option<usize>| -> Vec<f64> {
@@ -247,14 +245,10 @@ impl EffectSearch {
         let folds = (0..FOLDS).map(|fold| of(Some(fold))).collect();
         Some(Effects { outputs: self.outputs.clone(), effects: of(None), folds, values })
     }
-}
 
-impl EffectSearch {
     /// By how much effects that the other folds tell lower the squared errors of the rows of each fold, in units of the variance of each output.
-    fn gain(&self, sums: &HashMap<u64, Sums>, found: &FoundEffects, prior: f64) -> f64 {
+    fn gain(&self, (values, sums): (&[u64], &HashMap<u64, Sums>), found: &FoundEffects, prior: f64) -> f64 {
         let t = self.outputs.len();
-        let mut values: Vec<u64> = sums.keys().copied().collect();
-        values.sort_unstable();
         let mut gain = 0.0;
         for fold in 0..FOLDS {
             let all = Total::of(&found.all, t, Some(fold));

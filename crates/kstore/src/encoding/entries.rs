@@ -99,9 +99,7 @@ impl Entries {
     }
 
     pub(super) fn bare(&self) -> Self {
-        let Self { shape, text, words, weighing, dense, unseen, factors: _ } = self;
-        let (text, words, factors) = (text.clone(), words.clone(), Vec::new());
-        Self { shape: *shape, text, words, weighing: *weighing, dense: *dense, factors, unseen: *unseen }
+        Self { factors: Vec::new(), ..self.clone() }
     }
 
     pub(super) fn bytes(&self) -> usize {

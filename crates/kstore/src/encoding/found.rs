@@ -115,7 +115,6 @@ impl Found {
         self.add(text, limit);
     }
 
-    /// Looks whether a text is something else than a name.
     fn look(&mut self, text: &str) {
         if let Some(word) = missing::WORDS.into_iter().find(|word| *word == text) {
             self.word = self.word.into_iter().chain([word]).min();
@@ -148,7 +147,6 @@ impl Found {
         }
     }
 
-    /// Drops the values if there are too many, or their texts are too long.
     fn clear_beyond(&mut self, limit: usize) {
         if self.values.len() + self.texts.len() > limit || self.bytes > limit * TEXT_PER_VALUE {
             (self.more, self.values, self.texts) = (true, HashSet::new(), HashSet::new());

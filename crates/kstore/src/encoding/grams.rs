@@ -226,21 +226,3 @@ pub(super) fn column_of(text: &str) -> Result<(&str, Grams)> {
         _ => Ok((text, Grams::default())),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_keep_the_marks_of_their_letters() {
-        let words = |text: &str| {
-            let mut found = Vec::new();
-            Grams::default().each(text, &mut Pieces::default(), |word| found.push(word.to_string()));
-            found
-        };
-        assert_eq!(words("हिन्दी में, अच्छा!"), ["हिन्दी", "में", "अच्छा"]);
-        assert_eq!(words("น้ำ ที่นี่"), ["น้ำ", "ที่นี่"]);
-        assert_eq!(words("cafe\u{301} l·l 東京・大阪"), ["cafe\u{301}", "東京", "大阪"]);
-        assert_eq!(words("می\u{200c}خواهم don't x_1"), ["می\u{200c}خواهم", "don", "x_1"]);
-    }
-}

@@ -24,7 +24,6 @@ const FEWEST_DATES: u64 = 5;
 /// Rows that are looked at for columns of numbers that are something else, and the places that they are at: tables are often sorted.
 const LOOKED_AT: (u64, u64) = (1024, 4);
 
-/// A bit for each number from 0 to 2400.
 const WORDS: usize = 2400 / 64 + 1;
 
 #[derive(Clone, Debug)]
@@ -48,7 +47,6 @@ impl Default for Numerals {
 impl Numerals {
     pub(super) const BYTES: usize = WORDS * 8;
 
-    /// Sees a value, which is there, of a stored row.
     pub(super) fn see(&mut self, value: f64, row: u64) {
         let ahead = value - row as f64;
         (self.ahead, self.values) = ([self.ahead[0].min(ahead), self.ahead[1].max(ahead)], self.values + 1);

@@ -291,7 +291,6 @@ impl TimesFound {
         Some(TimeCode { form, cycles: if cyclic { span.cycles(form) } else { Vec::new() } })
     }
 
-    /// True where days and months cannot be told apart.
     pub(crate) fn is_ambiguous(&self) -> bool {
         self.found().count() > 1
     }
