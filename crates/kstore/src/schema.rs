@@ -121,7 +121,6 @@ impl Schema {
         self.columns.iter().position(|column| column.name == name)
     }
 
-    /// Name of the column that holds place `item` of the lists called `name`.
     pub(crate) fn item_name(name: &str, item: usize) -> String {
         format!("{name}[{item}]")
     }

@@ -332,7 +332,6 @@ impl<T: Real> RowSource<T> for Cache<T> {
 
 struct CacheCursor<'a, T> {
     cache: &'a Cache<T>,
-    /// Positions of the rows that are still to be read.
     left: Range<u64>,
 }
 

@@ -57,7 +57,6 @@ impl SparseShape {
     }
 }
 
-/// Bytes of an entry that is kept: its place and its value.
 pub(crate) const ENTRY: usize = size_of::<u32>() + size_of::<f64>();
 
 /// Sparse rows of a chunk, one after the other.

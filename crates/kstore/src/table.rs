@@ -85,18 +85,11 @@ impl Table {
 
     /// Opens files as [`Table::open`] does, with options for reading text files.
     pub fn open_with<P: AsRef<Path>>(paths: &[P], options: &TextOptions) -> Result<Self> {
-        if let [path] = paths
-            && path.as_ref() == Path::new(source::STDIN)
-        {
-            let (file, identity) = source::standard_input(options)?;
-            let table = Self::of(source::STDIN, file);
-            table.check_types(options)?;
-            let identified = |part: &Part| Part { identities: vec![identity.clone()], ..part.clone() };
-            return Ok(Self { parts: Arc::new(table.parts.iter().map(identified).collect()), ..table });
-        }
         let mut files: BTreeMap<PathBuf, Option<Found>> = BTreeMap::new();
         for path in paths.iter().map(AsRef::as_ref) {
             match source::scheme(path) {
+                // standard input is the only file
+                None if paths.len() == 1 && path == Path::new(source::STDIN) => _ = files.insert(path.into(), None),
                 None => files.extend(expand(path)?.into_iter().map(|path| (path, None))),
                 Some(scheme) => files.extend(
                     remote::find(scheme, path)?.into_iter().map(|found| (PathBuf::from(&found.address), Some(found))),
@@ -112,6 +105,7 @@ impl Table {
                 None if !nothing && is_empty_text(&path) => {
                     (Arc::new(Absent::new(Schema::default(), 0..0)) as Arc<dyn TableFile>, Identity::of(&path)?)
                 }
+                None if path == Path::new(source::STDIN) && paths.len() == 1 => source::standard_input(options)?,
                 None => open(&path, options)?,
                 Some(found) => source::open_distant(&found, options).map_err(remote::interrupted)?,
             };
@@ -342,7 +336,6 @@ impl Table {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// A copy of the table with a count of its own of the bytes read.
     pub(crate) fn counting_apart(&self) -> Self {
         Self { read: Arc::default(), digests: None, ..self.clone() }
     }
@@ -352,7 +345,6 @@ impl Table {
         Self { digests: Some(Arc::clone(digests)), ..self.clone() }
     }
 
-    /// A copy of the table whose rows' digests are not taken.
     pub(crate) fn undigested(&self) -> Self {
         Self { digests: None, ..self.clone() }
     }

@@ -36,7 +36,6 @@ pub struct TableRows<T> {
     pub(crate) columns: Vec<usize>,
     pub(crate) keys: Vec<u64>,
     pub(crate) affine: Affine,
-    /// Where columns are categories, what becomes of their values.
     pub(crate) expansion: Option<Expansion<T>>,
     /// Features may go from a file to a tile as they are, and every row of the file is wanted.
     pub(crate) direct: bool,
@@ -107,12 +106,10 @@ impl<T: Real> TableRows<T> {
         self.selected.coded().map_or(column, |coded| coded.starts[column])
     }
 
-    /// What reads the moments of a column, where it is a feature of times.
     pub(crate) fn time(&self, slot: usize) -> Option<&TimeReader> {
         self.selected.coded().filter(|_| slot < self.selected.features.len())?.time(slot)
     }
 
-    /// Names of the decoded columns' places: features, targets, class, group.
     pub(crate) fn name(&self, slot: usize) -> String {
         self.selected.table.schema().columns[self.columns[slot]].name.clone()
     }

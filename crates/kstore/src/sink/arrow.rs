@@ -23,7 +23,6 @@ pub(super) trait BatchWriter: Send {
     type Error: std::error::Error + From<ArrowError> + Send + Sync + 'static;
     fn room(&self) -> usize;
     fn take(&mut self, batch: RecordBatch) -> Result<(), Self::Error>;
-    /// Writes what is left, and gives the file back.
     fn into_file(self) -> Result<AtomicFile, Self::Error>;
 }
 

@@ -30,7 +30,6 @@ pub(super) struct ListPlace {
     pub(super) item: usize,
 }
 
-/// Name of the metadata that pandas adds to a file.
 pub(super) const PANDAS: &str = "pandas";
 
 #[derive(serde::Deserialize)]

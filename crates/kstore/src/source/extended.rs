@@ -221,7 +221,6 @@ impl TableFile for Extended {
     }
 }
 
-/// A column that was asked for.
 enum OpenColumn<'a> {
     /// A column of the file, by its place among those that its cursor has.
     Own(usize),

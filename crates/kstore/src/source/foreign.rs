@@ -18,6 +18,7 @@ const FOREIGN: &[(&str, &[&str], &[u8], &str)] = &[
     ("packed by compress", &["z"], b"\x1f\x9d", "unpack it into a pipe: gzip -dc FILE | kmill … -"),
     ("a spreadsheet", &["xlsx", "xls", "ods"], b"\xd0\xcf\x11\xe0", "save its sheet as .csv"),
     ("a zip archive", &["zip"], b"PK\x03\x04", "unpack it into a pipe: unzip -p FILE | kmill … -"),
+    ("Feather version 1", &[], b"FEA1", "write it with pyarrow.feather.write_feather(…, version=2)"),
     ("an Arrow IPC stream", &["arrows"], b"\xff\xff\xff\xff", "write it as a file, with pyarrow.ipc.new_file"),
     (
         "a database",

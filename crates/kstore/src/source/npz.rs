@@ -30,7 +30,6 @@ const NAME: &str = "SciPy .npz";
 /// Most rows of a chunk, and most entries of a chunk of several rows.
 const CHUNK_ROWS: u64 = 4096;
 const CHUNK_ENTRIES: usize = 32 << 10;
-/// Most bytes of a number in an array.
 const NUMBER: usize = 8;
 
 struct Archive {

@@ -85,7 +85,6 @@ impl Positioned {
         }
     }
 
-    /// Counts bytes that were read elsewhere for this file.
     #[cfg(feature = "parquet")]
     pub(crate) fn count(&self, bytes: usize) {
         self.read.fetch_add(bytes as u64, Ordering::Relaxed);

@@ -11,7 +11,6 @@ use std::io::{Read, Seek};
 use std::path::Path;
 use std::{fs::File, sync::Arc};
 
-/// The formats of this crate: each is one of its features.
 static FORMATS: Registry<Format> = Registry::new(&[
     #[cfg(feature = "parquet")]
     super::parquet::FORMAT,
@@ -203,19 +202,4 @@ pub(crate) fn open_distant(found: &Found, options: &TextOptions) -> Result<(Arc<
         None => opened(path, Path::new(name), copied(path, None, Reader::of(&distant))?, options)?,
     };
     Ok((table, identity))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn svmlight_is_told_by_its_first_row() {
-        for text in ["1 3:0.5\n", "# a comment\n\n-1 qid:4 1:2", "2.5\t7:1 8:x"] {
-            assert!(has_entries(text.as_bytes()), "{text}");
-        }
-        for text in ["", "1\n2 1:3", "a,b\n1,2:3", "a 1:2", "1 a:2", "1 2 3:4", "12:30 1:2"] {
-            assert!(!has_entries(text.as_bytes()), "{text}");
-        }
-    }
 }

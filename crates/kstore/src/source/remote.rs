@@ -201,29 +201,3 @@ impl<'a> Reader<'a> {
         io::BufReader::with_capacity(PART, Self { object, at: 0 })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::super::scheme;
-    use super::*;
-
-    #[test]
-    fn addresses_are_told_from_paths() {
-        for (path, expected) in [
-            ("s3://bucket/rows.parquet", Some("s3")),
-            ("https://host/rows.csv", Some("https")),
-            ("rows.parquet", None),
-            ("a/b://c", None),
-            ("C://rows", None),
-            ("s3://", None),
-        ] {
-            assert_eq!(scheme(Path::new(path)), expected, "{path}");
-        }
-    }
-
-    #[test]
-    fn without_a_store_the_message_says_how_to_get_one() {
-        let error = crate::Table::open(&["gopher://host/rows.csv"]).unwrap_err().to_string();
-        assert!(error.contains("feature `cloud`"), "{error}");
-    }
-}

@@ -91,7 +91,6 @@ impl<'a> ColumnReader<'a> {
         Loaded::new(&array, &ipc.layout, root)
     }
 
-    /// Reads some rows as an Arrow array, checked by the Arrow project's crate.
     fn array(&mut self, data_type: &DataType, rows: Range<u64>) -> Result<ArrayRef, LoadError> {
         Ok(make_array(self.part(Counts::default(), data_type, rows)?.0))
     }

@@ -42,7 +42,6 @@ pub(crate) const NOT_UTF8: &str = "convert the file to UTF-8: iconv -f CP1252 -t
 
 const SHOWN_BYTES: usize = 40;
 
-/// The beginning of a word, short enough for a message.
 pub(crate) fn shown(word: &[u8]) -> String {
     let text = String::from_utf8_lossy(&word[..word.len().min(SHOWN_BYTES)]);
     if word.len() > SHOWN_BYTES { format!("{text:?} …") } else { format!("{text:?}") }

@@ -69,7 +69,6 @@ impl Wrong {
     }
 }
 
-/// Why a file cannot be taken as a table: a row, or the file as a whole.
 #[derive(Debug)]
 pub(crate) enum Refused {
     Row(Wrong),
@@ -134,7 +133,6 @@ impl<F: TextFormat> TextTable<F> {
         self
     }
 
-    /// Notes the columns without a value in the rows that decided the kinds.
     pub(crate) fn with_blank(self, blank: Vec<bool>) -> Self {
         Self { blank, ..self }
     }
