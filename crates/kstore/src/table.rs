@@ -1,13 +1,14 @@
 //! Files that are read as one table.
 
-use crate::schema::{Column, Kind, Schema, nearest};
+use crate::pattern::{expand, expand_one};
+use crate::schema::{Column, Kind, Schema};
+use crate::source::partitioned;
 use crate::source::remote::{self, Found};
 use crate::source::united;
 use crate::source::{
     self, Absent, Added, BatchTable, ColumnType, Extended, Identity, Sparse, TableFile, TextOptions, TextReading,
 };
-use crate::source::{foreign, partitioned};
-use crate::{Error, Real, Result, RowDigests, pattern};
+use crate::{Error, Real, Result, RowDigests};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -384,75 +385,4 @@ impl Table {
 fn is_empty_text(path: &Path) -> bool {
     let is_text = source::by_extension(path).is_some_and(source::Format::is_text);
     is_text && std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0)
-}
-
-/// The files that a path, folder or pattern stands for; at least one.
-fn expand(path: &Path) -> Result<Vec<PathBuf>> {
-    let found = if path.is_dir() {
-        foreign::refuse(path, &[])?;
-        in_folder(path)?
-    } else if pattern::is_pattern(&path.to_string_lossy()) && !path.exists() {
-        pattern::files(path)?
-    } else {
-        return Ok(vec![expand_one(path)?]);
-    };
-    foreign::refuse(path, &found)?;
-    Ok(found)
-}
-
-fn expand_one(path: &Path) -> Result<PathBuf> {
-    match path.try_exists() {
-        Ok(true) => Ok(path.to_path_buf()),
-        Ok(false) => Err(not_found(path)),
-        Err(error) => Err(Error::io("read", path)(error)),
-    }
-}
-
-fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(Error::io("read", folder))? {
-        let path = entry.map_err(Error::io("read", folder))?.path();
-        let hidden = path.file_name().is_none_or(|name| foreign::is_hidden(&name.to_string_lossy()));
-        if !hidden && path.is_file() && source::by_extension(&path).is_some() {
-            files.push(path);
-        } else if !hidden && path.is_dir() && path.file_name().is_some_and(|name| name.to_string_lossy().contains('='))
-        {
-            match in_folder(&path) {
-                Err(Error::Empty { .. }) => {}
-                below => files.extend(below?),
-            }
-        }
-    }
-    if files.is_empty() {
-        let why = format!(
-            "the folder holds no {} file whose name begins with another letter than _ and .; name another folder, or files",
-            source::known("or")
-        );
-        return Err(Error::Empty { what: folder.display().to_string(), why });
-    }
-    Ok(files)
-}
-
-/// "No such file", with the name in the same folder that comes nearest.
-fn not_found(path: &Path) -> Error {
-    if let Ok(target) = path.read_link() {
-        let hint = format!("; the link leads to {}, which is not there: name another file", target.display());
-        return Error::NotFound { path: path.to_path_buf(), hint };
-    }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let hint = match std::fs::read_dir(folder) {
-        Err(_) => format!("; there is no folder {}: check the path", folder.display()),
-        Ok(entries) => {
-            let names: Vec<_> = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            // a shared extension makes no two names alike: the stems decide
-            let stem =
-                |name: &str| Path::new(name).file_stem().and_then(|stem| stem.to_str()).unwrap_or("").to_string();
-            let stems: Vec<String> = names.iter().map(|name| stem(name)).collect();
-            let near = nearest(&stem(name), stems.iter().map(String::as_str));
-            let at = near.and_then(|near| stems.iter().position(|stem| stem == near));
-            at.map_or(String::new(), |at| format!("; did you mean {}?", path.with_file_name(&names[at]).display()))
-        }
-    };
-    Error::NotFound { path: path.to_path_buf(), hint }
 }

@@ -76,11 +76,19 @@ fn numbers_of_page_headers_are_bounded_before_the_decoder_allocates() {
     }
 }
 
+fn write_texts(path: &Path, texts: StringArray, encoding: Encoding, version: WriterVersion) {
+    let properties = WriterProperties::builder().set_dictionary_enabled(false).set_encoding(encoding);
+    write(path, &batch(&[("x", Arc::new(texts))]), properties.set_writer_version(version).build());
+}
+
+/// A text of letters as a line of CSV, which an empty one must not be.
+fn csv_line(text: &str) -> String {
+    if text.is_empty() { "\"\"\n".to_string() } else { format!("{text}\n") }
+}
+
 /// Texts that are coded by differences; the count of the packed lengths at a place is replaced if `lengths` says so.
 fn delta(path: &Path, encoding: Encoding, lengths: &[u8], version: WriterVersion) {
-    let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("Bonn"), Some("Bonn am Rhein"), None]));
-    let properties = WriterProperties::builder().set_dictionary_enabled(false).set_encoding(encoding);
-    write(path, &batch(&[("x", texts)]), properties.set_writer_version(version).build());
+    write_texts(path, StringArray::from(vec![Some("Bonn"), Some("Bonn am Rhein"), None]), encoding, version);
     let mut file = std::fs::read(path).unwrap();
     // 128 numbers in a block of 4 parts, and 2 of them: the last bytes of a number may be 0 and mean the same
     let header = [0x80, 0x01, 0x04, 0x02];
@@ -102,6 +110,14 @@ fn counts_within_pages_of_texts_are_bounded_by_their_values() {
             delta(&path, encoding, &[], version);
             let table = Table::open(&[&path]).unwrap();
             assert_eq!(crate::united::csv_of(&table, "").unwrap(), "x\nBonn\nBonn am Rhein\n\"\"\n");
+            // many blocks of lengths, and none
+            let many: Vec<Option<String>> = (0..2000).map(|i| (i % 7 > 0).then(|| "a".repeat(i % 300))).collect();
+            for texts in [many, vec![None; 300]] {
+                let rows = texts.iter().map(|text| text.as_deref().map_or("\"\"\n".to_string(), csv_line));
+                let expected = format!("x\n{}", rows.collect::<String>());
+                write_texts(&path, StringArray::from(texts.clone()), encoding, version);
+                assert_eq!(crate::united::csv_of(&Table::open(&[&path]).unwrap(), "").unwrap(), expected);
+            }
             for place in 0..packed {
                 delta(&path, encoding, &[place, 0x7f], version);
                 let error = all(&path, &keep).unwrap_err();

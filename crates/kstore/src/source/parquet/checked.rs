@@ -125,6 +125,8 @@ fn has_lengths(page: &Page, levels: usize) -> Option<()> {
             left.split_off(..length as usize).map(drop)
         })?,
     }
+    // a page of missing values alone may be empty
+    let lengths = if left.is_empty() { 0 } else { lengths };
     (0..lengths).try_for_each(|_| pass(&mut left, u64::from(page.num_values())))
 }
 
