@@ -5,7 +5,7 @@ use crate::{OPTIONS, wait};
 use futures_util::TryStreamExt;
 use glob::{MatchOptions, Pattern};
 use kstore::source::remote::{Found, redacted};
-use kstore::{Error, Result, source, source::lakehouse};
+use kstore::{Error, Result, source, source::foreign};
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, path::Path};
 use std::{io, sync::Arc};
 use url::Url;
@@ -36,7 +36,7 @@ pub(crate) fn find(address: &str) -> Result<Vec<Found>> {
         vec![wait(async move { store.head(&path).await }).map_err(Error::io("read", redacted(address)))?.map_err(io)?]
     } else {
         let listed = list(Arc::clone(&store), path).map_err(Error::io("read", redacted(address)))?.map_err(io)?;
-        lakehouse::refuse_logs(address.as_ref(), listed.iter().map(|meta| meta.location.as_ref()))?;
+        foreign::refuse_logs(address.as_ref(), listed.iter().map(|meta| meta.location.as_ref()))?;
         let wanted = has_pattern.then(|| Pattern::new(&address[root.len()..])).transpose();
         let wanted = wanted.map_err(|error| syntax(format!("a pattern: {error}")))?;
         listed.into_iter().filter(|meta| takes(wanted.as_ref(), meta)).collect()
@@ -90,11 +90,11 @@ fn takes(pattern: Option<&Pattern>, meta: &ObjectMeta) -> bool {
     let name = meta.location.filename().unwrap_or_default();
     match pattern {
         Some(pattern) => {
-            let hidden = |path: &str| path.split('/').any(lakehouse::is_hidden);
+            let hidden = |path: &str| path.split('/').any(foreign::is_hidden);
             let location = meta.location.as_ref();
             pattern.matches_with(location, options) && (!hidden(location) || hidden(pattern.as_str()))
         }
-        None => !lakehouse::is_hidden(name) && source::by_extension(std::path::Path::new(name)).is_some(),
+        None => !foreign::is_hidden(name) && source::by_extension(std::path::Path::new(name)).is_some(),
     }
 }
 

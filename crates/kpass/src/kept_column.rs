@@ -322,24 +322,3 @@ impl Output<'_> {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn casting_rounds_fractions_and_never_whole_numbers() {
-        let of = |values| KeptColumn { values, valid: None };
-        let whole = of(KeptValues::I64(vec![1 << 24, (1 << 24) + 1]));
-        let error = whole.cast(OutputKind::F32).unwrap_err();
-        assert_eq!(error, (1, "16777217, which float32 may have to round".to_string()));
-        assert_eq!(*whole.cast(OutputKind::F64).unwrap().values(), KeptValues::F64(vec![16777216.0, 16777217.0]));
-        assert_eq!(of(KeptValues::I64(vec![1 << 53, (1 << 53) + 1])).cast(OutputKind::F64).unwrap_err().0, 1);
-        assert_eq!(of(KeptValues::I64(vec![i64::MIN])).cast(OutputKind::F64).unwrap_err().0, 0);
-        let fractions = of(KeptValues::F64(vec![0.1, f64::INFINITY, 1e300]));
-        assert_eq!(fractions.cast(OutputKind::F32).unwrap_err(), (2, "1e300, too large for float32".to_string()));
-        let truths = of(KeptValues::Bool(vec![true, false]));
-        assert_eq!(*truths.cast(OutputKind::I64).unwrap().values(), KeptValues::I64(vec![1, 0]));
-        assert!(of(KeptValues::Text(["a"].into_iter().collect())).cast(OutputKind::F64).is_err());
-    }
-}

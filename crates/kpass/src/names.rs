@@ -72,23 +72,3 @@ fn distance(a: &str, b: &str) -> usize {
     }
     row[b.len()]
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn edit_distance_counts_edits() {
-        for (a, b, edits) in [("", "", 0), ("abc", "", 3), ("kitten", "sitting", 3), ("fold", "flod", 2)] {
-            assert_eq!(distance(a, b), edits, "{a} {b}");
-            assert_eq!(distance(b, a), edits, "{b} {a}");
-        }
-    }
-
-    #[test]
-    fn near_names_are_suggested_and_far_names_are_not() {
-        assert_eq!(nearest("temperatur", ["time", "temperature"]), Some("temperature"));
-        assert_eq!(nearest("Y", ["x0", "y"]), Some("y"));
-        assert_eq!(nearest("target", ["x0", "y"]), None);
-    }
-}

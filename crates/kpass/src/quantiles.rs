@@ -53,7 +53,6 @@ fn tied(knots: &[f64], k: usize) -> (usize, usize, f64) {
     (first, end - 1, SCORES[first..end].iter().sum::<f64>() / (end - first) as f64)
 }
 
-/// The score of a value by the knots of its feature.
 pub(crate) fn apply(knots: &[f64], value: f64) -> f64 {
     let above = knots.partition_point(|q| *q < value);
     let (_, low, z) = tied(knots, above.saturating_sub(1));
@@ -79,40 +78,4 @@ pub(crate) fn invert(knots: &[f64], score: f64) -> f64 {
         (low, z) = (next, above);
     }
     knots[low] + (score - z).sinh()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn scores_ascend_with_values_and_come_back() {
-        let mut values: Vec<f64> = (0..500).map(|i| (f64::from(i * 37 % 500) / 60.0).exp()).collect();
-        // a third of the values are one
-        values.extend([2.0; 250]);
-        values.sort_by(f64::total_cmp);
-        let ones: Vec<(f64, f64)> = values.iter().map(|value| (*value, 1.0)).collect();
-        let knots: Vec<f64> = knots(&ones).collect();
-        let mut last = f64::NEG_INFINITY;
-        for i in -200..8000 {
-            let value = f64::from(i) / 2.0;
-            let score = apply(&knots, value);
-            assert!(
-                score > last && (invert(&knots, score) - value).abs() < 1e-9 * value.abs().max(1.0),
-                "{value}: {score}"
-            );
-            last = score;
-        }
-        // the value that repeats has the mean of its ranks, 42 to 292 of 750, and no jump beside it
-        let (low, high) = (SCORES[42 * KNOTS / 750], SCORES[292 * KNOTS / 750]);
-        assert!((apply(&knots, 2.0) - (low + high) / 2.0).abs() < 0.1, "{}", apply(&knots, 2.0));
-        assert!((apply(&knots, 2.0 + 1e-9) - apply(&knots, 2.0)).abs() < 1e-6);
-        let same: Vec<f64> = identity().collect();
-        for value in [0.0, 1.0, -1.0, 0.37] {
-            assert!((apply(&same, value) - value).abs() < 1e-15, "{value}");
-        }
-        // the mean of scores that are symmetric about 0
-        assert!(apply(&[3.0; KNOTS], 3.0).abs() < 1e-15);
-        assert!(apply(&knots, f64::NAN).is_nan());
-    }
 }

@@ -142,7 +142,6 @@ impl Scaler {
     }
 }
 
-/// Rows with their weights.
 fn weighed<'a>(rows: &'a [f64], d: usize, weights: &'a [f64]) -> impl Iterator<Item = (&'a [f64], f64)> {
     rows.chunks_exact(d).zip(weights.iter().copied().chain(std::iter::repeat(1.0)))
 }

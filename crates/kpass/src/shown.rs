@@ -113,7 +113,6 @@ fn is_control(letter: char) -> bool {
     letter.is_control() || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Letters of a text that a message repeats.
 const LETTERS: usize = 60;
 
 /// The beginning of a text that may be long.

@@ -213,7 +213,6 @@ impl SparseColumn {
         Ok(())
     }
 
-    /// Puts the entries from `start` on in the order of their places.
     fn sort(&mut self, start: usize) {
         let entries = self.places[start..].iter().copied().zip(self.values[start..].iter().copied());
         let mut entries: Vec<(u32, f64)> = entries.collect();
@@ -242,34 +241,4 @@ pub fn with_room<T: Real>(rows: &[T], numbers: usize, wanted: usize) -> Vec<T> {
         roomy.extend(std::iter::repeat_n(T::default(), rest));
     }
     roomy
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ROWS: SparseRows<'_> =
-        SparseRows { starts: &[0, 3, 3, 5], places: &[0, 4, 9, 2, 7], values: &[1.5, 0.0, -2.0, 1e300, f64::NAN] };
-
-    #[test]
-    fn rows_have_room_for_the_longest_and_lose_their_zeros() {
-        let mut out = [7.0; 6];
-        assert!(ROWS.pack(0, &mut out));
-        assert_eq!(out, [0.0, 9.0, NO_PLACE, 1.5, -2.0, 0.0]);
-        assert_eq!(entries(&out), (&[0.0, 9.0][..], &[1.5, -2.0][..]));
-        assert!(ROWS.pack(1, &mut out));
-        assert_eq!(entries(&out), (&[][..], &[][..]));
-        let roomy = with_room(&[3.0f32, -1.0, 5.0, 0.0], 4, 6);
-        assert_eq!(roomy, [3.0, -1.0, -1.0, 5.0, 0.0, 0.0]);
-    }
-
-    #[test]
-    fn values_that_are_not_finite_and_rows_without_room_are_told() {
-        assert!(!ROWS.pack(2, &mut [0.0f64; 4]));
-        assert!(ROWS.largest(2).is_nan());
-        assert_eq!((ROWS.largest(0), ROWS.largest(1)), (-2.0, 0.0));
-        assert!(!ROWS.pack(0, &mut [0.0f64; 2]));
-        let huge = SparseRows { starts: &[0, 1], places: &[3], values: &[1e300] };
-        assert!(huge.pack(0, &mut [0.0f64; 2]) && !huge.pack(0, &mut [0.0f32; 2]));
-    }
 }

@@ -86,7 +86,6 @@ impl Moments {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LabelCounts {
     counts: HashMap<Label, (u64, f64)>,
-    /// Bytes of the texts of the labels.
     bytes: usize,
 }
 
@@ -254,7 +253,6 @@ impl StatisticsFold {
 /// Buffers of a lane.
 #[derive(Debug, Default)]
 pub struct StatisticsScratch {
-    /// Weights of the rows of the tile.
     weights: Vec<f64>,
     shift: Vec<f64>,
     weight: Vec<f64>,
@@ -363,7 +361,6 @@ impl StatisticsScratch {
     }
 }
 
-/// The first value of column `c` that is a number, or 0.
 fn first_number<V: Real>(x: &[V], d: usize, c: usize) -> f64 {
     x[c..].iter().step_by(d).map(|v| v.to_f64()).find(|v| !v.is_nan()).unwrap_or(0.0)
 }

@@ -70,20 +70,3 @@ impl<S: AsRef<[u8]>> FromIterator<S> for Strings {
         all
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_are_appended_in_place() {
-        let all: Strings = ["a", "", "bcd", "e"].into_iter().collect();
-        let mut some = Strings::default();
-        some.extend_from(&all, 1..3);
-        some.extend_from(&all, 3..3);
-        some.extend_from(&all, 0..1);
-        assert_eq!(some, ["", "bcd", "a"].into_iter().collect());
-        some.clear();
-        assert!(some.is_empty() && all.len() == 4);
-    }
-}

@@ -27,7 +27,6 @@ pub(crate) fn plain(error: &std::io::Error) -> (String, &'static str) {
     (why.to_string(), remedy)
 }
 
-/// True for links in a circle, which have no error kind of their own in stable Rust.
 fn is_loop(error: &std::io::Error) -> bool {
     #[cfg(unix)]
     return error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error());
@@ -40,31 +39,4 @@ fn without_number(text: &str) -> String {
     let text = text.split(" (os error").next().unwrap_or_default();
     let mut letters = text.chars();
     letters.next().map_or(String::new(), |first| first.to_lowercase().chain(letters).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::Error;
-    use std::io;
-
-    #[test]
-    fn what_the_system_says_is_told_in_words_with_a_next_step() {
-        let said = |error: io::Error| Error::io("write", "a.npy")(error).to_string();
-        // as Linux numbers them; others have kinds of their own
-        for number in [1, 2, 5, 12, 13, 20, 21, 22, 23, 24, 26, 27, 28, 30, 32, 36, 40, 122] {
-            let text = said(io::Error::from_raw_os_error(number));
-            assert!(text.starts_with("cannot write a.npy: ") && text.contains("; "), "{text}");
-            assert!(!text.contains("os error"), "{text}");
-        }
-        #[cfg(target_os = "linux")]
-        for (number, part) in [
-            (13, "permission denied"),
-            (20, "what should be its folder is a file"),
-            (27, "longer than it may be"),
-            (30, "the disk is read-only"),
-            (40, "a link that leads back to itself"),
-        ] {
-            assert!(said(io::Error::from_raw_os_error(number)).contains(part), "{number}");
-        }
-    }
 }

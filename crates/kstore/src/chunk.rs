@@ -103,7 +103,6 @@ impl<T: Real> TableRows<T> {
         (0..self.first_kept()).map(|slot| open.cursor.view(slot)).chain(kept).collect()
     }
 
-    /// Places of the kept columns that hold text, bytes or sparse rows.
     pub(crate) fn kept_texts(&self) -> impl Iterator<Item = usize> {
         let schema = self.selected.table.schema();
         let keep = self.selected.keep.iter().enumerate();
@@ -111,7 +110,6 @@ impl<T: Real> TableRows<T> {
         texts.map(|(i, _)| self.first_kept() + i)
     }
 
-    /// Place of the first kept column among those that are decoded.
     pub(crate) fn first_kept(&self) -> usize {
         self.columns.len() - usize::from(self.selected.filter.is_some()) - self.selected.keep.len()
     }
@@ -125,7 +123,6 @@ impl<T: Real> TableRows<T> {
     }
 }
 
-/// The chunk that is being read, with views of its columns.
 pub(crate) struct Chunk<'o, 'a, T> {
     pub(crate) source: &'o TableRows<T>,
     pub(crate) open: &'o OpenFile<'a>,
@@ -189,12 +186,10 @@ impl<T: Real> Chunk<'_, '_, T> {
         Ok(())
     }
 
-    /// True where a missing value of a column becomes its mean.
     fn fills(&self, slot: usize) -> bool {
         self.source.selected.missing.fills() && self.has_mean(slot)
     }
 
-    /// True for a column of numbers or times, which may have a mean.
     fn has_mean(&self, slot: usize) -> bool {
         self.source.selected.coded().is_none_or(|coded| coded.has_mean(slot))
     }

@@ -21,7 +21,6 @@ impl Table {
     /// # Ok::<(), kstore::Error>(())
     /// ```
     pub fn names(&self, given: &[String]) -> Vec<String> {
-        /// Most pieces of a name.
         const PIECES: usize = 8;
         let (places, mut rest, mut names) = (self.schema().places(), given, Vec::new());
         while !rest.is_empty() {

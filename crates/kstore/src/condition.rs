@@ -104,7 +104,6 @@ impl Condition {
         Self { operator: complement.map_or(self.operator, |(_, operator, _)| *operator), ..self.clone() }
     }
 
-    /// Checks the value against a column's kind.
     pub(crate) fn bind(&self, column: &Column, path: &Path) -> Result<Bound> {
         let wrong = |expected: String| Error::wrong_type(path, &column.name, column.kind.to_string(), expected);
         let number = if self.quoted { None } else { self.value.parse::<f64>().ok().filter(|v| !v.is_nan()) };
@@ -189,7 +188,6 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Appends the rows among the first `rows` of a chunk that fulfil the condition.
     pub(crate) fn select(&self, view: &View<'_>, rows: usize, out: &mut Vec<u32>) {
         let holds = |row: &usize| self.order(view, *row).is_some_and(|order| self.holds[(order as i8 + 1) as usize]);
         out.extend((0..rows).filter(holds).map(|row| row as u32));
@@ -252,66 +250,5 @@ pub(crate) mod rows_text {
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Range<u64>>, D::Error> {
         Option::<String>::deserialize(from)?.map(|text| parse_rows(&text).map_err(D::Error::custom)).transpose()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::source::Values;
-
-    #[test]
-    fn conditions_parse_and_print() {
-        for (text, printed) in [
-            ("fold!=3", "fold != 3"),
-            (" a  <=  -1.5e3 ", "a <= -1.5e3"),
-            ("city == 'New York'", "city == 'New York'"),
-            ("city==Bonn", "city == Bonn"),
-            ("x>=0", "x >= 0"),
-            ("t == ''", "t == ''"),
-        ] {
-            assert_eq!(Condition::parse(text).unwrap().to_string(), printed);
-        }
-    }
-
-    #[test]
-    fn wrong_conditions_say_what_is_missing() {
-        for (text, part) in [
-            ("fold", "no comparison"),
-            ("fold = 3", "=="),
-            ("== 3", "no column"),
-            ("fold ==", "no value"),
-            ("1 < x < 3", "two comparisons"),
-            ("a >== 3", "two comparisons"),
-        ] {
-            let error = Condition::parse(text).unwrap_err().to_string();
-            assert!(error.contains(part), "{error}");
-        }
-    }
-
-    fn selected(condition: &str, kind: Kind, values: Values<'_>, rows: usize) -> Vec<u32> {
-        let column = Column { name: "a".into(), kind };
-        let bound = Condition::parse(condition).unwrap().bind(&column, Path::new("t")).unwrap();
-        let mut out = Vec::new();
-        bound.select(&View { values, nulls: None }, rows, &mut out);
-        out
-    }
-
-    #[test]
-    fn comparisons_are_exact_in_the_columns_type() {
-        let float = Kind::Float { bits: 32 };
-        assert_eq!(selected("a == 0.1", float.clone(), Values::of(&[0.1f32, 0.2]), 2), [0]);
-        assert_eq!(selected("a != 3", float, Values::of(&[f32::NAN, 3.0, 4.0]), 3), [2]);
-        let int = Kind::Int { bits: 64, signed: true };
-        let near = [(1 << 53) + 1, 1 << 53];
-        assert_eq!(selected("a == 9007199254740993", int.clone(), Values::of::<i64>(&near), 2), [0]);
-        assert_eq!(selected("a < 0.5", int, Values::of::<i64>(&[0, 1]), 2), [0]);
-    }
-
-    #[test]
-    fn text_with_a_number_column_is_refused() {
-        let column = Column { name: "a".into(), kind: Kind::Int { bits: 8, signed: true } };
-        let error = Condition::parse("a == bonn").unwrap().bind(&column, Path::new("t")).unwrap_err();
-        assert!(error.to_string().contains("int8") && error.to_string().contains("bonn"), "{error}");
     }
 }

@@ -11,7 +11,6 @@ pub(crate) const TILE: usize = 128;
 /// Columns whose values are written together: as many as fill a vector register of 128 bits, which every x86-64 has.
 const GROUP: usize = 4;
 
-/// Shift and scale of each feature, ready for use.
 #[derive(Debug)]
 pub(crate) struct Affine {
     scaler: Scaler,
@@ -21,7 +20,6 @@ pub(crate) struct Affine {
 }
 
 impl Affine {
-    /// A value of feature `i`, shifted and scaled.
     pub(crate) fn apply(&self, i: usize, value: f64) -> f64 {
         self.scaler.bend(i, (value - self.scaler.centre[i]) * self.factor[i])
     }
@@ -92,7 +90,6 @@ pub(crate) fn features<T: Real>(views: &[View<'_>], affine: &Affine, at: Positio
     T::all_finite(out)
 }
 
-/// The values of a column that is stored as `T` and has no nulls.
 fn same_type<'a, T: Real>(view: &View<'a>) -> Option<&'a [T]> {
     match view.values {
         Values::Strided(values) if view.nulls.is_none() => values.slice(T::ELEMENT),
@@ -171,93 +168,4 @@ pub(crate) fn targets(views: &[View<'_>], at: Positions<'_>, rows: usize, out: &
         }
     }
     fine
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::arrow::array::{Array, Float32Array, Int16Array};
-
-    /// Every value by itself, from the definition.
-    fn singly<T: Real>(views: &[View<'_>], affine: &Affine, at: Positions<'_>, rows: usize) -> Vec<T> {
-        let mut out = Vec::new();
-        for row in 0..rows {
-            for (i, view) in views.iter().enumerate() {
-                let mut value = [0.0];
-                view.load(Positions::From(at.get(row)), &mut value);
-                out.push(T::from_f64((value[0] - affine.scaler.centre[i]) * affine.factor[i]));
-            }
-        }
-        out
-    }
-
-    fn check<T: Real>(scaled: bool) {
-        let value = |i: usize| (i as f32 * 0.37).sin() * 10.0;
-        let floats: Vec<f32> = (0..700).map(value).collect();
-        let doubles: Vec<f64> = floats.iter().map(|v| f64::from(*v) / 3.0).collect();
-        let whole = Int16Array::from_iter_values((0..700).map(|i| i * 7 - 900));
-        let picked: Vec<u32> = (0..300).map(|i| i * 2 + 1).collect();
-        for d in 1..=13 {
-            let column = |i: usize| match i % 6 {
-                4 => Values::of(&doubles[i..]),
-                5 => Values::of(whole.values()),
-                _ => Values::of(&floats[i..]),
-            };
-            let views: Vec<View<'_>> = (0..d).map(|i| View { values: column(i), nulls: None }).collect();
-            let mut affine = Affine::new(d, None);
-            if scaled {
-                affine.scaler.centre.iter_mut().enumerate().for_each(|(i, centre)| *centre = i as f64 / 7.0);
-                affine.factor.iter_mut().enumerate().for_each(|(i, factor)| *factor = 1.0 / (i + 3) as f64);
-            }
-            for rows in [1, 2, 3, 4, 5, 7, 8, 63, TILE - 1, TILE] {
-                for at in [Positions::From(11), Positions::At(&picked)] {
-                    let mut out = vec![T::default(); rows * d];
-                    assert!(features(&views, &affine, at, &mut out));
-                    assert_eq!(T::bytes(&out), T::bytes(&singly::<T>(&views, &affine, at, rows)), "{rows} x {d}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn rows_hold_what_columns_held_whatever_their_number() {
-        for scaled in [false, true] {
-            check::<f32>(scaled);
-            check::<f64>(scaled);
-        }
-    }
-
-    #[test]
-    fn a_value_that_is_not_finite_is_seen_wherever_it_stands() {
-        let odd = |value: f32, at: usize, column: usize| {
-            let columns: Vec<Vec<f32>> = (0..6)
-                .map(|c| (0..TILE).map(|row| if (row, c) == (at, column) { value } else { f32::MAX }).collect())
-                .collect();
-            let views: Vec<View<'_>> =
-                columns.iter().map(|column| View { values: Values::of(column), nulls: None }).collect();
-            features(&views, &Affine::new(6, None), Positions::From(0), &mut vec![0f32; 6 * TILE])
-        };
-        for (at, column) in [(0, 0), (3, 1), (TILE - 1, 3), (50, 5)] {
-            for value in [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-                assert!(!odd(value, at, column), "{value} in {at}, {column}");
-            }
-            for value in [0.0, -0.0, f32::MIN, f32::MIN_POSITIVE, 1e-45, 1.0] {
-                assert!(odd(value, at, column), "{value} in {at}, {column}");
-            }
-        }
-        // a null in a column of the same type
-        let holed = Float32Array::from(vec![Some(1.0), None]);
-        let views = [View { values: Values::of(holed.values()), nulls: holed.nulls() }];
-        assert!(!features(&views, &Affine::new(1, None), Positions::From(0), &mut [0f32; 2]));
-    }
-
-    #[test]
-    fn finite_is_what_the_standard_library_says() {
-        for value in [f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::MAX, f64::MIN, 5e-324, -0.0, 0.0, 1.0]
-        {
-            assert_eq!(f64::all_finite(&[1.0, value, -1.0]), value.is_finite(), "{value}");
-            assert_eq!(f32::all_finite(&[1.0, value as f32, -1.0]), (value as f32).is_finite(), "{value}");
-        }
-        assert!(f32::all_finite(&[]) && f64::all_finite(&[]));
-    }
 }

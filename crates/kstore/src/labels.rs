@@ -14,9 +14,7 @@ pub(crate) struct Coder {
     texts: HashMap<Arc<str>, u32>,
     truths: [Option<u32>; 2],
     fixed: bool,
-    /// Most labels.
     limit: usize,
-    /// Bytes of their texts.
     bytes: usize,
 }
 
@@ -112,32 +110,4 @@ pub(crate) fn integer(view: &View<'_>, row: usize) -> Result<i64, Fault> {
 /// A float as the integer that it is; `None` for fractions and for those that stand for several integers.
 pub(crate) fn whole_number(value: f64) -> Option<i64> {
     (value.fract() == 0.0 && value.abs() <= LARGEST_WHOLE).then_some(value as i64)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::arrow::array::StringViewArray;
-
-    fn codes(coder: &mut Coder, values: Values<'_>, count: usize) -> Result<Vec<u32>, (usize, Fault)> {
-        let mut out = Vec::new();
-        coder.code(&View { values, nulls: None }, Positions::From(0), count, &mut out)?;
-        Ok(out)
-    }
-
-    #[test]
-    fn fractions_and_too_many_labels_are_faults() {
-        assert_eq!(codes(&mut Coder::new(None, 10), Values::of::<f64>(&[1.0, 0.5]), 2), Err((1, Fault::Fraction(0.5))));
-        assert!(codes(&mut Coder::new(None, 10), Values::of::<f64>(&[1e300]), 1).is_err());
-        let many: Vec<i32> = (0..=10).collect();
-        assert_eq!(
-            codes(&mut Coder::new(None, 10), Values::of::<i32>(&many), many.len()),
-            Err((10, Fault::TooMany(10)))
-        );
-        // two labels of so many bytes, where two of 64 are planned
-        let long = "a".repeat(2 * TEXT_BYTES);
-        let text = StringViewArray::from(vec![long.as_str(), "b"]);
-        assert_eq!(codes(&mut Coder::new(None, 3), Values::Text(&text), 2).unwrap(), [0, 1]);
-        assert_eq!(codes(&mut Coder::new(None, 2), Values::Text(&text), 2), Err((1, Fault::TooMany(2))));
-    }
 }

@@ -70,14 +70,9 @@ pub enum MissingTarget {
 impl std::str::FromStr for MissingTarget {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "drop" => Ok(Self::Drop),
-            "error" => Ok(Self::Error),
-            _ => {
-                let (text, expected) = (text.to_string(), "drop or error".to_string());
-                Err(Error::Syntax { what: "`missing_target`", text, expected })
-            }
-        }
+        let expected = || "drop or error".to_string();
+        let wrong = |_| Error::Syntax { what: "`missing_target`", text: text.to_string(), expected: expected() };
+        serde_json::from_value(text.into()).map_err(wrong)
     }
 }
 

@@ -41,26 +41,3 @@ impl Mapped {
         bytemuck::try_cast_slice(bytes).ok()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::Write;
-
-    fn mapped(bytes: &[u8]) -> Mapped {
-        let mut file = tempfile::NamedTempFile::new().unwrap();
-        file.write_all(bytes).unwrap();
-        Mapped::open(file.path()).unwrap()
-    }
-
-    #[test]
-    fn out_of_bounds_and_misaligned_views_are_none() {
-        let map = mapped(&[0; 64]);
-        assert!(map.slice::<f64>(0, 8).is_some());
-        assert!(map.slice::<f64>(0, 9).is_none());
-        assert!(map.slice::<f64>(4, 1).is_none());
-        assert!(map.slice::<f64>(8, usize::MAX / 4).is_none());
-        assert!(map.slice::<u8>(65, 0).is_none());
-        assert_eq!(map.bytes().len(), 64);
-    }
-}

@@ -1,24 +1,27 @@
-//! Files by a pattern: `*`, `?` and `[a-z]` within a name, `**` for any folders between. As in a
-//! shell, names that begin with `.`, and here with `_` too, match only a pattern that begins so.
+//! The files that a path, a folder or a pattern stands for.
+//!
+//! A pattern has `*`, `?` and `[a-z]` within a name, and `**` for any folders between. As in a shell, names that begin with `.`, and here
+//! with `_` too, match only a pattern that begins so.
 
-use crate::{Error, Result, source::lakehouse::is_hidden};
+use crate::names::nearest;
+use crate::source::{self, foreign};
+use crate::{Error, Result};
 use glob::Pattern;
 use std::path::{Component, Path, PathBuf};
 
-pub(crate) fn is_pattern(name: &str) -> bool {
+fn is_pattern(name: &str) -> bool {
     name.contains(['*', '?', '['])
 }
 
 enum Step {
     Fixed(PathBuf),
     Name(Pattern),
-    /// Any number of folders.
     Folders,
 }
 
 /// The files that match, in no order; at least one. Names that are no UTF-8 match as they are shown, so that no row of a table is left
 /// out for the name of its file.
-pub(crate) fn files(pattern: &Path) -> Result<Vec<PathBuf>> {
+fn files(pattern: &Path) -> Result<Vec<PathBuf>> {
     let steps = pattern.components().map(|component| step(component, pattern)).collect::<Result<Vec<_>>>()?;
     let mut found = Vec::new();
     walk(PathBuf::new(), &steps, &mut found)?;
@@ -47,7 +50,6 @@ fn step(component: Component<'_>, pattern: &Path) -> Result<Step> {
     }
 }
 
-/// Adds the files below `at` that the steps lead to.
 fn walk(at: PathBuf, steps: &[Step], found: &mut Vec<PathBuf>) -> Result<()> {
     match steps {
         [] if at.is_file() => found.push(at),
@@ -55,7 +57,9 @@ fn walk(at: PathBuf, steps: &[Step], found: &mut Vec<PathBuf>) -> Result<()> {
         [Step::Fixed(name), rest @ ..] => walk(at.join(name), rest, found)?,
         [Step::Name(name), rest @ ..] => {
             for entry in entries(&at)? {
-                let matches = |entry: &str| name.matches(entry) && (!is_hidden(entry) || is_hidden(name.as_str()));
+                let matches = |entry: &str| {
+                    name.matches(entry) && (!foreign::is_hidden(entry) || foreign::is_hidden(name.as_str()))
+                };
                 if entry.file_name().is_some_and(|entry| matches(&entry.to_string_lossy())) {
                     walk(entry, rest, found)?;
                 }
@@ -65,7 +69,7 @@ fn walk(at: PathBuf, steps: &[Step], found: &mut Vec<PathBuf>) -> Result<()> {
             walk(at.clone(), rest, found)?;
             for entry in entries(&at)? {
                 // a link to a folder above would lead round for ever
-                let hidden = entry.file_name().is_some_and(|entry| is_hidden(&entry.to_string_lossy()));
+                let hidden = entry.file_name().is_some_and(|entry| foreign::is_hidden(&entry.to_string_lossy()));
                 if entry.is_dir() && !entry.is_symlink() && !hidden {
                     walk(entry, steps, found)?;
                 }
@@ -85,65 +89,73 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     entries.map(|entry| entry.map(|entry| folder.join(entry.file_name())).map_err(Error::io("read", here))).collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The files that a path, folder or pattern stands for; at least one.
+pub(crate) fn expand(path: &Path) -> Result<Vec<PathBuf>> {
+    let found = if path.is_dir() {
+        foreign::refuse(path, &[])?;
+        in_folder(path)?
+    } else if is_pattern(&path.to_string_lossy()) && !path.exists() {
+        files(path)?
+    } else {
+        return Ok(vec![expand_one(path)?]);
+    };
+    foreign::refuse(path, &found)?;
+    Ok(found)
+}
 
-    #[test]
-    fn patterns_match_names_and_folders() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = folder.path();
-        ["a/b", "_log", ".a"].iter().for_each(|folder| std::fs::create_dir_all(at.join(folder)).unwrap());
-        for name in [
-            "_one.csv",
-            "_log/one.csv",
-            ".a/one.csv",
-            ".one.csv",
-            "one.csv",
-            "two.csv",
-            "a/one.csv",
-            "a/b/1.csv",
-            "a/b/x[1].csv",
-        ] {
-            std::fs::write(at.join(name), "").unwrap();
-        }
-        for (pattern, expected) in [
-            ("*.csv", vec!["one.csv", "two.csv"]),
-            ("?ne.csv", vec!["one.csv"]),
-            ("**/*.csv", vec!["a/b/1.csv", "a/b/x[1].csv", "a/one.csv", "one.csv", "two.csv"]),
-            ("a/**/[0-9].csv", vec!["a/b/1.csv"]),
-            ("*/b/x[[]1].csv", vec!["a/b/x[1].csv"]),
-            ("a/../t*.csv", vec!["a/../two.csv"]),
-            ("_*.csv", vec!["_one.csv"]),
-            ("_log/*.csv", vec!["_log/one.csv"]),
-            (".*/*.csv", vec![".a/one.csv"]),
-        ] {
-            let mut found = files(&at.join(pattern)).unwrap();
-            found.sort();
-            let expected: Vec<_> = expected.into_iter().map(|name| at.join(name)).collect();
-            assert_eq!(found, expected, "{pattern}");
-        }
-        let none = files(&at.join("nowhere/*.csv")).unwrap_err();
-        assert!(matches!(none, Error::NotFound { .. }), "{none}");
+pub(crate) fn expand_one(path: &Path) -> Result<PathBuf> {
+    match path.try_exists() {
+        Ok(true) => Ok(path.to_path_buf()),
+        Ok(false) => Err(not_found(path)),
+        Err(error) => Err(Error::io("read", path)(error)),
     }
+}
 
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn names_that_are_no_text_are_not_left_out() {
-        use std::os::unix::ffi::OsStrExt;
-        let folder = tempfile::tempdir().unwrap();
-        let name = std::ffi::OsStr::from_bytes(b"part-\xff.csv");
-        std::fs::write(folder.path().join(name), "").unwrap();
-        std::fs::write(folder.path().join("part-0.csv"), "").unwrap();
-        assert_eq!(files(&folder.path().join("part-*.csv")).unwrap().len(), 2);
-        assert_eq!(files(&folder.path().join("part-?.csv")).unwrap().len(), 2);
-    }
-
-    #[test]
-    fn wrong_patterns_say_what_is_right() {
-        for wrong in ["[", "a[", "a**b", "***"] {
-            let error = files(Path::new(wrong)).unwrap_err().to_string();
-            assert!(error.contains("write * for any letters"), "{error}");
+fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(Error::io("read", folder))? {
+        let path = entry.map_err(Error::io("read", folder))?.path();
+        let hidden = path.file_name().is_none_or(|name| foreign::is_hidden(&name.to_string_lossy()));
+        if !hidden && path.is_file() && source::by_extension(&path).is_some() {
+            files.push(path);
+        } else if !hidden && path.is_dir() && path.file_name().is_some_and(|name| name.to_string_lossy().contains('='))
+        {
+            match in_folder(&path) {
+                Err(Error::Empty { .. }) => {}
+                below => files.extend(below?),
+            }
         }
     }
+    if files.is_empty() {
+        let why = format!(
+            "the folder holds no {} file whose name begins with another letter than _ and .; name another folder, or files",
+            source::known("or")
+        );
+        return Err(Error::Empty { what: folder.display().to_string(), why });
+    }
+    Ok(files)
+}
+
+/// "No such file", with the name in the same folder that comes nearest.
+fn not_found(path: &Path) -> Error {
+    if let Ok(target) = path.read_link() {
+        let hint = format!("; the link leads to {}, which is not there: name another file", target.display());
+        return Error::NotFound { path: path.to_path_buf(), hint };
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let hint = match std::fs::read_dir(folder) {
+        Err(_) => format!("; there is no folder {}: check the path", folder.display()),
+        Ok(entries) => {
+            let names: Vec<_> = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            // a shared extension makes no two names alike: the stems decide
+            let stem =
+                |name: &str| Path::new(name).file_stem().and_then(|stem| stem.to_str()).unwrap_or("").to_string();
+            let stems: Vec<String> = names.iter().map(|name| stem(name)).collect();
+            let near = nearest(&stem(name), stems.iter().map(String::as_str));
+            let at = near.and_then(|near| stems.iter().position(|stem| stem == near));
+            at.map_or(String::new(), |at| format!("; did you mean {}?", path.with_file_name(&names[at]).display()))
+        }
+    };
+    Error::NotFound { path: path.to_path_buf(), hint }
 }

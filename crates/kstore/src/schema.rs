@@ -128,7 +128,6 @@ impl Schema {
         names::position(&self.columns, name)
     }
 
-    /// Name of the column that holds place `item` of the lists called `name`.
     pub(crate) fn item_name(name: &str, item: usize) -> String {
         format!("{name}[{item}]")
     }
@@ -148,7 +147,6 @@ impl Schema {
         self.columns.iter().any(|column| matches!(column.kind, Kind::Sparse(_)))
     }
 
-    /// The shape of the sparse rows in a column; `None` for another.
     pub(crate) fn sparse(&self, column: usize) -> Option<SparseShape> {
         match self.columns[column].kind {
             Kind::Sparse(shape) => Some(shape),

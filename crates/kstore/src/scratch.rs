@@ -135,7 +135,6 @@ impl Drop for Reserved {
     }
 }
 
-/// The labels of classes and of groups.
 type Dictionaries = [Option<Arc<Vec<Label>>>; 2];
 
 /// A cache that is being written.
@@ -333,7 +332,6 @@ impl<T: Real> RowSource<T> for Cache<T> {
 
 struct CacheCursor<'a, T> {
     cache: &'a Cache<T>,
-    /// Positions of the rows that are still to be read.
     left: Range<u64>,
 }
 

@@ -371,7 +371,6 @@ impl Selected {
         self.table.reading().of_columns(&names.concat())
     }
 
-    /// True if rows without a target are left out.
     pub(crate) fn drops_targets(&self) -> bool {
         self.has_target() && self.missing_target == MissingTarget::Drop
     }

@@ -1,20 +1,19 @@
 //! Files that are read as one table.
 
-use crate::names::nearest;
+use crate::pattern::{expand, expand_one};
 use crate::schema::{Column, Kind, Schema};
+use crate::source::partitioned;
 use crate::source::remote::{self, Found};
-use crate::source::united::{self, United};
+use crate::source::united;
 use crate::source::{
     self, Absent, Added, BatchTable, ColumnType, Extended, Identity, Sparse, TableFile, TextOptions, TextReading,
 };
-use crate::source::{lakehouse, partitioned};
-use crate::{Error, Real, Result, RowDigests, pattern};
+use crate::{Error, Real, Result, RowDigests};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{collections::BTreeMap, ops::Range};
 
-/// A file of a table and the stored row it starts at.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     pub(crate) path: PathBuf,
@@ -77,7 +76,7 @@ impl Table {
     /// Opens files, folders (every known file in them, and below folders such as `year=2026`, which
     /// are columns) and glob patterns as one table. Files and folders whose names begin with `_` or
     /// `.` are no part of a table unless they are named, and folders of a lakehouse are refused:
-    /// see [`source::lakehouse`]. A file named twice is read once. `-` alone stands for standard
+    /// see [`source::foreign`]. A file named twice is read once. `-` alone stands for standard
     /// input, which is written to a temporary file first. Addresses such as
     /// `s3://bucket/rows/*.parquet` are those of a store that was registered: see
     /// [`source::remote`].
@@ -87,18 +86,11 @@ impl Table {
 
     /// Opens files as [`Table::open`] does, with options for reading text files.
     pub fn open_with<P: AsRef<Path>>(paths: &[P], options: &TextOptions) -> Result<Self> {
-        if let [path] = paths
-            && path.as_ref() == Path::new(source::STDIN)
-        {
-            let (file, identity) = source::standard_input(options)?;
-            let table = Self::of(source::STDIN, file);
-            table.check_types(options)?;
-            let identified = |part: &Part| Part { identities: vec![identity.clone()], ..part.clone() };
-            return Ok(Self { parts: Arc::new(table.parts.iter().map(identified).collect()), ..table });
-        }
         let mut files: BTreeMap<PathBuf, Option<Found>> = BTreeMap::new();
         for path in paths.iter().map(AsRef::as_ref) {
             match source::scheme(path) {
+                // standard input is the only file
+                None if paths.len() == 1 && path == Path::new(source::STDIN) => _ = files.insert(path.into(), None),
                 None => files.extend(expand(path)?.into_iter().map(|path| (path, None))),
                 Some(scheme) => files.extend(
                     remote::find(scheme, path)?.into_iter().map(|found| (PathBuf::from(&found.address), Some(found))),
@@ -114,6 +106,7 @@ impl Table {
                 None if !nothing && is_empty_text(&path) => {
                     (Arc::new(Absent::new(Schema::default(), 0..0)) as Arc<dyn TableFile>, Identity::of(&path)?)
                 }
+                None if path == Path::new(source::STDIN) && paths.len() == 1 => source::standard_input(options)?,
                 None => open(&path, options)?,
                 Some(found) => source::open_distant(&found, options).map_err(remote::interrupted)?,
             };
@@ -127,7 +120,7 @@ impl Table {
         for (part, constants) in
             parts.iter_mut().zip(partitioned::constants(&values)).filter(|(_, some)| !some.is_empty())
         {
-            part.file = Arc::new(Extended::new(Arc::clone(&part.file), constants));
+            part.file = Arc::new(Extended::new(&part.path, Arc::clone(&part.file), constants));
         }
         // files that belong together are read alike
         let mut reading = TextReading::default();
@@ -145,8 +138,16 @@ impl Table {
         }
         let files: Vec<_> = parts.iter().map(|part| (part.path.as_path(), &part.file)).collect();
         let (schema, difference) = united::union(&files, options.without_header)?;
+        // text that other files take for numbers keeps its letters
+        let is_new = |name: &&str| !options.types.contains_key(*name) && !options.like.types.contains_key(*name);
+        let texts = united::texts(&files, &schema).into_iter().filter(is_new);
+        let types: BTreeMap<_, _> = texts.map(|name| (name.to_string(), ColumnType::Text)).collect();
+        if !types.is_empty() {
+            let options = options.clone().like(TextReading { types, ..TextReading::default() });
+            return Ok(Self { difference, ..Self::open_with(paths, &options)? });
+        }
         let schema = Arc::new(schema);
-        parts.iter_mut().for_each(|part| part.file = United::of(&part.path, &part.file, &schema));
+        parts.iter_mut().for_each(|part| part.file = Extended::united(&part.path, &part.file, &schema));
         let table = Self { difference, read: Arc::new(scanned.into()), ..Self::new(parts, schema) };
         table.check_types(options).map(|()| table)
     }
@@ -261,7 +262,8 @@ impl Table {
         }
         let join = |part: &Part| {
             let numbers = Added::Numbers { file: Arc::clone(&right), path: path.clone(), start: part.start };
-            let joined = Extended::new(Arc::clone(&part.file), vec![(source::TARGET.to_string(), numbers)]);
+            let column = (source::TARGET.to_string(), numbers);
+            let joined = Extended::new(&part.path, Arc::clone(&part.file), vec![column]);
             let identities = [&part.identities[..], std::slice::from_ref(&identity)].concat();
             Part { file: Arc::new(joined), identities, ..part.clone() }
         };
@@ -335,7 +337,6 @@ impl Table {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// A copy of the table with a count of its own of the bytes read.
     pub(crate) fn counting_apart(&self) -> Self {
         Self { read: Arc::default(), digests: None, ..self.clone() }
     }
@@ -345,7 +346,6 @@ impl Table {
         Self { digests: Some(Arc::clone(digests)), ..self.clone() }
     }
 
-    /// A copy of the table whose rows' digests are not taken.
     pub(crate) fn undigested(&self) -> Self {
         Self { digests: None, ..self.clone() }
     }
@@ -373,7 +373,6 @@ impl Table {
         self.schema.position(name).ok_or_else(|| self.no_such_column(name))
     }
 
-    /// The error that nothing is left of it.
     pub(crate) fn empty(&self, why: impl Into<String>) -> Error {
         Error::Empty { what: self.first_path().display().to_string(), why: why.into() }
     }
@@ -383,80 +382,7 @@ impl Table {
     }
 }
 
-/// True for a file of text that holds nothing.
 fn is_empty_text(path: &Path) -> bool {
     let is_text = source::by_extension(path).is_some_and(source::Format::is_text);
     is_text && std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0)
-}
-
-/// The files that a path, folder or pattern stands for; at least one.
-fn expand(path: &Path) -> Result<Vec<PathBuf>> {
-    let found = if path.is_dir() {
-        lakehouse::refuse(path, &[])?;
-        in_folder(path)?
-    } else if pattern::is_pattern(&path.to_string_lossy()) && !path.exists() {
-        pattern::files(path)?
-    } else {
-        return Ok(vec![expand_one(path)?]);
-    };
-    lakehouse::refuse(path, &found)?;
-    Ok(found)
-}
-
-/// A path that exists, or an error that suggests another.
-fn expand_one(path: &Path) -> Result<PathBuf> {
-    match path.try_exists() {
-        Ok(true) => Ok(path.to_path_buf()),
-        Ok(false) => Err(not_found(path)),
-        Err(error) => Err(Error::io("read", path)(error)),
-    }
-}
-
-fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(Error::io("read", folder))? {
-        let path = entry.map_err(Error::io("read", folder))?.path();
-        let hidden = path.file_name().is_none_or(|name| lakehouse::is_hidden(&name.to_string_lossy()));
-        if !hidden && path.is_file() && source::by_extension(&path).is_some() {
-            files.push(path);
-        } else if !hidden && path.is_dir() && path.file_name().is_some_and(|name| name.to_string_lossy().contains('='))
-        {
-            match in_folder(&path) {
-                Err(Error::Empty { .. }) => {}
-                below => files.extend(below?),
-            }
-        }
-    }
-    if files.is_empty() {
-        let why = format!(
-            "the folder holds no {} file whose name begins with another letter than _ and .; name another folder, or files",
-            source::known("or")
-        );
-        return Err(Error::Empty { what: folder.display().to_string(), why });
-    }
-    Ok(files)
-}
-
-/// "No such file", with the name in the same folder that comes nearest.
-fn not_found(path: &Path) -> Error {
-    if let Ok(target) = path.read_link() {
-        let hint = format!("; the link leads to {}, which is not there: name another file", target.display());
-        return Error::NotFound { path: path.to_path_buf(), hint };
-    }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let hint = match std::fs::read_dir(folder) {
-        Err(_) => format!("; there is no folder {}: check the path", folder.display()),
-        Ok(entries) => {
-            let names: Vec<_> = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            // a shared extension makes no two names alike: the stems decide
-            let stem =
-                |name: &str| Path::new(name).file_stem().and_then(|stem| stem.to_str()).unwrap_or("").to_string();
-            let stems: Vec<String> = names.iter().map(|name| stem(name)).collect();
-            let near = nearest(&stem(name), stems.iter().map(String::as_str));
-            let at = near.and_then(|near| stems.iter().position(|stem| stem == near));
-            at.map_or(String::new(), |at| format!("; did you mean {}?", path.with_file_name(&names[at]).display()))
-        }
-    };
-    Error::NotFound { path: path.to_path_buf(), hint }
 }

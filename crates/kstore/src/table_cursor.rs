@@ -57,11 +57,9 @@ struct TableCursor<'a, T: Real> {
     source: &'a TableRows<T>,
     left: Range<u64>,
     open: Option<OpenFile<'a>>,
-    /// Selected rows of the chunk; `None` where all are.
     picked: Option<Vec<u32>>,
     /// Number of selected rows of the chunk that were handed out.
     place: usize,
-    /// Bytes of the kept texts in the tile at hand.
     texts: usize,
     classes: Option<Coder>,
     groups: Option<Coder>,
@@ -156,7 +154,6 @@ impl<T: Real> TableCursor<'_, T> {
         Ok(true)
     }
 
-    /// Finds the selected rows of the chunk.
     fn pick(&mut self) -> Result<()> {
         let selected = &self.source.selected;
         let Some(open) = &self.open else { return Ok(()) };
@@ -214,7 +211,6 @@ impl<T: Real> TableCursor<'_, T> {
         Ok(take)
     }
 
-    /// Appends the next `take` selected rows of the chunk.
     fn fill(&mut self, buf: &mut RowBuf<T>, take: usize) -> Result<()> {
         let source = self.source;
         let Some(open) = &self.open else { return Ok(()) };

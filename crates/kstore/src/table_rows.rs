@@ -34,10 +34,8 @@ pub struct Reading {
 pub struct TableRows<T> {
     pub(crate) selected: Selected,
     pub(crate) columns: Vec<usize>,
-    /// What tells the columns apart in digests.
     pub(crate) keys: Vec<u64>,
     pub(crate) affine: Affine,
-    /// Where columns are categories, what becomes of their values.
     pub(crate) expansion: Option<Expansion<T>>,
     /// Features may go from a file to a tile as they are, and every row of the file is wanted.
     pub(crate) direct: bool,
@@ -108,22 +106,18 @@ impl<T: Real> TableRows<T> {
         self.selected.coded().map_or(column, |coded| coded.starts[column])
     }
 
-    /// What reads the moments of a column, where it is a feature of times.
     pub(crate) fn time(&self, slot: usize) -> Option<&TimeReader> {
         self.selected.coded().filter(|_| slot < self.selected.features.len())?.time(slot)
     }
 
-    /// Names of the decoded columns' places: features, targets, class, group.
     pub(crate) fn name(&self, slot: usize) -> String {
         self.selected.table.schema().columns[self.columns[slot]].name.clone()
     }
 }
 
-/// A file being read, and the chunk that is at hand.
 pub(crate) struct OpenFile<'a> {
     pub(crate) cursor: BoxedCursor<'a>,
     pub(crate) part: &'a Part,
-    /// Row within the file of the chunk's first row.
     pub(crate) first: u64,
     pub(crate) rows: usize,
     /// Row within the file that the cursor ends before.

@@ -21,7 +21,6 @@ pub struct TextLimit {
 }
 
 impl Default for TextLimit {
-    /// No limit on the length of texts.
     fn default() -> Self {
         Self { row: usize::MAX, copies: 1, budget: usize::MAX }
     }

@@ -1,8 +1,18 @@
 //! P1 over verbs, solvers, schemes, maps and shapes of tables: each runs at the smallest budget that it accepts, and stays
 //! under it. `scripts/budget` is the long form of this.
 
+use kstore::arrow::array::{Array, ArrayRef, Float64Array, Int64Array, ListArray, RecordBatch, StructArray};
+use kstore::arrow::buffer::OffsetBuffer;
+use kstore::arrow::datatypes::{DataType, Field};
+use kstore::arrow::ipc::writer::{FileWriter, IpcWriteOptions};
+use kstore::arrow::ipc::{CompressionType, MetadataVersion};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::properties::WriterProperties;
+use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 const MIB: usize = 1 << 20;
@@ -178,4 +188,81 @@ fn what_no_map_can_have_is_refused_in_a_sentence() {
             assert!(said.contains("--rank") && !said.contains("panicked"), "{line}: {said}");
         }
     }
+}
+
+/// A million equal sparse rows of 20 entries, as one batch and as one row group: 400 MB that are packed into a few kilobytes.
+fn equal_rows(folder: &Path) {
+    let (rows, entries) = (1_000_000, 20);
+    let index: ArrayRef = Arc::new(Int64Array::from_iter_values((0..rows * entries).map(|i| i as i64 % 20 * 50)));
+    let value: ArrayRef = Arc::new(Float64Array::from(vec![1.0; rows * entries]));
+    let field = |name: &str, of: &ArrayRef| Arc::new(Field::new(name, of.data_type().clone(), false));
+    let fields = vec![field("index", &index), field("value", &value)];
+    let entry = Arc::new(Field::new("item", DataType::Struct(fields.clone().into()), false));
+    let columns = StructArray::new(fields.into(), vec![index, value], None);
+    let ends = OffsetBuffer::from_lengths(std::iter::repeat_n(entries, rows));
+    let x: ArrayRef = Arc::new(ListArray::new(entry, ends, Arc::new(columns), None));
+    let y: ArrayRef = Arc::new(Float64Array::from_iter_values((0..rows).map(|i| (i % 2) as f64)));
+    let batch = RecordBatch::try_from_iter([("x", x), ("y", y)]).unwrap();
+    let options = IpcWriteOptions::try_new(8, false, MetadataVersion::V5).unwrap();
+    let options = options.try_with_compression(Some(CompressionType::ZSTD)).unwrap();
+    let file = File::create(folder.join("equal.arrow")).unwrap();
+    let mut writer = FileWriter::try_new_with_options(file, &batch.schema(), options).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+    let properties = WriterProperties::builder().set_max_row_group_row_count(Some(rows));
+    let properties = properties.set_compression(Compression::ZSTD(ZstdLevel::default())).build();
+    let file = File::create(folder.join("equal.parquet")).unwrap();
+    let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+}
+
+#[test]
+fn files_that_unpack_to_far_more_than_they_hold_stay_under() {
+    if !cfg!(target_os = "linux") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    equal_rows(folder.path());
+    for file in ["equal.arrow", "equal.parquet"] {
+        assert!(folder.path().join(file).metadata().unwrap().len() < 8 << 20, "{file}");
+        stays_under(folder.path(), &format!("inspect {file}"));
+        let fit = format!("fit ridge {file} --target y --rows ..2000 --rank 20 --lambda 1e-4 -o m");
+        stays_under(folder.path(), &fit);
+    }
+}
+
+#[test]
+fn a_model_header_of_a_million_names_stays_under() {
+    if !cfg!(target_os = "linux") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    make(folder.path(), "generate friedman1 --rows 300 -o n.parquet -q");
+    make(folder.path(), "fit ridge n.parquet --target y --rank 20 --lambda 1e-4 -o m -q");
+    let model = std::fs::read(folder.path().join("m")).unwrap();
+    let (size, rest) = model.split_first_chunk::<8>().unwrap();
+    let (header, numbers) = rest.split_at(u64::from_le_bytes(*size) as usize);
+    let first = r#"\"features\":["#;
+    let names: String = (0..1_000_000).map(|i| format!(r#"\"n{i}\","#)).collect();
+    let header = str::from_utf8(header).unwrap().replacen(first, &format!("{first}{names}"), 1);
+    assert!(header.len() > 10 << 20);
+    let mut header = header.into_bytes();
+    header.resize(header.len().next_multiple_of(8), b' ');
+    let size = (header.len() as u64).to_le_bytes();
+    std::fs::write(folder.path().join("m"), [&size[..], &header, numbers].concat()).unwrap();
+    let budget = 160 * MIB;
+    let words = ["predict", "m", "n.parquet", "-o", "p.csv", "-q", "--memory", &budget.to_string()].map(String::from);
+    let mut kmill = Command::new(env!("CARGO_BIN_EXE_kmill"));
+    let mut child = kmill.current_dir(folder.path()).args(words).stderr(Stdio::piped()).spawn().unwrap();
+    let mut most = 0;
+    while child.try_wait().unwrap().is_none() {
+        most = most.max(peak(&child).unwrap_or(0));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    // a million names and ten numbers contradict each other
+    assert!(!output.status.success() && !said.contains("panicked"), "{said}");
+    assert!(most <= budget, "peak {most}, budget {budget}: {said}");
 }

@@ -6,7 +6,9 @@ use crate::Result;
 use crate::missing::Missing;
 use crate::select::Selected;
 use crate::source::{Values, View};
+use crate::table::Table;
 use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Rows that are read of all columns at first: few columns have no value among them.
@@ -23,7 +25,7 @@ impl Selected {
         let unnamed = |place: &usize| !asked.named[*place] || nothing(*place);
         let columns: Vec<usize> = (0..self.features.len()).filter(unnamed).map(|place| self.features[place]).collect();
         // a look that fails says nothing: the next pass will say what is wrong
-        let blank = self.blank_among(columns).unwrap_or_default();
+        let blank = self.table.blank_among(&self.rows, columns).unwrap_or_default();
         let left: Vec<usize> = (0..self.features.len()).filter(|at| !blank.contains(&self.features[*at])).collect();
         if blank.is_empty() || left.is_empty() {
             return (self.clone(), None);
@@ -51,14 +53,16 @@ impl Selected {
     /// Those of reading.
     pub fn blank(&self) -> Result<Vec<String>> {
         let columns: Vec<usize> = self.features.iter().chain(&self.targets).chain(&self.class).copied().collect();
-        let blank = self.blank_among(columns.clone())?;
+        let blank = self.table.blank_among(&self.rows, columns.clone())?;
         Ok(self.names(&columns.into_iter().filter(|column| blank.contains(column)).collect::<Vec<_>>()))
     }
+}
 
-    /// Those of some columns that have no value in the rows, whatever condition chooses among these.
-    fn blank_among(&self, mut columns: Vec<usize>) -> Result<HashSet<usize>> {
-        for part in self.table.parts() {
-            let (mut from, end) = (self.rows.start.max(part.start), self.rows.end.min(part.end()));
+impl Table {
+    /// Those of some columns that have no value in some stored rows.
+    pub(super) fn blank_among(&self, rows: &Range<u64>, mut columns: Vec<usize>) -> Result<HashSet<usize>> {
+        for part in self.parts() {
+            let (mut from, end) = (rows.start.max(part.start), rows.end.min(part.end()));
             let mut most = FIRST;
             while from < end && !columns.is_empty() {
                 let to = end.min(from.saturating_add(most));

@@ -95,14 +95,12 @@ pub(crate) enum Role {
     Category,
     Time,
     Sparse,
-    /// Text whose words are counted.
     Counted,
     /// Text: times where all of it reads as such, else categories.
     Either,
 }
 
 impl Role {
-    /// True where its values are found, as categories.
     pub(crate) fn has_values(self) -> bool {
         matches!(self, Self::Category | Self::Either)
     }
@@ -112,18 +110,15 @@ impl Role {
     }
 }
 
-/// What a selection knows of the values of its columns.
 #[derive(Clone, Debug)]
 pub(crate) enum Coding {
     /// All columns are numbers; what was asked of them, where they may be looked at.
     Plain(Option<Arc<Asked>>),
-    /// The values are not found yet.
     Asked(Arc<Asked>),
     /// The values are known; the counts are of those that were read and no feature stands for, by columns.
     Known(Arc<Lookups>, Arc<[AtomicU64]>),
 }
 
-/// The columns of categories and times whose values are not found yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     /// For each column of the features, what it may be, and true where it was named.
@@ -138,7 +133,6 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// True where nothing was said of categories.
     pub(crate) fn is_usual(&self) -> bool {
         self.wanted == Categories::Few
     }

@@ -17,16 +17,13 @@ use crate::{Digest, Error, Fold, Label, Merge, Missing, Reading, Result, RowBloc
 use serde::{Deserialize, Serialize};
 use std::{collections::HashMap, sync::Arc};
 
-/// Most values of a column whose effects are learned.
 const EFFECT_LIMIT: usize = 1 << 16;
 
-/// Folds of the rows that are learned from.
 const FOLDS: usize = 5;
 
 /// Most outputs whose effects become features: targets, or classes but the most frequent one.
 const MOST_OUTPUTS: usize = 15;
 
-/// Stands for the rows without a value.
 const MISSING: u64 = u64::MAX;
 
 /// Deviations of F that its excess over 1 must reach where the values tell nothing.
@@ -47,7 +44,6 @@ pub struct Effects {
 }
 
 impl Effects {
-    /// Bytes that they take, with the places to look them up.
     pub(super) fn bytes(&self) -> usize {
         let numbers = self.effects.len() + self.folds.iter().map(Vec::len).sum::<usize>();
         8 * numbers + 32 * self.values.len()
@@ -60,7 +56,6 @@ impl Effects {
         &effects[value * t..][..t]
     }
 
-    /// True where they can be looked up.
     pub(super) fn is_sound(&self) -> bool {
         let whole = self.outputs.len() * self.values.len();
         let finite = |effects: &Vec<f64>| effects.len() == whole && effects.iter().all(|effect| effect.is_finite());
@@ -84,9 +79,7 @@ pub struct FoundEffects {
     /// For each column, the sums of each value; `None` where there are too many.
     values: Vec<Option<HashMap<u64, Sums>>>,
     all: Sums,
-    /// Weighted squares of each output.
     squares: Vec<f64>,
-    /// Rows with a weight.
     rows: u64,
     /// True if a weight is not a whole number, so that weights do not count rows.
     fractional: bool,
@@ -119,7 +112,6 @@ impl Merge for FoundEffects {
 pub struct EffectSearch {
     selected: Selected,
     read: Selected,
-    /// Places of the columns of effects among those of the encoding.
     places: Vec<usize>,
     classes: Option<Arc<Vec<Label>>>,
     outputs: Vec<String>,
@@ -246,7 +238,7 @@ impl EffectSearch {
         // rows that the mean of all weighs as much as
         let prior = within * per_value / (between - within) / unit;
         // an outlier makes values differ as chance does not, and its value no better known to the other folds
-        if self.gain(sums, found, prior) <= 0.0 {
+        if self.gain((&values, sums), found, prior) <= 0.0 {
             return None;
         }
         let of = |without: Option<usize>| -> Vec<f64> {
@@ -257,14 +249,10 @@ impl EffectSearch {
         let folds = (0..FOLDS).map(|fold| of(Some(fold))).collect();
         Some(Effects { outputs: self.outputs.clone(), effects: of(None), folds, values })
     }
-}
 
-impl EffectSearch {
     /// By how much effects that the other folds tell lower the squared errors of the rows of each fold, in units of the variance of each output.
-    fn gain(&self, sums: &HashMap<u64, Sums>, found: &FoundEffects, prior: f64) -> f64 {
+    fn gain(&self, (values, sums): (&[u64], &HashMap<u64, Sums>), found: &FoundEffects, prior: f64) -> f64 {
         let t = self.outputs.len();
-        let mut values: Vec<u64> = sums.keys().copied().collect();
-        values.sort_unstable();
         let mut gain = 0.0;
         for fold in 0..FOLDS {
             let all = Total::of(&found.all, t, Some(fold));

@@ -30,7 +30,6 @@ pub enum Weighing {
 /// Sparse rows that are made of a column of text, or whose entries are weighed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entries {
-    /// Number of columns, and room for entries.
     pub(super) shape: SparseShape,
     /// What of a text is counted; absent for sparse rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,7 +54,6 @@ fn one() -> f64 {
 }
 
 impl Entries {
-    /// Entries of which nothing is learned yet.
     pub(super) fn unlearned(shape: SparseShape, text: Option<Grams>, weighing: Weighing) -> Self {
         Self { shape, text, words: Vec::new(), weighing, dense: false, factors: Vec::new(), unseen: 1.0 }
     }
@@ -67,7 +65,6 @@ impl Entries {
         self
     }
 
-    /// Names of the features of a dense row, of a column of this name.
     pub(super) fn names<'a>(&'a self, column: &'a str) -> Box<dyn Iterator<Item = String> + 'a> {
         match self.text.as_ref().and_then(Grams::places) {
             Some(places) => Box::new((0..places.min(self.shape.width)).map(move |place| format!("{column}:#{place}"))),
@@ -75,7 +72,6 @@ impl Entries {
         }
     }
 
-    /// Numbers of a row.
     pub(super) fn features(&self) -> usize {
         if self.dense { self.shape.width } else { self.shape.numbers() }
     }
@@ -85,7 +81,6 @@ impl Entries {
         self.text.as_ref()
     }
 
-    /// True where each is a feature of a dense row.
     pub(super) fn is_dense(&self) -> bool {
         self.dense
     }
@@ -95,7 +90,6 @@ impl Entries {
         self.weighing
     }
 
-    /// True where rows can be made.
     pub(super) fn is_learned(&self) -> bool {
         (self.text.is_none() || self.shape.width > 0) && (!self.has_factors() || !self.factors.is_empty())
     }
@@ -104,11 +98,8 @@ impl Entries {
         matches!(self.weighing, Weighing::Maxabs | Weighing::TfIdf)
     }
 
-    /// The same without the factors.
     pub(super) fn bare(&self) -> Self {
-        let Self { shape, text, words, weighing, dense, unseen, factors: _ } = self;
-        let (text, words, factors) = (text.clone(), words.clone(), Vec::new());
-        Self { shape: *shape, text, words, weighing: *weighing, dense: *dense, factors, unseen: *unseen }
+        Self { factors: Vec::new(), ..self.clone() }
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -138,7 +129,6 @@ impl Entries {
     }
 }
 
-/// The columns of an encoding of sparse rows, ready to make rows of.
 #[derive(Debug)]
 pub(crate) struct EntryColumns {
     columns: Vec<EntryColumn>,
@@ -146,7 +136,6 @@ pub(crate) struct EntryColumns {
 
 #[derive(Debug)]
 pub(super) struct EntryColumn {
-    /// Number of the columns before.
     first: u32,
     /// How entries are weighed, and texts counted; `None` for sparse rows as they are.
     entries: Option<Entries>,
@@ -280,7 +269,6 @@ impl EntryRow {
     }
 }
 
-/// The shape of the entries of a column, where it makes some of a sparse row.
 fn shape_of(column: &CodedColumn) -> Option<SparseShape> {
     match &column.code {
         Code::Sparse(shape) => Some(*shape),

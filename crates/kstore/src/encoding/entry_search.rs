@@ -21,7 +21,6 @@ use std::collections::HashMap;
 const IN_TABLE: usize = 72;
 const TEXT: usize = 32;
 
-/// The words of a column of text, each with the rows that have it.
 #[derive(Clone, Debug, Default)]
 struct Words {
     /// Rows that have a word, and the last of them.
@@ -29,7 +28,6 @@ struct Words {
     /// The same of each place, where words are hashed.
     places: Vec<(u64, u64)>,
     bytes: usize,
-    /// Most words of a row.
     longest: usize,
     dropped: bool,
 }
@@ -133,7 +131,6 @@ impl Merge for FoundEntries {
 pub struct EntrySearch {
     selected: Selected,
     read: Selected,
-    /// Places of the columns among the features.
     places: Vec<usize>,
     entries: Vec<Entries>,
 }
@@ -167,7 +164,6 @@ impl Selected {
 }
 
 impl EntrySearch {
-    /// Columns of sparse rows that are looked at.
     fn width(&self) -> usize {
         self.entries.iter().filter(|entries| entries.text.is_none()).map(|entries| entries.shape.width).sum()
     }

@@ -10,7 +10,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// An encoding, ready to look values up.
 #[derive(Debug)]
 pub(crate) struct Lookups {
     pub(crate) encoding: Encoding,
@@ -29,7 +28,6 @@ enum Lookup {
     Time(TimeReader, TimeCode),
     /// Places of values among the effects, by the digests of their texts.
     Effects(HashMap<u64, u32>, Effects),
-    /// Words of text, each a feature.
     Words(Box<EntryColumn>),
     /// Nothing: sparse rows are made otherwise.
     None,
@@ -76,7 +74,6 @@ impl Dictionary {
 }
 
 impl Lookups {
-    /// The lookup of columns of these kinds.
     pub(crate) fn new<'a>(encoding: Encoding, kinds: impl Iterator<Item = &'a Kind>) -> Self {
         let lookup = |(column, kind): (&CodedColumn, &Kind)| match &column.code {
             Code::Number => Lookup::Number,
@@ -103,7 +100,6 @@ impl Lookups {
         Self { names: encoding.names(), lookups, starts, entries, encoding }
     }
 
-    /// True where a column holds numbers or times, which have a mean.
     pub(crate) fn has_mean(&self, column: usize) -> bool {
         matches!(self.lookups[column], Lookup::Number | Lookup::Time(..))
     }
@@ -116,7 +112,6 @@ impl Lookups {
     }
 }
 
-/// The features of a table with categories, as its rows are scaled.
 #[derive(Debug)]
 pub(crate) struct Expansion<T> {
     coded: Arc<Lookups>,

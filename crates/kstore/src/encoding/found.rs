@@ -99,7 +99,6 @@ pub(super) struct Found {
     /// The first text, in their order, of a number that is written with a unit or the like, and the first word for a missing value.
     marked: Option<Arc<str>>,
     word: Option<&'static str>,
-    /// Bytes of the texts of all rows.
     all_bytes: u64,
     pub(super) times: TimesFound,
     pub(super) numerals: Numerals,
@@ -109,7 +108,6 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Sees the text of a row.
     pub(super) fn text(&mut self, text: &str, limit: usize) {
         self.digests.see(Digest::word_of(text.as_bytes()));
         self.all_bytes += text.len() as u64;
@@ -117,7 +115,6 @@ impl Found {
         self.add(text, limit);
     }
 
-    /// Looks whether a text is something else than a name.
     fn look(&mut self, text: &str) {
         if let Some(word) = missing::WORDS.into_iter().find(|word| *word == text) {
             self.word = self.word.into_iter().chain([word]).min();
@@ -150,7 +147,6 @@ impl Found {
         }
     }
 
-    /// Drops the values if there are too many, or their texts are too long.
     fn clear_beyond(&mut self, limit: usize) {
         if self.values.len() + self.texts.len() > limit || self.bytes > limit * TEXT_PER_VALUE {
             (self.more, self.values, self.texts) = (true, HashSet::new(), HashSet::new());
@@ -196,7 +192,6 @@ impl Found {
         values >= FEWEST_NAMES as f64 && 10.0 * values > 9.0 * self.rows(rows) as f64
     }
 
-    /// True for texts that are too long for names.
     pub(super) fn is_long(&self, rows: u64) -> bool {
         self.all_bytes > TEXT_PER_VALUE as u64 * self.rows(rows)
     }

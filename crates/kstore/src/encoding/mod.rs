@@ -122,7 +122,6 @@ impl CodedColumn {
         self.code.features() + usize::from(self.missing)
     }
 
-    /// True where its effects are still to be learned.
     pub(crate) fn is_unlearned(&self) -> bool {
         matches!(&self.code, Code::Effects(effects) if effects.outputs.is_empty())
     }
@@ -202,7 +201,6 @@ impl Encoding {
         self.columns.iter().flat_map(CodedColumn::names).collect()
     }
 
-    /// The column of each feature, as a place among the columns.
     pub(crate) fn owners(&self) -> Vec<usize> {
         let columns = self.columns.iter().enumerate();
         columns.flat_map(|(place, column)| std::iter::repeat_n(place, column.features())).collect()
@@ -303,7 +301,6 @@ impl Encoding {
         self.columns.iter().filter_map(move |column| Some((column.name.clone(), of(&column.code)?)))
     }
 
-    /// True where every column is a number without a feature for missing values.
     pub(crate) fn is_plain(&self) -> bool {
         self.columns.iter().all(|column| column.code == Code::Number && !column.missing)
     }

@@ -12,7 +12,6 @@ use crate::dates::{self, TimeForm};
 use crate::{Reading, Result, RowBuf, RowSource, missing::Missing, schema::Kind, select::Selected};
 use std::{collections::HashSet, ops::Range, sync::Arc};
 
-/// Fewest different times of day.
 const TIMES: usize = 40;
 
 /// Fewest hours that they lie in, and those that a few rows must show.
@@ -20,16 +19,13 @@ const HOURS: (usize, usize) = (6, 3);
 
 const FEWEST_COUNTED: u64 = 50;
 
-/// Fewest numbers that are dates.
 const FEWEST_DATES: u64 = 5;
 
 /// Rows that are looked at for columns of numbers that are something else, and the places that they are at: tables are often sorted.
 const LOOKED_AT: (u64, u64) = (1024, 4);
 
-/// A bit for each number from 0 to 2400.
 const WORDS: usize = 2400 / 64 + 1;
 
-/// What the values of a column of numbers have in common so far.
 #[derive(Clone, Debug)]
 pub(super) struct Numerals {
     /// The times of day that occurred; `None` where a value is none.
@@ -49,10 +45,8 @@ impl Default for Numerals {
 }
 
 impl Numerals {
-    /// Bytes beside the struct itself.
     pub(super) const BYTES: usize = WORDS * 8;
 
-    /// Sees a value, which is there, of a stored row.
     pub(super) fn see(&mut self, value: f64, row: u64) {
         let ahead = value - row as f64;
         (self.ahead, self.values) = ([self.ahead[0].min(ahead), self.ahead[1].max(ahead)], self.values + 1);

@@ -19,7 +19,6 @@ use std::sync::Arc;
 /// Fewest values of a column that may be numbers with a word among them.
 const FEWEST_NUMBERS: usize = 20;
 
-/// Bytes of a value in a set, beside its text.
 const IN_SET: usize = 64;
 
 /// A fold that learns how columns become features, by a pass over [`Search::rows`].
@@ -95,12 +94,10 @@ pub struct ColumnSearch {
     /// The rows as this pass reads them: categories are kept columns.
     read: Selected,
     searched: Vec<Searched>,
-    /// Places of the numbers among the columns of the selection.
     numbers: Vec<usize>,
     limit: usize,
 }
 
-/// A column whose values are looked at.
 #[derive(Clone, Debug)]
 struct Searched {
     place: usize,
@@ -180,7 +177,6 @@ impl Search for ColumnSearch {
 }
 
 impl ColumnSearch {
-    /// How a column that was looked at becomes features; `None` where it becomes none.
     fn coded(
         &self,
         asked: &Asked,

@@ -91,7 +91,6 @@ impl Cycle {
         }
     }
 
-    /// The part of the period that has passed.
     fn phase(self, instant: Instant) -> f64 {
         match self {
             Self::Hour => instant.part(),
@@ -162,12 +161,10 @@ impl TimeReader {
         }
     }
 
-    /// True for a row without a moment.
     pub(crate) fn is_missing(view: &View<'_>, row: usize) -> bool {
         view.text(row).is_some_and(missing::is_word) || is_missing(view, row)
     }
 
-    /// What to do about a value that is no moment.
     pub(crate) fn remedy(&self) -> &'static str {
         match self.form {
             TimeForm::HourMinute => {
@@ -201,7 +198,6 @@ impl TimeReader {
 #[derive(Clone, Debug)]
 pub(crate) struct TimesFound {
     spans: [Option<Span>; TimeForm::ALL.len()],
-    /// Rows with a word for a missing value.
     pub(crate) words: u64,
 }
 
@@ -265,7 +261,6 @@ impl TimesFound {
         }
     }
 
-    /// Sees a stored number of a column of this form.
     pub(crate) fn stored(&mut self, value: i64, per_day: i64, of: TimeForm) {
         for (span, form) in self.spans.iter_mut().zip(TimeForm::ALL) {
             *span = span.filter(|_| form == of);
@@ -296,7 +291,6 @@ impl TimesFound {
         Some(TimeCode { form, cycles: if cyclic { span.cycles(form) } else { Vec::new() } })
     }
 
-    /// True where days and months cannot be told apart.
     pub(crate) fn is_ambiguous(&self) -> bool {
         self.found().count() > 1
     }

@@ -134,7 +134,12 @@ impl Table {
                 Code::Number => {
                     self.expect_numbers(column, "the model knows it as a number; write numbers into it")?;
                 }
-                Code::Entries(Entries { text: Some(grams), .. }) if !grams.reads(kind) => {
+                // pandas writes text that is missing throughout as NaN
+                Code::Entries(Entries { text: Some(grams), .. })
+                    if !grams.reads(kind)
+                        && (matches!(kind, Kind::Other(_))
+                            || self.blank_among(&(0..self.stored_rows()), vec![column])?.is_empty()) =>
+                {
                     return Err(self.wrong_type(column, "the model counts its words; write text into it"));
                 }
                 Code::Entries(Entries { text: Some(_), .. }) => {}
@@ -189,7 +194,6 @@ impl Selected {
         self.coded().map(|coded| &coded.encoding)
     }
 
-    /// What looks its values up, where they are known.
     pub(crate) fn coded(&self) -> Option<&Arc<Lookups>> {
         match &self.coding {
             Coding::Known(coded, _) => Some(coded),

@@ -21,14 +21,11 @@ use std::sync::Arc;
 
 pub(super) trait BatchWriter: Send {
     type Error: std::error::Error + From<ArrowError> + Send + Sync + 'static;
-    /// Most rows of the next batch.
     fn room(&self) -> usize;
     fn take(&mut self, batch: RecordBatch) -> Result<(), Self::Error>;
-    /// Writes what is left, and gives the file back.
     fn into_file(self) -> Result<AtomicFile, Self::Error>;
 }
 
-/// A table that is written as record batches.
 pub(super) struct BatchSink<W> {
     /// The writer, until the file is settled.
     writer: Option<W>,
@@ -105,7 +102,6 @@ pub(super) fn shapes(columns: &[OutputColumn]) -> Option<String> {
     serde_json::to_string(&shapes).ok().filter(|_| !shapes.is_empty())
 }
 
-/// The entries of a sparse row.
 fn entry_fields() -> Fields {
     [Field::new("index", DataType::UInt32, false), Field::new("value", DataType::Float64, false)].into_iter().collect()
 }

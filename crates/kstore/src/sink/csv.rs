@@ -10,12 +10,10 @@ use crate::arrow::datatypes::DataType;
 use crate::{Result, dates};
 use std::path::Path;
 
-/// Rows of CSV, with tabs between the fields in a file called `.tsv`.
 struct CsvRows {
     delimiter: u8,
 }
 
-/// Starts a file with the names of the columns.
 pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Sink>> {
     let tabs = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("tsv"));
     RowSink::create(path, columns, CsvRows { delimiter: if tabs { b'\t' } else { b',' } })

@@ -19,7 +19,6 @@ struct NpyRows {
     path: PathBuf,
 }
 
-/// Starts a file with the header of an array without rows.
 pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Sink>> {
     let all = |kind| columns.iter().all(|column| column.kind == kind);
     let element = match () {

@@ -54,7 +54,6 @@ struct GroupWriter {
     writer: ArrowWriter<AtomicFile>,
     /// Bytes of the row group so far, before they are encoded and compressed.
     group: usize,
-    /// Most bytes of a row group.
     most: usize,
 }
 

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 const GATHERED_BYTES: usize = 64 << 10;
 
-/// What one format knows of its rows.
 pub(super) trait Rows: Send {
     /// What a file of so many rows begins with; of one length, however many they are.
     fn head(&self, columns: &[OutputColumn], rows: u64) -> Vec<u8>;
@@ -27,7 +26,6 @@ pub(super) trait Rows: Send {
     }
 }
 
-/// A file of rows that is being written.
 pub(super) struct RowSink<R> {
     place: Destination,
     path: PathBuf,

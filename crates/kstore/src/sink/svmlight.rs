@@ -14,11 +14,9 @@ use std::path::Path;
 
 struct SvmlightRows {
     label: Option<usize>,
-    /// The column of the group.
     query: Option<usize>,
 }
 
-/// Whether a column can be a feature or the label.
 pub(crate) fn holds(column: &OutputColumn) -> bool {
     column.time.is_none() && !matches!(column.kind, OutputKind::Text | OutputKind::Binary)
 }

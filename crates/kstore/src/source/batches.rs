@@ -15,18 +15,15 @@ const FORMAT: &str = "record batches";
 /// Most rows of a chunk: what is converted, and what is noted of each row, is for a few hundred kilobytes.
 const CHUNK: u64 = 8192;
 
-/// Record batches of one schema, one after the other, as a table.
 #[derive(Debug)]
 pub(crate) struct BatchTable {
     layout: Layout,
     batches: Vec<RecordBatch>,
-    /// First row of each batch, and behind them the number of rows.
     starts: Vec<u64>,
     bytes: u64,
 }
 
 impl BatchTable {
-    /// A table of the rows of `batches`; nothing is copied.
     pub(crate) fn new(batches: Vec<RecordBatch>) -> Result<Self> {
         let batches: Vec<RecordBatch> = batches.into_iter().filter(|batch| batch.num_rows() > 0).collect();
         let Some(first) = batches.first() else {

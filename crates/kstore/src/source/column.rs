@@ -30,10 +30,8 @@ pub(super) struct ListPlace {
     pub(super) item: usize,
 }
 
-/// Name of the metadata that pandas adds to a file.
 pub(super) const PANDAS: &str = "pandas";
 
-/// The part of pandas' metadata that is read.
 #[derive(serde::Deserialize)]
 struct Pandas {
     index_columns: Vec<serde_json::Value>,
@@ -42,14 +40,11 @@ struct Pandas {
 /// Longest lists that become columns. A damaged length must not become a list of a thousand million names.
 const LONGEST_LIST: usize = 1 << 16;
 
-/// The columns of a table and where they are in the columns of a file.
 #[derive(Debug)]
 pub(super) struct Layout {
     pub(super) schema: Schema,
     places: Vec<ListPlace>,
-    /// Length of the lists, for each column of the file.
     pub(super) widths: Vec<Option<usize>>,
-    /// Shape of the sparse rows, for each column of the file.
     pub(super) shapes: Vec<Option<SparseShape>>,
 }
 
@@ -156,7 +151,6 @@ pub(super) fn list_element(data_type: &DataType) -> Option<Element> {
     list_item(data_type).and_then(element)
 }
 
-/// A column of a chunk, ready to be viewed.
 #[derive(Debug)]
 pub(super) enum Loaded {
     /// An array of a type that [`view`] knows.
@@ -212,19 +206,16 @@ impl Loaded {
     }
 }
 
-/// The columns of a file that a cursor was asked for, and the rows of them that it has read.
 #[derive(Debug)]
 pub(super) struct LoadedColumns {
     /// The columns of the file, ascending.
     pub(super) roots: Vec<usize>,
     /// For each column of the table that was asked for, its place among `roots` and in their lists.
     pub(super) places: Vec<ListPlace>,
-    /// For each of `roots` its rows.
     pub(super) loaded: Vec<Option<Loaded>>,
 }
 
 impl LoadedColumns {
-    /// No rows yet of these columns of the table.
     pub(super) fn new(layout: &Layout, columns: &[usize]) -> Self {
         let roots = layout.roots(columns);
         Self { places: layout.places(columns, &roots), loaded: roots.iter().map(|_| None).collect(), roots }

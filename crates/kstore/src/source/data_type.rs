@@ -3,7 +3,6 @@
 use super::Element;
 use crate::{arrow::datatypes::DataType, schema::Kind};
 
-/// The element type of numbers of a fixed width; `None` for other types.
 pub(super) fn element(data_type: &DataType) -> Option<Element> {
     Some(match data_type {
         DataType::Float16 => Element::F16,
@@ -62,28 +61,5 @@ fn type_name(data_type: &DataType) -> String {
             Kind::Sparse(_) | Kind::Other(_) => "a type that is not known".to_string(),
             known => known.to_string(),
         },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::arrow::datatypes::{Field, Fields};
-    use std::sync::Arc;
-
-    #[test]
-    fn names_are_words() {
-        let field = |kind: DataType| Arc::new(Field::new("item", kind, true));
-        let record = DataType::Struct(Fields::from(vec![field(DataType::Int8), field(DataType::Utf8)]));
-        for (kind, name) in [
-            (DataType::FixedSizeBinary(16), "binary"),
-            (record.clone(), "records of 2 fields"),
-            (DataType::List(field(record)), "lists of records of 2 fields"),
-            (DataType::List(field(DataType::Utf8)), "lists of text"),
-            (DataType::RunEndEncoded(field(DataType::Int32), field(DataType::Float64)), "runs of float64"),
-            (DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Binary)), "a dictionary of binary"),
-        ] {
-            assert_eq!(type_name(&kind), name);
-        }
     }
 }

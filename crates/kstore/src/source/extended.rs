@@ -1,9 +1,12 @@
-//! Files as a table takes them: with further columns behind their own, unpacked from what lies on the disk, or somewhere else.
+//! Files as a table takes them: with other columns than they store, unpacked from what lies on the disk, or somewhere else.
 
+use super::positioned::BLOCK_BYTES;
+use super::united::{converted, is_same, keyed};
 use super::{BoxedCursor, Element, Facts, FileCursor, Positions, TableFile, TextReading, Values, View, plain};
 use crate::arrow::array::{Array, ArrayRef, Float64Array, Int64Array, StringViewArray};
 use crate::schema::{Column, Kind, Schema};
 use crate::{Error, Result, condition::Bound};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,7 +21,6 @@ pub const QUERY: &str = "qid";
 /// Most rows of a chunk that readers hand out, for the plan of memory.
 const CHUNK_ROWS: usize = 256 << 10;
 
-/// Values of a column that a file does not hold itself.
 #[derive(Clone, Debug)]
 pub(crate) enum Added {
     /// The same whole number, or text, in every row; `None` for a missing one.
@@ -64,7 +66,6 @@ impl Added {
     }
 }
 
-/// Rows without a value.
 pub(super) fn missing(rows: usize, kind: &Kind) -> ArrayRef {
     match kind {
         Kind::Float { .. } => Arc::new(Float64Array::new_null(rows)),
@@ -73,42 +74,69 @@ pub(super) fn missing(rows: usize, kind: &Kind) -> ArrayRef {
     }
 }
 
-/// A file with columns behind its own.
+/// Where the values of a column come from.
+#[derive(Debug)]
+enum Origin {
+    /// A column of the file, converted if the table has another kind there.
+    Own(usize),
+    Converted(usize),
+    Added(Added),
+}
+
+/// A file with other columns than it stores: some added, in another order, or converted to the kind that other files have.
 #[derive(Debug)]
 pub(crate) struct Extended {
+    path: PathBuf,
     file: Arc<dyn TableFile>,
-    added: Vec<Added>,
-    schema: Schema,
+    schema: Arc<Schema>,
+    origins: Vec<Origin>,
     /// Bytes on the disk of a file that was unpacked.
     packed: Option<u64>,
 }
 
 impl Extended {
     /// Adds the columns that the file does not have itself.
-    pub(crate) fn new(file: Arc<dyn TableFile>, columns: Vec<(String, Added)>) -> Self {
-        let own = |(name, _): &(String, Added)| file.facts().schema.position(name).is_some();
-        let columns = columns.into_iter().filter(|column| !own(column)).collect();
-        Self::with(file, columns)
-    }
-
-    /// Adds columns, whatever their names.
-    pub(super) fn with(file: Arc<dyn TableFile>, columns: Vec<(String, Added)>) -> Self {
-        let (mut schema, mut added) = (file.facts().schema.clone(), Vec::new());
-        for (name, values) in columns {
-            schema.columns.push(Column { name, kind: values.kind() });
-            added.push(values);
+    pub(crate) fn new(path: &Path, file: Arc<dyn TableFile>, columns: Vec<(String, Added)>) -> Self {
+        let mut schema = file.facts().schema.clone();
+        let mut origins: Vec<_> = (0..schema.columns.len()).map(Origin::Own).collect();
+        for (name, added) in columns.into_iter().filter(|(name, _)| file.facts().schema.position(name).is_none()) {
+            schema.columns.push(Column { name, kind: added.kind() });
+            origins.push(Origin::Added(added));
         }
-        Self { file, added, schema, packed: None }
+        Self { path: path.to_path_buf(), file, schema: Arc::new(schema), origins, packed: None }
     }
 
     /// A file of which `bytes` lie on the disk.
     #[cfg(feature = "compressed")]
-    pub(super) fn unpacked(file: Arc<dyn TableFile>, bytes: u64) -> Self {
-        Self { packed: Some(bytes), ..Self::new(file, Vec::new()) }
+    pub(super) fn unpacked(path: &Path, file: Arc<dyn TableFile>, bytes: u64) -> Self {
+        Self { packed: Some(bytes), ..Self::new(path, file, Vec::new()) }
     }
 
-    fn own(&self) -> usize {
-        self.schema.columns.len() - self.added.len()
+    /// The file with the columns of `schema`, which is a union that it took part in; the file itself if it has just these.
+    pub(crate) fn united(path: &Path, file: &Arc<dyn TableFile>, schema: &Arc<Schema>) -> Arc<dyn TableFile> {
+        let own = &file.facts().schema.columns;
+        let known: HashMap<_, usize> = keyed(file.facts().schema).map(|(key, _)| key).zip(0..).collect();
+        let origin = |(key, column): (_, &Column)| match known.get(&key) {
+            None => Origin::Added(Added::Missing(column.kind.clone())),
+            Some(at) if is_same(&own[*at].kind, &column.kind) => Origin::Own(*at),
+            Some(at) => Origin::Converted(*at),
+        };
+        let origins: Vec<Origin> = keyed(schema).map(origin).collect();
+        let in_order = origins.iter().enumerate().all(|(at, origin)| matches!(origin, Origin::Own(own) if *own == at));
+        if in_order && origins.len() == own.len() {
+            return Arc::clone(file);
+        }
+        let (path, file, schema) = (path.to_path_buf(), Arc::clone(file), Arc::clone(schema));
+        Arc::new(Self { path, file, schema, origins, packed: None })
+    }
+
+    /// The columns of the file that some columns need.
+    fn own(&self, columns: &[usize]) -> Vec<usize> {
+        let own = |column: &usize| match self.origins[*column] {
+            Origin::Own(at) | Origin::Converted(at) => Some(at),
+            Origin::Added(_) => None,
+        };
+        columns.iter().filter_map(own).collect()
     }
 }
 
@@ -123,10 +151,16 @@ impl TableFile for Extended {
         self.file.note()
     }
 
+    fn is_named(&self) -> bool {
+        self.file.is_named()
+    }
+
     fn is_blank(&self, column: usize) -> bool {
-        match column.checked_sub(self.own()) {
-            None => self.file.is_blank(column),
-            Some(at) => matches!(self.added[at], Added::Integer(None) | Added::Text(None) | Added::Missing(_)),
+        match &self.origins[column] {
+            Origin::Own(at) | Origin::Converted(at) => self.file.is_blank(*at),
+            Origin::Added(added) => {
+                matches!(added, Added::Integer(None) | Added::Text(None) | Added::Missing(_))
+            }
         }
     }
 
@@ -143,75 +177,79 @@ impl TableFile for Extended {
     }
 
     fn footprint(&self, columns: &[usize]) -> usize {
-        let (own, added): (Vec<usize>, Vec<usize>) = columns.iter().partition(|column| **column < self.own());
-        self.file.footprint(&own)
-            + added.iter().map(|column| self.added[column - self.own()].footprint()).sum::<usize>()
+        // a column of bytes has as many rows in a chunk as bytes, and each value becomes a text at most
+        let chunk = BLOCK_BYTES.max(columns.len() * (16 << 10)).saturating_mul(3 * size_of::<u128>());
+        let more = |column: &usize| match &self.origins[*column] {
+            Origin::Own(_) => 0,
+            Origin::Converted(_) => chunk / columns.len(),
+            Origin::Added(added) => added.footprint(),
+        };
+        self.file.footprint(&self.own(columns)) + columns.iter().map(more).sum::<usize>()
     }
 
     /// A condition on a value that all rows share rules out the whole file, or nothing.
     fn candidates(&self, column: usize, condition: &Bound) -> Vec<Range<u64>> {
-        let Some(added) = column.checked_sub(self.own()).map(|at| &self.added[at]) else {
-            return self.file.candidates(column, condition);
+        let all = std::iter::once(0..self.facts().rows).collect();
+        let added = match &self.origins[column] {
+            Origin::Own(at) => return self.file.candidates(*at, condition),
+            Origin::Converted(_) => return all,
+            Origin::Added(added) => added.repeated(1),
         };
         let mut found = Vec::new();
-        if let Some(view) = added.repeated(1).as_deref().and_then(plain::view) {
-            condition.select(&view, 1, &mut found);
-            if found.is_empty() {
-                return Vec::new();
-            }
-        }
-        std::iter::once(0..self.facts().rows).collect()
+        added.as_deref().and_then(plain::view).iter().for_each(|view| condition.select(view, 1, &mut found));
+        if added.is_some() && found.is_empty() { Vec::new() } else { all }
     }
 
     fn open(&self, columns: &[usize], rows: Range<u64>, read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
-        let (mut own, mut added, mut places) = (Vec::new(), Vec::<(usize, AddedColumn<'_>)>::new(), Vec::new());
-        for column in columns {
-            places.push(match column.checked_sub(self.own()) {
-                None => {
-                    own.push(*column);
-                    Place::Own(own.len() - 1)
+        let mut own = 0..;
+        let mut opened = |column: &usize| {
+            let mut next = || own.next().unwrap_or_default();
+            Ok(match &self.origins[*column] {
+                Origin::Own(_) => OpenColumn::Own(next()),
+                Origin::Converted(at) => OpenColumn::Converted { own: (next(), *at), column: *column, made: None },
+                Origin::Added(Added::Numbers { file, path, start }) => {
+                    let cursor = file.open(&[0], rows.start + start..rows.end + start, read)?;
+                    OpenColumn::Numbers { cursor, path, values: Vec::new(), used: 0, rows: 0 }
                 }
-                Some(at) => Place::Added(match added.iter().position(|(other, _)| *other == at) {
-                    Some(place) => place,
-                    None => {
-                        added.push((at, AddedColumn::open(&self.added[at], &rows, read)?));
-                        added.len() - 1
-                    }
-                }),
-            });
-        }
-        let added = added.into_iter().map(|(_, reading)| reading).collect();
-        Ok(Box::new(ExtendedCursor { file: self.file.open(&own, rows, read)?, added, places }))
+                Origin::Added(added) => OpenColumn::Repeated(added, added.repeated(0)),
+            })
+        };
+        let columns_open = columns.iter().map(&mut opened).collect::<Result<_>>()?;
+        let row = rows.start;
+        let file = self.file.open(&self.own(columns), rows, read)?;
+        Ok(Box::new(ExtendedCursor { of: self, file, columns: columns_open, row }))
     }
 }
 
-/// The place of a column that was asked for: among the file's own, or the added ones.
-#[derive(Clone, Copy)]
-enum Place {
+enum OpenColumn<'a> {
+    /// A column of the file, by its place among those that its cursor has.
     Own(usize),
-    Added(usize),
-}
-
-/// An added column of the chunk at hand.
-enum AddedColumn<'a> {
+    /// The same, and in the file; and its values in the chunk as those of a column of the table.
+    Converted { own: (usize, usize), column: usize, made: Option<ArrayRef> },
     /// The same value in as many rows as the longest chunk so far.
     Repeated(&'a Added, Option<ArrayRef>),
     /// Numbers, and of the chunk that they come from the rows used up and all rows.
     Numbers { cursor: BoxedCursor<'a>, path: &'a Path, values: Vec<f64>, used: usize, rows: usize },
 }
 
-impl<'a> AddedColumn<'a> {
-    fn open(added: &'a Added, rows: &Range<u64>, read: &Arc<AtomicU64>) -> Result<Self> {
-        let Added::Numbers { file, path, start } = added else {
-            return Ok(Self::Repeated(added, added.repeated(0)));
-        };
-        let cursor = file.open(&[0], rows.start + start..rows.end + start, read)?;
-        Ok(Self::Numbers { cursor, path, values: Vec::new(), used: 0, rows: 0 })
-    }
-
-    /// Gets the values of the next `chunk` rows.
-    fn advance(&mut self, chunk: usize) -> Result<()> {
+impl OpenColumn<'_> {
+    /// Gets the values of the next `chunk` rows, of which the first is row `first`.
+    fn advance(&mut self, of: &Extended, file: &BoxedCursor<'_>, chunk: usize, first: u64) -> Result<()> {
         match self {
+            // at the end a file has no column to look at
+            Self::Converted { own: (place, at), column, made } if chunk > 0 => {
+                let Column { name, kind } = &of.schema.columns[*column];
+                // the kind of a column without a value is a guess: a value that comes later is not converted by it
+                let from = if of.file.is_blank(*at) { &Kind::Text } else { &of.file.facts().schema.columns[*at].kind };
+                *made = Some(converted(&file.view(*place)?, chunk, from, kind).map_err(|at| {
+                    let (path, row) = (of.path.clone(), first + at as u64);
+                    let (line, column) = (of.line(row), name.clone());
+                    let value = format!("a value that does not fit {kind}, which other files hold there");
+                    let remedy = "write the column of all files in one type, or leave it out with `features`";
+                    Error::BadValue { path, row, line, column, value, remedy }
+                })?);
+            }
+            Self::Own(_) | Self::Converted { .. } => {}
             Self::Repeated(added, array) => {
                 if array.as_ref().is_none_or(|array| array.len() < chunk) {
                     *array = added.repeated(chunk);
@@ -236,41 +274,50 @@ impl<'a> AddedColumn<'a> {
         }
         Ok(())
     }
-
-    fn view(&self) -> View<'_> {
-        let none = View { values: Values::of::<f64>(&[]), nulls: None };
-        match self {
-            Self::Repeated(_, array) => array.as_deref().and_then(plain::view).unwrap_or(none),
-            Self::Numbers { values, .. } => View { values: Values::of(values), nulls: None },
-        }
-    }
 }
 
 struct ExtendedCursor<'a> {
+    of: &'a Extended,
     file: BoxedCursor<'a>,
-    added: Vec<AddedColumn<'a>>,
-    places: Vec<Place>,
+    columns: Vec<OpenColumn<'a>>,
+    /// Behind the last row of the chunk.
+    row: u64,
+}
+
+impl ExtendedCursor<'_> {
+    fn others(&mut self, rows: usize) -> Result<()> {
+        let Self { of, file, columns, row } = self;
+        columns.iter_mut().try_for_each(|column| column.advance(of, file, rows, *row))?;
+        *row += rows as u64;
+        Ok(())
+    }
 }
 
 impl FileCursor for ExtendedCursor<'_> {
     fn advance(&mut self) -> Result<usize> {
         let rows = self.file.advance()?;
-        self.added.iter_mut().try_for_each(|added| added.advance(rows))?;
+        self.others(rows)?;
         Ok(rows)
     }
 
     fn advance_into(&mut self, element: Element, columns: usize, x: &mut [u8]) -> Result<Option<usize>> {
-        let own = self.places.iter().take(columns).all(|place| matches!(place, Place::Own(_)));
-        let rows = if own { self.file.advance_into(element, columns, x)? } else { None };
-        self.added.iter_mut().try_for_each(|added| rows.map_or(Ok(()), |rows| added.advance(rows)))?;
+        if !self.columns.iter().take(columns).all(|column| matches!(column, OpenColumn::Own(_))) {
+            return Ok(None);
+        }
+        let rows = self.file.advance_into(element, columns, x)?;
+        rows.map_or(Ok(()), |rows| self.others(rows))?;
         Ok(rows)
     }
 
     fn view(&self, index: usize) -> Result<View<'_>> {
-        match self.places[index] {
-            Place::Own(place) => self.file.view(place),
-            Place::Added(place) => Ok(self.added[place].view()),
-        }
+        let array = match &self.columns[index] {
+            OpenColumn::Own(place) => return self.file.view(*place),
+            OpenColumn::Numbers { values, .. } => return Ok(View { values: Values::of(values), nulls: None }),
+            OpenColumn::Converted { made, .. } => made,
+            OpenColumn::Repeated(_, array) => array,
+        };
+        let none = View { values: Values::of::<f64>(&[]), nulls: None };
+        Ok(array.as_deref().and_then(plain::view).unwrap_or(none))
     }
 }
 

@@ -1,7 +1,13 @@
-//! Files that are not read, and what makes a table of each.
+//! Files and folders that are not read, and what makes a table of each.
+//!
+//! Folders of a lakehouse hold the files of older versions next to those of the newest one, and only a log says which files hold the rows
+//! of the table: "Delta Transaction Log Protocol"; "Iceberg Table Spec"; "Apache Hudi Technical Specification". All files together hold
+//! rows that were deleted, or the same rows twice.
 
 use super::registry::by_magic;
-use std::path::Path;
+use crate::{Error, Result};
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 
 /// What files are: the words, extensions, first bytes (none if empty), and what to do.
 const FOREIGN: &[(&str, &[&str], &[u8], &str)] = &[
@@ -12,6 +18,7 @@ const FOREIGN: &[(&str, &[&str], &[u8], &str)] = &[
     ("packed by compress", &["z"], b"\x1f\x9d", "unpack it into a pipe: gzip -dc FILE | kmill … -"),
     ("a spreadsheet", &["xlsx", "xls", "ods"], b"\xd0\xcf\x11\xe0", "save its sheet as .csv"),
     ("a zip archive", &["zip"], b"PK\x03\x04", "unpack it into a pipe: unzip -p FILE | kmill … -"),
+    ("Feather version 1", &[], b"FEA1", "write it with pyarrow.feather.write_feather(…, version=2)"),
     ("an Arrow IPC stream", &["arrows"], b"\xff\xff\xff\xff", "write it as a file, with pyarrow.ipc.new_file"),
     (
         "a database",
@@ -52,4 +59,58 @@ pub(super) fn no_text(path: &Path, start: &[u8]) -> Option<String> {
     let utf16 =
         "it holds zero bytes, so it is not text of UTF-8; if it is UTF-16: iconv -f UTF-16LE -t UTF-8 FILE > NEW";
     known(path, start).or_else(|| start.contains(&0).then(|| utf16.to_string()))
+}
+
+/// Lakehouses: the folder of a log and how a file in it ends, the name, and a command that makes one file of a table.
+const LAKEHOUSES: [(&str, &str, &str, &str); 3] = [
+    ("_delta_log", "", "Delta Lake", "duckdb -c \"COPY (FROM delta_scan('TABLE')) TO 'rows.parquet'\""),
+    (
+        "metadata",
+        ".metadata.json",
+        "Apache Iceberg",
+        "duckdb -c \"COPY (FROM iceberg_scan('TABLE')) TO 'rows.parquet'\"",
+    ),
+    (".hoodie", "", "Apache Hudi", "in Spark, spark.read.format('hudi').load('TABLE').write.parquet('rows')"),
+];
+
+/// Refuses a folder or pattern that stands for files of a lakehouse, if one of these paths belongs to a log.
+///
+/// # Errors
+/// [`Error::Malformed`].
+pub fn refuse_logs<'a>(named: &Path, mut paths: impl Iterator<Item = &'a str>) -> Result<()> {
+    let of_log = |path: &'a str| {
+        let (folders, file) = path.rsplit_once('/')?;
+        let is_log = |log: &str, end: &str| file.ends_with(end) && folders.split('/').any(|folder| folder == log);
+        LAKEHOUSES.iter().find(|(log, end, ..)| is_log(log, end))
+    };
+    let Some((.., writer, command)) = paths.find_map(of_log) else { return Ok(()) };
+    let detail = format!(
+        "it belongs to a table of {writer}, whose log says which of its files hold rows and which are stale; write its rows \
+         to a file of their own ({command}), or name the files one by one"
+    );
+    Err(Error::malformed(named, "one table", detail.replace("TABLE", &named.display().to_string())))
+}
+
+/// Refuses a folder or pattern if a folder of its files, or a folder above, has the log of a lakehouse.
+pub(crate) fn refuse(named: &Path, files: &[PathBuf]) -> Result<()> {
+    let mut seen = HashSet::new();
+    for folder in files.iter().filter_map(|file| file.parent()).chain([named]) {
+        // the folders above a relative path are those above the working directory
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        let Ok(folder) = folder.canonicalize() else { continue };
+        for folder in folder.ancestors().take_while(|folder| seen.insert(folder.to_path_buf())) {
+            let logs = LAKEHOUSES.iter().filter(|(log, ..)| folder.join(log).is_dir()).flat_map(|(log, ..)| {
+                let files = std::fs::read_dir(folder.join(log)).into_iter().flatten().flatten();
+                let names = files.map(|file| file.file_name().to_string_lossy().into_owned()).chain([String::new()]);
+                names.map(move |name| format!("{log}/{name}"))
+            });
+            refuse_logs(named, logs.collect::<Vec<_>>().iter().map(String::as_str))?;
+        }
+    }
+    Ok(())
+}
+
+/// True for the name of a file or folder that is not part of a table, such as logs and unfinished files of other programs.
+pub fn is_hidden(name: &str) -> bool {
+    name.starts_with(['_', '.'])
 }

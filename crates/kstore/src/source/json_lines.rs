@@ -124,7 +124,6 @@ fn named(guess: Guess) -> &'static str {
     }
 }
 
-/// The words that stand for missing values.
 #[derive(Debug)]
 struct JsonLines(Vec<String>);
 
@@ -195,7 +194,6 @@ impl TextChunk for JsonChunk<'_> {
     }
 }
 
-/// Appends a value to a column that opening has found to hold such values.
 fn append(column: &mut Builder, value: &Value) -> Result<(), Wrong> {
     match (column, value) {
         (Builder::Bool(values), Value::Null | Value::Bool(_)) => values.append_option(value.as_bool()),

@@ -12,13 +12,12 @@ mod csv;
 mod data_type;
 mod entries;
 mod extended;
-mod foreign;
+pub mod foreign;
 mod format;
 #[cfg(feature = "ipc")]
 pub mod ipc;
 #[cfg(feature = "jsonl")]
 mod json_lines;
-pub mod lakehouse;
 mod load_error;
 #[cfg(feature = "npy")]
 pub mod npy;

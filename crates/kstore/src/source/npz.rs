@@ -30,10 +30,8 @@ const NAME: &str = "SciPy .npz";
 /// Most rows of a chunk, and most entries of a chunk of several rows.
 const CHUNK_ROWS: u64 = 4096;
 const CHUNK_ENTRIES: usize = 32 << 10;
-/// Most bytes of a number in an array.
 const NUMBER: usize = 8;
 
-/// The archive while its members are looked for.
 struct Archive {
     file: Positioned,
     members: ZipArchive<BufReader<File>>,
@@ -46,7 +44,6 @@ impl Archive {
         Ok(Self { file, members, unpacked: 0 })
     }
 
-    /// The bytes of a small member.
     fn small(&mut self, name: &str) -> Result<Vec<u8>> {
         let (file, mut bytes) = (&self.file, Vec::new());
         let member = self.members.by_name(&format!("{name}.npy")).map_err(|error| match error {
@@ -60,7 +57,6 @@ impl Archive {
         Ok(bytes)
     }
 
-    /// Refuses a matrix in another format.
     fn check_format(&mut self) -> Result<()> {
         let bytes = self.small("format")?;
         let start = if bytes.starts_with(MAGIC) { header_text(&bytes).map(|(_, start)| start) } else { Ok(0) };
@@ -76,7 +72,6 @@ impl Archive {
         }
     }
 
-    /// Rows and columns.
     fn shape(&mut self) -> Result<[u64; 2]> {
         let bytes = self.small("shape")?;
         let wrong = || self.file.malformed(format!("its array \"shape\" is no pair of numbers; {SAVE}"));
@@ -134,7 +129,6 @@ impl Archive {
     }
 }
 
-/// What to do about another file.
 const SAVE: &str = "write it with scipy.sparse.save_npz(file, X.tocsr()), or dense rows with numpy.save";
 
 fn refused(file: &Positioned, error: ZipError) -> Error {
@@ -239,7 +233,6 @@ impl NpzFile {
         Ok(longest)
     }
 
-    /// The first entries of some rows, and the end of the last.
     fn starts(&self, indptr: &Member, rows: Range<u64>, buffer: &mut MutableBuffer) -> Result<Vec<u64>> {
         let count = (rows.end - rows.start + 1) as usize;
         let view = indptr.read(rows.start..rows.end + 1, buffer)?;
@@ -288,7 +281,6 @@ impl TableFile for NpzFile {
 
 struct NpzCursor<'a> {
     npz: &'a NpzFile,
-    /// `indptr`, `indices` and `data`.
     members: [Member; 3],
     y: Option<Member>,
     columns: Vec<usize>,
@@ -300,7 +292,6 @@ struct NpzCursor<'a> {
 }
 
 impl NpzCursor<'_> {
-    /// Reads the entries of the rows whose first ones are `starts`.
     fn load(&mut self, starts: &[u64]) -> Result<()> {
         let ([_, indices, data], [first, second]) = (&self.members, &mut self.buffers);
         let items = starts[0]..starts[starts.len() - 1];

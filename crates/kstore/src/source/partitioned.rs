@@ -7,7 +7,6 @@
 use super::extended::Added;
 use std::path::{Component, Path};
 
-/// The value that stands for a missing one.
 const MISSING: &str = "__HIVE_DEFAULT_PARTITION__";
 
 /// The names and values in the folders of a path; `None` for a missing value.
@@ -47,27 +46,4 @@ pub(crate) fn constants(files: &[Vec<(String, Option<String>)>]) -> Vec<Vec<(Str
         (name.clone(), value)
     };
     files.iter().map(|values| values.iter().map(constant).collect()).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn folders_name_values() {
-        let found = values(Path::new("a=1/sales/year=2026/city=Neu%20Ulm/kind=__HIVE_DEFAULT_PARTITION__/b=c.parquet"));
-        let text = |value: &str| Some(value.to_string());
-        let expected = [("a", text("1")), ("year", text("2026")), ("city", text("Neu Ulm")), ("kind", None)];
-        assert_eq!(found, expected.map(|(name, value)| (name.to_string(), value)));
-        assert_eq!(decoded("50%"), "50%");
-        assert_eq!(decoded("%zz%41"), "%zzA");
-    }
-
-    #[test]
-    fn a_column_is_of_whole_numbers_where_all_values_are() {
-        let file = |path: &str| values(Path::new(path));
-        let found = constants(&[file("year=2026/code=07/a.npy"), file("year=-1/code=7/a.npy")]);
-        assert!(found.iter().all(|file| matches!(file[0].1, Added::Integer(Some(_)))), "{found:?}");
-        assert!(found.iter().all(|file| matches!(file[1].1, Added::Text(_))), "07 is no number: {found:?}");
-    }
 }

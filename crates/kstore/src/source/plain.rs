@@ -83,23 +83,3 @@ pub(super) fn items(array: &dyn Array) -> Option<(&dyn Array, Vec<usize>)> {
         _ => return None,
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn decimals_are_the_nearest_float() {
-        for (unscaled, scale, text) in [
-            ("1", 1, "0.1"),
-            ("-12345678901234567", 3, "-12345678901234.567"),
-            ("99999999999999999999999999999999999999", 38, "0.99999999999999999999999999999999999999"),
-            ("9007199254740993", 0, "9007199254740993"),
-            ("3", -2, "300"),
-            ("7", 25, "0.0000000000000000000000007"),
-            ("0", 10, "0"),
-        ] {
-            assert_eq!(decimal(unscaled, scale), text.parse::<f64>().unwrap(), "{unscaled}e-{scale}");
-        }
-    }
-}

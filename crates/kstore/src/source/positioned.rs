@@ -22,7 +22,6 @@ pub(super) fn chunk_bytes(columns: usize) -> usize {
     (columns * (16 << 10)).clamp(BLOCK_BYTES, 4 << 20)
 }
 
-/// Where the bytes are.
 #[derive(Clone, Debug)]
 enum Location {
     Here(Arc<File>),
@@ -69,7 +68,6 @@ impl Positioned {
         self.malformed(format!("it was cut short while being read: expected {expected} bytes, found {found}"))
     }
 
-    /// Wraps an operating-system error.
     pub(crate) fn unread(&self, error: io::Error) -> Error {
         Error::io("read", &*self.path)(error)
     }
@@ -87,7 +85,6 @@ impl Positioned {
         }
     }
 
-    /// Counts bytes that were read elsewhere for this file.
     #[cfg(feature = "parquet")]
     pub(crate) fn count(&self, bytes: usize) {
         self.read.fetch_add(bytes as u64, Ordering::Relaxed);

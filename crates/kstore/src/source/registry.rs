@@ -11,7 +11,6 @@ use std::io::{Read, Seek};
 use std::path::Path;
 use std::{fs::File, sync::Arc};
 
-/// The formats of this crate: each is one of its features.
 static FORMATS: Registry<Format> = Registry::new(&[
     #[cfg(feature = "parquet")]
     super::parquet::FORMAT,
@@ -88,7 +87,6 @@ fn opened(path: &Path, name: &Path, mut file: File, options: &TextOptions) -> Re
     (format(path, name, &start)?.open)(path, file, options)
 }
 
-/// Bytes of the beginning of a file that tell its format.
 const START: u64 = 4 << 10;
 
 fn beginning(path: &Path, file: &mut File) -> Result<Vec<u8>> {
@@ -168,7 +166,7 @@ fn unpacked(
     // what lies within rows.gz is known by its bytes, as a stream is
     let name = if own && name.extension().is_none() { Path::new(STDIN) } else { &name };
     let inner = (format(path, name, &start)?.open)(path, plain, options)?;
-    Ok(Arc::new(Extended::unpacked(inner, bytes)))
+    Ok(Arc::new(Extended::unpacked(path, inner, bytes)))
 }
 
 /// True for the beginning of svmlight: the first row has a number, and then entries `index:value`.
@@ -204,19 +202,4 @@ pub(crate) fn open_distant(found: &Found, options: &TextOptions) -> Result<(Arc<
         None => opened(path, Path::new(name), copied(path, None, Reader::of(&distant))?, options)?,
     };
     Ok((table, identity))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn svmlight_is_told_by_its_first_row() {
-        for text in ["1 3:0.5\n", "# a comment\n\n-1 qid:4 1:2", "2.5\t7:1 8:x"] {
-            assert!(has_entries(text.as_bytes()), "{text}");
-        }
-        for text in ["", "1\n2 1:3", "a,b\n1,2:3", "a 1:2", "1 a:2", "1 2 3:4", "12:30 1:2"] {
-            assert!(!has_entries(text.as_bytes()), "{text}");
-        }
-    }
 }

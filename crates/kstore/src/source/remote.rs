@@ -126,11 +126,9 @@ const END: u64 = 64 << 10;
 /// Bytes that are read at a time where an object is copied.
 const PART: usize = 8 << 20;
 
-/// An object with its last bytes.
 #[derive(Debug)]
 pub(crate) struct Distant {
     object: Arc<dyn Object>,
-    /// Where the last bytes begin, and they.
     end: (u64, Vec<u8>),
 }
 
@@ -161,7 +159,6 @@ impl Distant {
         }
     }
 
-    /// The bytes of several ranges, asked for at once.
     #[cfg(feature = "parquet")]
     pub(crate) fn ranges(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
         if ranges.iter().all(|range| range.start >= self.end.0 && range.end <= self.length()) {
@@ -178,14 +175,12 @@ fn short() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "the store gave fewer bytes than it was asked for")
 }
 
-/// The bytes of a single range.
 fn one(object: &dyn Object, range: Range<u64>) -> io::Result<Vec<u8>> {
     let length = range.end - range.start;
     let bytes = object.ranges(&[range])?.pop().unwrap_or_default();
     if bytes.len() as u64 == length { Ok(bytes) } else { Err(short()) }
 }
 
-/// Reads an object from its beginning to its end.
 pub(super) struct Reader<'a> {
     object: &'a Distant,
     at: u64,
@@ -204,31 +199,5 @@ impl<'a> Reader<'a> {
     /// A reader of an object, with parts that are worth a request.
     pub(super) fn of(object: &'a Distant) -> io::BufReader<Self> {
         io::BufReader::with_capacity(PART, Self { object, at: 0 })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::scheme;
-    use super::*;
-
-    #[test]
-    fn addresses_are_told_from_paths() {
-        for (path, expected) in [
-            ("s3://bucket/rows.parquet", Some("s3")),
-            ("https://host/rows.csv", Some("https")),
-            ("rows.parquet", None),
-            ("a/b://c", None),
-            ("C://rows", None),
-            ("s3://", None),
-        ] {
-            assert_eq!(scheme(Path::new(path)), expected, "{path}");
-        }
-    }
-
-    #[test]
-    fn without_a_store_the_message_says_how_to_get_one() {
-        let error = crate::Table::open(&["gopher://host/rows.csv"]).unwrap_err().to_string();
-        assert!(error.contains("feature `cloud`"), "{error}");
     }
 }

@@ -70,7 +70,6 @@ fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<d
     Ok(Arc::new(table.with_columns(features.into_iter().chain(roles)).labelled()))
 }
 
-/// What a line holds beside the entries.
 #[derive(Debug, Default)]
 struct Line<'a> {
     label: &'a [u8],
@@ -122,7 +121,6 @@ fn parse<'a>(
     Ok(found)
 }
 
-/// A number without sign.
 fn whole(digits: &[u8]) -> Option<u64> {
     // parse would take a plus sign too
     digits.first()?.is_ascii_digit().then(|| number(digits))?
@@ -190,7 +188,6 @@ impl TextFormat for Svmlight {
     }
 }
 
-/// Rows of a chunk.
 struct Lines {
     zero_based: bool,
     /// Number of the columns of features, before those of roles.

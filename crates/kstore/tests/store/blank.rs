@@ -3,7 +3,7 @@
 use crate::make::*;
 use kstore::arrow::array::*;
 use kstore::encoding::ColumnNote;
-use kstore::{Missing, Selection, Table};
+use kstore::{Missing, Reading, Selection, Table};
 use parquet::file::properties::WriterProperties;
 use std::sync::Arc;
 
@@ -50,5 +50,34 @@ fn columns_without_values_are_left_out_whatever_their_type_and_the_format() {
         assert_eq!(looked(&table, &selection).0, ["a"]);
         let selected = table.select(&Selection { features: names(&["a", "gone"]), ..selection }).unwrap();
         assert_eq!(selected.blank().unwrap(), ["gone"]);
+    }
+}
+
+/// Text that is missing throughout is NaN in a Parquet file of pandas.
+#[test]
+fn counted_text_without_a_value_is_missing_whatever_the_file_takes_it_for() {
+    let folder = folder();
+    let y = || ("y", Arc::new(Float64Array::from(vec![1.0, 2.0])) as ArrayRef);
+    let table = |name: &str, x: ArrayRef| {
+        let path = folder.path().join(name);
+        write(&path, &batch(&[("x", x), y()]), WriterProperties::default());
+        Table::open(&[path]).unwrap()
+    };
+    let words = table("fit.parquet", Arc::new(StringArray::from(vec!["red car", "red house"])));
+    for features in [&["x"][..], &["x", "y"]] {
+        let (text, features) = (names(&["x"]), names(features));
+        let fit = Selection { text, features, sparse: true, missing: Missing::Indicator, ..Selection::default() };
+        let known = crate::categories::coded(&words, &fit, (2, 2)).unwrap().0;
+        let known = crate::words::counted(&known, 2, 2).unwrap();
+        let again = |x: ArrayRef| {
+            let new = Selection { sparse: true, missing: Missing::Indicator, ..known.same_features() };
+            let selected = table("new.parquet", x).select(&new)?;
+            read::<f64>(&selected.rows::<f64>(Reading::default())?, 0..2, 2)
+        };
+        let nulls = again(Arc::new(StringArray::new_null(2))).unwrap();
+        assert_eq!(again(Arc::new(Float64Array::from(vec![f64::NAN; 2]))).unwrap(), nulls);
+        assert_eq!(again(Arc::new(Int32Array::new_null(2))).unwrap(), nulls);
+        let error = again(Arc::new(Float64Array::from(vec![f64::NAN, 1.0]))).unwrap_err().to_string();
+        assert!(error.contains("the model counts its words"), "{error}");
     }
 }

@@ -283,3 +283,49 @@ fn decimal_commas_and_marks_between_thousands_are_read_or_refused() {
     let error = first(&late, &TextOptions::default().infer_rows(5)).unwrap_err().to_string();
     assert!(error.contains("a number") && error.contains("\"x\""), "{error}");
 }
+
+#[test]
+fn delimiters_are_found() {
+    let folder = folder();
+    for (rows, names) in [
+        ("a,b\n1,2\n", "a b"),
+        ("a;b\n1,5;2,5\n1,5;3\n", "a b"),
+        ("a\tb c\n1\t2\n", "a b_c"),
+        ("a|b|c\n\"x,y\"|1|2\n", "a b c"),
+        ("a\n1\n", "a"),
+        ("only;one", "only one"),
+        ("a,b,c\n1,\"x;\ny\",2\n", "a b c"),
+        ("review\na|b\nc\nd\n", "review"),
+        ("a,b\n1,\"x\n\ty\n\tz\"\n2,\"x\n\ty\n\tz\"\n", "a b"),
+    ] {
+        let found: Vec<String> =
+            columns(&open(&text(folder.path(), "t.csv", rows))).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(found.join(" "), names.replace('_', " "), "{rows:?}");
+    }
+    // most of the rows, and not the first ones
+    let path = text(folder.path(), "t.csv", "sales, all\nof May\na;b;c\n1;2;3\n");
+    let error = Table::open(&[path]).unwrap_err().to_string();
+    assert!(error.contains("fields with a ';'"), "{error}");
+}
+
+#[test]
+fn kinds_follow_the_values() {
+    let folder = folder();
+    for (values, expected) in [
+        (&["1", "-2", ""][..], "int64"),
+        (&["1", "NA", "nan"], "int64"),
+        (&["1", " 2.5 "], "float64"),
+        (&["1e3", "inf"], "float64"),
+        (&["18446744073709551615", "1"], "uint64"),
+        (&["18446744073709551615", "-1"], "float64"),
+        (&["99999999999999999999"], "float64"),
+        (&["true", "False", ""], "bool"),
+        (&["true", "1"], "text"),
+        (&["1", "x"], "text"),
+        (&["", "NA"], "float64"),
+    ] {
+        let rows: String = values.iter().map(|value| format!("{value}|1\n")).collect();
+        let table = open(&text(folder.path(), "t.csv", format!("v|w\n{rows}")));
+        assert_eq!(columns(&table)[0].1, expected, "{values:?}");
+    }
+}

@@ -42,7 +42,7 @@ fn arrow(fault: Fault) -> RecordBatch {
     let columns = (0..4).map(|c| -> ArrayRef {
         let values = column(fault, c);
         match fault == Fault::Text && c == BAD.1 {
-            true => Arc::new(StringArray::from_iter(values.iter().map(|v| v.map(|v| format!("{v}a"))))),
+            true => Arc::new(StringArray::from_iter(values.iter().map(|v| v.map(|v| format!("a{v}"))))),
             false => Arc::new(Float64Array::from(values)),
         }
     });
@@ -52,7 +52,7 @@ fn arrow(fault: Fault) -> RecordBatch {
 
 fn csv(fault: Fault) -> String {
     let field = |row, c| match cell(fault, (row, c)) {
-        Some(value) if fault == Fault::Text && c == BAD.1 => format!("{value}a"),
+        Some(value) if fault == Fault::Text && c == BAD.1 => format!("a{value}"),
         value => value.map_or(String::new(), |value| format!("{value:?}")),
     };
     let line = |row| (0..4).map(|c| field(row, c)).collect::<Vec<_>>().join(",");
@@ -61,7 +61,7 @@ fn csv(fault: Fault) -> String {
 
 fn json_lines(fault: Fault) -> String {
     let value = |row, c| match cell(fault, (row, c)) {
-        Some(value) if fault == Fault::Text && c == BAD.1 => format!("\"{value}a\""),
+        Some(value) if fault == Fault::Text && c == BAD.1 => format!("\"a{value}\""),
         value => value.map_or("null".to_string(), |value| format!("{value:?}")),
     };
     let pair = |row, c| format!("\"x{c}\": {}", value(row, c));

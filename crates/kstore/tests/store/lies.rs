@@ -4,9 +4,9 @@ use crate::make::*;
 use kstore::arrow::array::*;
 use kstore::arrow::datatypes::Field;
 use kstore::{Error, Selection, Table};
-use parquet::basic::{Compression, ZstdLevel};
+use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::data_type::{DoubleType, Int96, Int96Type};
-use parquet::file::properties::WriterProperties;
+use parquet::file::properties::{WriterProperties, WriterVersion};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use std::path::Path;
@@ -73,6 +73,58 @@ fn numbers_of_page_headers_are_bounded_before_the_decoder_allocates() {
         write(&path, &batch(&[("x", Arc::clone(&wide))]), properties.build());
         lie(&path, 1, |size| size > 1_600_000, 130_000_000);
         assert!(error(&path).contains("a page claims 130000000 bytes"), "{}", error(&path));
+    }
+}
+
+fn write_texts(path: &Path, texts: StringArray, encoding: Encoding, version: WriterVersion) {
+    let properties = WriterProperties::builder().set_dictionary_enabled(false).set_encoding(encoding);
+    write(path, &batch(&[("x", Arc::new(texts))]), properties.set_writer_version(version).build());
+}
+
+/// A text of letters as a line of CSV, which an empty one must not be.
+fn csv_line(text: &str) -> String {
+    if text.is_empty() { "\"\"\n".to_string() } else { format!("{text}\n") }
+}
+
+/// Texts that are coded by differences; the count of the packed lengths at a place is replaced if `lengths` says so.
+fn delta(path: &Path, encoding: Encoding, lengths: &[u8], version: WriterVersion) {
+    write_texts(path, StringArray::from(vec![Some("Bonn"), Some("Bonn am Rhein"), None]), encoding, version);
+    let mut file = std::fs::read(path).unwrap();
+    // 128 numbers in a block of 4 parts, and 2 of them: the last bytes of a number may be 0 and mean the same
+    let header = [0x80, 0x01, 0x04, 0x02];
+    let places: Vec<usize> = (0..file.len()).filter(|at| file[*at..].starts_with(&header)).collect();
+    if let [place, count] = lengths {
+        file[places[usize::from(*place)] + 3] = *count;
+    }
+    std::fs::write(path, file).unwrap();
+}
+
+#[test]
+fn counts_within_pages_of_texts_are_bounded_by_their_values() {
+    let folder = folder();
+    let path = folder.path().join("a.parquet");
+    let keep = Selection { keep: names(&["x"]), without_features: true, ..Selection::default() };
+    for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
+        // of texts with prefixes the lengths of both are packed, one after the other
+        for (encoding, packed) in [(Encoding::DELTA_LENGTH_BYTE_ARRAY, 1), (Encoding::DELTA_BYTE_ARRAY, 2)] {
+            delta(&path, encoding, &[], version);
+            let table = Table::open(&[&path]).unwrap();
+            assert_eq!(crate::united::csv_of(&table, "").unwrap(), "x\nBonn\nBonn am Rhein\n\"\"\n");
+            // many blocks of lengths, and none
+            let many: Vec<Option<String>> = (0..2000).map(|i| (i % 7 > 0).then(|| "a".repeat(i % 300))).collect();
+            for texts in [many, vec![None; 300]] {
+                let rows = texts.iter().map(|text| text.as_deref().map_or("\"\"\n".to_string(), csv_line));
+                let expected = format!("x\n{}", rows.collect::<String>());
+                write_texts(&path, StringArray::from(texts.clone()), encoding, version);
+                assert_eq!(crate::united::csv_of(&Table::open(&[&path]).unwrap(), "").unwrap(), expected);
+            }
+            for place in 0..packed {
+                delta(&path, encoding, &[place, 0x7f], version);
+                let error = all(&path, &keep).unwrap_err();
+                assert!(matches!(&error, Error::Malformed { .. }), "{error}");
+                assert!(error.to_string().contains("claims other lengths than it has values"), "{error}");
+            }
+        }
     }
 }
 

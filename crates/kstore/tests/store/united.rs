@@ -128,12 +128,12 @@ fn parquet_and_arrow_are_joined_as_texts_are() {
 #[test]
 fn a_column_that_cannot_be_joined_stops_only_those_who_name_it() {
     let folder = folder();
-    let table = texts(folder.path(), &[("a.csv", "x,y\n1,2\n"), ("b.csv", "x,y\nred,4\n")]);
+    let table = texts(folder.path(), &[("a.csv", "x,y\n1,2\n"), ("b.csv", "x,y\ntrue,4\n")]);
     assert!(table.note().unwrap().contains("column x cannot be read: it holds int64 in"), "{:?}", table.note());
     let rows = |selection: &Selection| read(&table.select(selection)?.rows::<f64>(Reading::default())?, 0..9, 9);
     assert_eq!(rows(&Selection::default()).unwrap().x, [2.0, 4.0]);
     let error = rows(&only(&["x"])).unwrap_err().to_string();
-    assert!(error.contains("holds int64 in") && error.contains("and text in"), "{error}");
+    assert!(error.contains("holds int64 in") && error.contains("and bool in"), "{error}");
     // columns that are known by their places
     let array = |name: &str, shape: &str| {
         let path = folder.path().join(name);
@@ -151,6 +151,42 @@ fn a_column_that_cannot_be_joined_stops_only_those_who_name_it() {
     let empty = [folder.path().join("e.csv"), folder.path().join("f.csv")];
     empty.iter().for_each(|path| std::fs::write(path, "").unwrap());
     assert!(Table::open(&empty).unwrap_err().to_string().contains("it is empty"));
+}
+
+#[test]
+fn text_in_one_file_and_something_else_in_another_is_text() {
+    let folder = folder();
+    // CSV keeps its letters
+    let table = texts(folder.path(), &[("a.csv", "x,y\n1.50,2\n+7,3\n"), ("b.csv", "x,y\nv1.9,4\n")]);
+    assert_eq!(csv_of(&table, "").unwrap(), "x,y\n1.50,2\n+7,3\nv1.9,4\n");
+    let note = table.note().unwrap();
+    assert!(note.contains("column x is read as text: it holds float64 in") && note.contains("and text in"), "{note}");
+    let json =
+        texts(folder.path(), &[("a.jsonl", "{\"x\":1}\n{\"x\":null}\n{\"x\":2.5}\n"), ("b.jsonl", "{\"x\":\"u\"}\n")]);
+    assert_eq!(csv_of(&json, "x != u").unwrap(), "x\n1.0\n2.5\n");
+    let cases: [(ArrayRef, &str); 5] = [
+        (Arc::new(Int8Array::from(vec![Some(-1), None])), "-1,1\n,1\n"),
+        (Arc::new(UInt64Array::from(vec![u64::MAX, 0])), "18446744073709551615,1\n0,1\n"),
+        (Arc::new(Float64Array::from(vec![0.1, f64::NAN])), "0.1,1\n,1\n"),
+        (Arc::new(BooleanArray::from(vec![true, false])), "true,1\nfalse,1\n"),
+        (
+            Arc::new(TimestampMillisecondArray::from(vec![0, -1000])),
+            "1970-01-01T00:00:00.000,1\n1969-12-31T23:59:59.000,1\n",
+        ),
+    ];
+    let paths = ["a.parquet", "b.parquet"].map(|name| folder.path().join(name));
+    let y = |n: usize| ("y", Arc::new(Int8Array::from(vec![1; n])) as ArrayRef);
+    write(&paths[1], &batch(&[("x", Arc::new(StringArray::from(vec!["u"]))), y(1)]), WriterProperties::default());
+    for (array, expected) in cases {
+        write(&paths[0], &batch(&[("x", array), y(2)]), WriterProperties::default());
+        let table = Table::open(&paths).unwrap();
+        assert_eq!(csv_of(&table, "").unwrap(), format!("x,y\n{expected}u,1\n"));
+    }
+    // who says what a column holds is believed
+    let paths = ["a.csv", "b.csv"].map(|name| folder.path().join(name));
+    let types = [("x".to_string(), "number".parse().unwrap())];
+    let table = Table::open_with(&paths, &TextOptions::default().types(types.into())).unwrap();
+    assert!(csv_of(&table, "").unwrap_err().to_string().contains("found \"v1.9\""));
 }
 
 #[test]

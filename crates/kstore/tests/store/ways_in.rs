@@ -175,8 +175,36 @@ fn folders_name_columns() {
     write(&odd, &batch(&[("x", Arc::new(Float64Array::from(vec![7.0])) as ArrayRef)]), groups_of(10));
     assert_eq!(rows(Some("year == 2027")), [7.0, 2027.0]);
     assert_eq!(rows(Some("city == Neu Ulm")), [5.0, 2026.0, 6.0, 2026.0]);
+    // letters by their codes, missing values, and whole numbers if all files have some
+    let odd = folder.path().join("odd");
+    for (at, names) in
+        ["code=07/kind=__HIVE_DEFAULT_PARTITION__/rate=50%", "code=7/kind=a%zz%41/rate=9"].iter().enumerate()
+    {
+        let path = odd.join(names).join("part.csv");
+        write_to(&path, format!("x\n{at}\n").as_bytes());
+    }
+    let table = Table::open(&[&odd]).unwrap();
+    let expected = "x,code,kind,rate\n0,07,,50%\n1,7,a%zzA,9\n";
+    assert_eq!(crate::united::csv_of(&table, "").unwrap(), expected);
     let own = folder.path().join("own/x=1/part.parquet");
     std::fs::create_dir_all(own.parent().unwrap()).unwrap();
     write(&own, &batch(&[("x", Arc::new(Float64Array::from(vec![7.0])) as ArrayRef)]), groups_of(10));
     assert_eq!(all(&own, &only(&["x"])).unwrap().x, [7.0]);
+}
+
+#[test]
+fn svmlight_is_told_by_its_first_row() {
+    let folder = folder();
+    // what lies in a file of this name is known by its bytes, as a stream is
+    let path = folder.path().join("t.gz");
+    let format = |text: &str| {
+        write_to(&path, &gzip(text));
+        Table::open(&[&path]).map(|table| table.format())
+    };
+    for text in ["1 3:0.5\n", "# a comment\n\n-1 qid:4 1:2", "2.5\t7:1 8:1e3"] {
+        assert_eq!(format(text).unwrap(), "svmlight", "{text}");
+    }
+    for text in ["a,b\n1,2:3", "a 1:2", "x\n2 1:3", "y 1 a:2", "y 2 3:4", "12:30 1:2"] {
+        assert_eq!(format(text).unwrap(), "CSV", "{text}");
+    }
 }

@@ -19,7 +19,7 @@ fn wanted(text: &str, weighing: Option<Weighing>) -> Selection {
 }
 
 /// The selection with its words found, by passes of segments of so many rows in so many lanes.
-fn counted(selected: &Selected, segment: u64, lanes: usize) -> kstore::Result<Selected> {
+pub(crate) fn counted(selected: &Selected, segment: u64, lanes: usize) -> kstore::Result<Selected> {
     let search = selected.entry_search().unwrap();
     let (workers, source) = (Workers::sequential(), search.rows(TextLimit::default())?);
     let found = Pass { lanes, ..Pass::new(3, segment, &workers) }.fold(&source, &search)?.0;
@@ -289,4 +289,18 @@ fn values_are_categories_of_text_or_whole_numbers() {
     // words are counted of text alone
     let word = Selection { text: vec!["user".to_string()], sparse: true, ..Selection::default() };
     assert!(table.select(&word).unwrap_err().to_string().contains("words are counted of text"));
+}
+
+#[test]
+fn words_keep_the_marks_of_their_letters() {
+    let folder = tempfile::tempdir().unwrap();
+    let found = |text: &str| {
+        let table = Table::open(&[csv(folder.path(), &[text, "--"])]).unwrap();
+        let selected = table.select(&wanted("comment", None)).unwrap();
+        words(counted(&selected, 2, 1).unwrap().encoding().unwrap())
+    };
+    assert_eq!(found("हिन्दी में, अच्छा!"), ["अच्छा", "में", "हिन्दी"]);
+    assert_eq!(found("น้ำ ที่นี่"), ["ที่นี่", "น้ำ"]);
+    assert_eq!(found("cafe\u{301} l·l 東京・大阪"), ["cafe\u{301}", "大阪", "東京"]);
+    assert_eq!(found("می\u{200c}خواهم don't x_1"), ["don", "x_1", "می\u{200c}خواهم"]);
 }

@@ -43,7 +43,12 @@ fn numbers_with_marks_are_read_by_themselves_if_all_have_the_same() {
         (["5 kg", "12.5 kg", "7kg"], [5.0, 12.5, 7.0]),
         (["1'234.5", "12", "1'000'000"], [1234.5, 12.0, 1e6]),
         (["1\u{2009}234,5", "12", "1\u{202f}000"], [1234.5, 12.0, 1000.0]),
+        (["1 234 567", "12", "-1 000"], [1_234_567.0, 12.0, -1000.0]),
+        (["1 234,5 kg", "12 kg", "7 kg"], [1234.5, 12.0, 7.0]),
+        (["5g", "6g", "70g"], [5.0, 6.0, 70.0]),
         (["0x1f", "0xFF", "0x0"], [31.0, 255.0, 0.0]),
+        (["$-5", "$.5", "-$1,234.50"], [-5.0, 0.5, -1234.5]),
+        (["20\u{b0}C", "-1\u{b0}C", "0\u{b0}C"], [20.0, -1.0, 0.0]),
     ] {
         let path = file(folder.path(), "t.csv", "p;y", &values);
         let table = Table::open(&[&path]).unwrap();
@@ -56,6 +61,8 @@ fn numbers_with_marks_are_read_by_themselves_if_all_have_the_same() {
         ["5 kg", "12 lb", "7 kg"],
         ["12%", "0.5", "7%"],
         ["12a", "13a", "14b"],
+        ["12", "13a", "14a"],
+        ["1 234", "12 34", "7"],
         ["A12", "A13", "A14"],
         ["10-20", "20-30", "1-2"],
     ] {
@@ -65,10 +72,10 @@ fn numbers_with_marks_are_read_by_themselves_if_all_have_the_same() {
         let error = numbers(&table, "p").unwrap_err().to_string();
         assert!(error.contains("column \"p\": expected a number"), "{error}");
     }
-    // one letter may be part of a code
-    let path = file(folder.path(), "t.csv", "p;y", &["5g", "6g"]);
-    assert_eq!(kind(&Table::open(&[&path]).unwrap()), "text");
-    assert_eq!(numbers(&Table::open_with(&[&path], &typed(&[("p", "number")])).unwrap(), "p").unwrap(), [5.0, 6.0]);
+    for odd in ["--5", "(-5)", "5'11", "1/2", "12 34", "0xg", "1.2.3", "12:30"] {
+        let path = file(folder.path(), "t.csv", "p;y", &["(5)", odd]);
+        assert_eq!(kind(&Table::open(&[path]).unwrap()), "text", "{odd}");
+    }
     // a later value with another unit, behind the rows that are looked at
     let path = file(folder.path(), "t.csv", "p;y", &["5 kg", "6 kg", "7 lb"]);
     let table = Table::open_with(&[&path], &TextOptions::default().infer_rows(2)).unwrap();
@@ -247,4 +254,33 @@ fn whole_numbers_that_are_dates_are_dates() {
     assert!(notes[0].to_string().contains("20240131 for 2024-01-31"), "{notes:?}");
     assert_eq!(find(&[&days[..], &["20210230"]].concat()).0, None, "not a date");
     assert_eq!(find(&days[..4]).0, None, "too few");
+}
+
+#[test]
+fn numbers_are_read_by_their_marks_and_others_are_none() {
+    let folder = folder();
+    let read = |value: &str, delimiter: char, options: &TextOptions| {
+        let path = folder.path().join("t.csv");
+        std::fs::write(&path, format!("p{delimiter}y\n\"{value}\"{delimiter}1\n")).unwrap();
+        Some(numbers(&Table::open_with(&[path], options).ok()?, "p").ok()?[0])
+    };
+    for (text, grouped, comma) in [
+        ("1.234,5", None, Some(1234.5)),
+        ("1,234.5", Some(1234.5), None),
+        ("-12,5", None, Some(-12.5)),
+        ("1,234", Some(1234.0), Some(1.234)),
+        ("0,123", None, Some(0.123)),
+        ("1.234.567", None, Some(1_234_567.0)),
+        ("1.5", Some(1.5), None),
+        ("12.34,5", None, None),
+        ("1,5e3", None, Some(1500.0)),
+        ("1,2,3", None, None),
+        (",5", None, Some(0.5)),
+        ("17", Some(17.0), Some(17.0)),
+        (",", None, None),
+        ("a,b", None, None),
+    ] {
+        let found = (read(text, ',', &TextOptions::default()), read(text, ';', &TextOptions::default().decimal(b',')));
+        assert_eq!(found, (grouped, comma), "{text}");
+    }
 }

@@ -7,10 +7,8 @@ use crate::missing::WORDS;
 use crate::source::text::{Builder, ColumnType, Guess, Marks, NumberForm, Scanner, number, written};
 use std::convert::Infallible;
 
-/// Delimiters that are recognised, the likelier first.
 const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 
-/// Rows by which a delimiter is judged.
 const JUDGED_ROWS: usize = 100;
 
 /// The delimiter that cuts the largest part of the rows at the start of a file into the same number
@@ -119,7 +117,6 @@ pub(super) fn push(
     Ok(())
 }
 
-/// The number in a field of a column of this type.
 fn value<N: std::str::FromStr>(field: &[u8], of: &ColumnType) -> Option<N> {
     let ColumnType::Number(NumberForm { marks, affix, codes }) = of else { return number(field) };
     let marks = marks.unwrap_or_default();
@@ -151,51 +148,4 @@ pub(super) fn is_missing(field: &[u8], whole: bool, words: &[String]) -> bool {
         || WORDS.iter().any(|word| word.as_bytes() == field)
         || whole && matches!(field, b"NaN" | b"nan")
         || words.iter().any(|word| word.as_bytes() == field)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn delimiters_are_found() {
-        for (text, expected) in [
-            ("a,b\n1,2\n", b','),
-            ("a;b\n1,5;2,5\n1,5;3\n", b';'),
-            ("a\tb c\n1\t2\n", b'\t'),
-            ("a|b|c\n\"x,y\"|1|2\n", b'|'),
-            ("a\n1\n", b','),
-            ("", b','),
-            ("only;one", b';'),
-            ("a,b,c\n1,\"x;\ny\",2\n", b','),
-            ("sales, all\nof May\na;b;c\n1;2;3\n", b';'),
-            ("review\na|b\nc\nd\n", b','),
-            ("a,b\n1,\"x\n\ty\n\tz\"\n2,\"x\n\ty\n\tz\"\n", b','),
-        ] {
-            let dialect = Dialect { delimiter: b',', quotes: true };
-            assert_eq!(delimiter(text.as_bytes(), dialect), expected, "{text:?}");
-        }
-    }
-
-    #[test]
-    fn kinds_follow_the_values() {
-        for (values, expected) in [
-            (&["1", "-2", ""][..], "int64"),
-            (&["1", "NA", "nan"], "int64"),
-            (&["1", " 2.5 "], "float64"),
-            (&["1e3", "inf"], "float64"),
-            (&["18446744073709551615", "1"], "uint64"),
-            (&["18446744073709551615", "-1"], "float64"),
-            (&["99999999999999999999"], "float64"),
-            (&["true", "False", ""], "bool"),
-            (&["true", "1"], "text"),
-            (&["1", "x"], "text"),
-            (&["", "NA"], "float64"),
-            (&["1,5"], "text"),
-        ] {
-            let found = values.iter().map(|value| guess(value.as_bytes(), Marks::Point));
-            let found = found.fold(Guess::Missing, |found, guess| found.with(guess).unwrap_or(Guess::Text));
-            assert_eq!(found.kind().to_string(), expected, "{values:?}");
-        }
-    }
 }

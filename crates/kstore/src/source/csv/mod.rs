@@ -30,7 +30,6 @@ use scan::{Dialect, QUOTE, RowScanner, Splitter};
 use sniffed::Sniffed;
 use std::{collections::HashSet, convert::Infallible, fs::File, path::Path, sync::Arc};
 
-/// Columns of whose reading something is said.
 const MOST_NOTES: usize = 4;
 
 pub(super) const FORMAT: Format = Format::new(&["csv", "tsv"], open)
@@ -213,7 +212,6 @@ struct Csv {
     infer_rows: u64,
     /// Rows may have fewer fields than names.
     pads: bool,
-    /// How each column is read.
     types: Vec<ColumnType>,
     reading: TextReading,
     notes: Vec<String>,

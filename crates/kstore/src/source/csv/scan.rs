@@ -8,7 +8,6 @@ use memchr::{memchr, memchr_iter, memchr2, memchr3};
 /// The quote around fields; two of them inside a quoted field stand for one.
 pub(super) const QUOTE: u8 = b'"';
 
-/// How the rows of a file are cut.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Dialect {
     pub(super) delimiter: u8,
@@ -26,7 +25,6 @@ pub(super) struct RowScanner {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
-    /// At the first byte of a field.
     FieldStart,
     /// In a field without quotes, or behind them.
     Plain,
@@ -134,7 +132,6 @@ pub(super) fn is_torn(row: &[u8], delimiter: u8) -> bool {
     false
 }
 
-/// Cuts rows into fields. Reuses its buffers.
 pub(super) struct Splitter {
     dialect: Dialect,
     quoted: csv_core::Reader,

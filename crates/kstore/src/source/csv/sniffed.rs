@@ -9,10 +9,8 @@ use std::borrow::Cow;
 /// What the values of a column are, for each way of writing numbers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sniffed {
-    /// The type that the column is known to have.
     known: Option<ColumnType>,
     by: [Guess; 3],
-    /// A value is there.
     some: bool,
     /// What is around the first number, and so must be around all.
     affix: Option<String>,
@@ -58,13 +56,13 @@ impl Sniffed {
         let new = Marks::ALL.map(|marks| if missing { Guess::Missing } else { fields::guess(text, marks) });
         let is_plain = new.iter().any(|guess| *guess != Guess::Text);
         let (new, affix) = match written(text).filter(|_| !is_plain) {
-            Some(number) if self.known.is_some() || !number.is_code => {
+            Some(number) => {
                 self.marked = self.marked.take().or_else(|| shown(text));
                 let guess =
                     |marks| number.plain(marks).map_or(Guess::Text, |plain| fields::guess(&plain, Marks::Point));
                 (Marks::ALL.map(guess), number.affix)
             }
-            _ => (new, Cow::Borrowed("")),
+            None => (new, Cow::Borrowed("")),
         };
         let is_number = !matches!(new[0], Guess::Missing | Guess::Bool);
         let mixed = is_number && self.affix.get_or_insert_with(|| affix.to_string()) != &affix;
@@ -112,7 +110,6 @@ impl Sniffed {
         !of.is_plain() && (*of != ColumnType::Text || self.known.is_some() || self.code.is_some())
     }
 
-    /// What is to be said of the way in which the column of this name and type is read.
     pub(super) fn notes(&self, name: &str, of: &ColumnType) -> Vec<String> {
         let number = *of != ColumnType::Text;
         let code = self.code.iter().filter(|_| !number && self.known.is_none()).map(|code| {

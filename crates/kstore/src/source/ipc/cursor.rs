@@ -9,7 +9,6 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// A cursor over the rows of a file: hands out a chunk of a batch at a time.
 pub(super) struct IpcCursor<'a> {
     ipc: &'a IpcFile,
     file: Positioned,
@@ -56,7 +55,6 @@ impl<'a> IpcCursor<'a> {
         Ok(())
     }
 
-    /// Reads the next rows of every column, at most `most`.
     fn load(&mut self, most: usize) -> Result<usize> {
         self.reach()?;
         let rows = self.by_text(self.next_rows(most))?;
@@ -87,7 +85,6 @@ impl<'a> IpcCursor<'a> {
         self.enter().map_err(|error| error.of(self.file.path(), NAME))
     }
 
-    /// The next rows, at most `most`, counted from the start of the batch.
     fn next_rows(&self, most: usize) -> Range<u64> {
         let first = self.left.start;
         let end = self.left.end.min(self.batch.end).min(first + most as u64);
@@ -104,7 +101,6 @@ impl<'a> IpcCursor<'a> {
         Ok(rows.start..end)
     }
 
-    /// Moves past some rows and returns their number.
     fn pass(&mut self, rows: Range<u64>) -> usize {
         self.left.start = self.batch.start + rows.end;
         (rows.end - rows.start) as usize

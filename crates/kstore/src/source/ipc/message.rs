@@ -26,7 +26,6 @@ const METADATA_LIMIT: usize = 64 << 20;
 const CODECS: [CompressionType; 2] = [CompressionType::LZ4_FRAME, CompressionType::ZSTD];
 
 impl Block {
-    /// Checks that the block lies within the file.
     pub(super) fn new(block: &ipc::Block, file: &Positioned) -> Result<Self, String> {
         let outside = || format!("a block at {} lies outside its {} bytes", block.offset(), file.length());
         let at = u64::try_from(block.offset()).map_err(|_| outside())?;
@@ -71,7 +70,6 @@ pub(super) struct Span {
     pub(super) length: u64,
 }
 
-/// Length and number of nulls of an array in a batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
     pub(super) rows: u64,
@@ -158,13 +156,11 @@ impl Root {
         }
     }
 
-    /// Its nodes in a batch, its own first.
     pub(super) fn nodes<'b>(&self, batch: &'b Batch) -> Result<&'b [Node], String> {
         let nodes = batch.nodes.get(self.at.nodes..self.at.nodes + self.size.nodes);
         nodes.ok_or_else(|| format!("a batch without column {:?}", self.name))
     }
 
-    /// Its buffers in a batch, as they follow each other.
     pub(super) fn spans<'b>(&self, batch: &'b Batch) -> Result<&'b [Span], String> {
         let data = |skip: usize, count: usize| batch.variadic.iter().skip(skip).take(count).sum::<usize>();
         // the data buffers of the view columns before this one, and its own
@@ -189,7 +185,6 @@ pub(super) fn roots(fields: &Fields, version: MetadataVersion, dictionary: impl 
     fields.iter().enumerate().map(root).collect()
 }
 
-/// The numbers of nodes and buffers that the columns so far take up in a batch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) nodes: usize,
@@ -212,7 +207,6 @@ impl Counts {
         self.variadic += usize::from(layout.variadic);
     }
 
-    /// Counts a column of this type with all that is in it.
     fn add(&mut self, data_type: &DataType, old_unions: bool) {
         self.pass(data_type);
         match data_type {

@@ -22,7 +22,7 @@ use self::{
 use super::column::{self, Layout, list_element};
 use super::load_error::{LoadError, guarded};
 use super::positioned::{Positioned, chunk_bytes};
-use super::{BoxedCursor, Facts, Format, SPARSE, TableFile, data_type::element};
+use super::{BoxedCursor, Facts, Format, SPARSE, TableFile, data_type::element, foreign};
 use crate::arrow::array::ArrayRef;
 use crate::arrow::datatypes::DataType;
 use crate::arrow::ipc::convert::try_fb_to_schema;
@@ -33,7 +33,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{collections::HashMap, ops::Range};
 
-/// First and last bytes of every file.
 const MAGIC: &[u8] = b"ARROW1";
 
 pub(super) const FORMAT: Format =
@@ -55,9 +54,7 @@ pub struct IpcFile {
     roots: Vec<Root>,
     layout: Layout,
     batches: Vec<Block>,
-    /// First row of each batch, and behind them the number of rows.
     starts: Vec<u64>,
-    /// Bytes read to find the shapes of sparse rows.
     scanned: u64,
     dictionaries: Vec<Block>,
     known: Mutex<HashMap<i64, ArrayRef>>,
@@ -260,18 +257,9 @@ fn footer(file: &Positioned) -> Result<Vec<u8>> {
     let length = file.length();
     let ends = file.read_at(&mut start, 0).and_then(|_| file.read_at(&mut end, length.saturating_sub(10)));
     ends.map_err(|error| file.unread(error))?;
-    if start.starts_with(b"FEA1") {
-        return Err(
-            file.malformed("it is Feather version 1; write it with pyarrow.feather.write_feather(…, version=2)")
-        );
-    }
-    if start.starts_with(&[0xff; 4]) {
-        let detail = "it is an Arrow IPC stream, which cannot be read from the middle; write it as a file, with \
-                      pyarrow.ipc.new_file or write_feather";
-        return Err(file.malformed(detail));
-    }
     if !start.starts_with(MAGIC) {
-        return Err(file.malformed("it does not start with ARROW1"));
+        let known = foreign::known(file.path(), &start);
+        return Err(file.malformed(known.unwrap_or_else(|| "it does not start with ARROW1".to_string())));
     }
     if &end[4..] != MAGIC {
         return Err(file.malformed("it is truncated: its footer is missing; copy or write it again"));

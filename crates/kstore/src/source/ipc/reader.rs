@@ -40,10 +40,8 @@ pub(super) fn value_bytes(data_type: &DataType) -> usize {
     }
 }
 
-/// A column of the batch at hand, and the rows of it that were read last.
 pub(super) struct ColumnReader<'a> {
     pub(super) root: &'a Root,
-    /// Length of its lists.
     width: Option<usize>,
     pub(super) stored: Vec<Stored>,
     /// Nulls of the column and of what is in its lists.
@@ -93,7 +91,6 @@ impl<'a> ColumnReader<'a> {
         Loaded::new(&array, &ipc.layout, root)
     }
 
-    /// Reads some rows as an Arrow array, checked by the Arrow project's crate.
     fn array(&mut self, data_type: &DataType, rows: Range<u64>) -> Result<ArrayRef, LoadError> {
         Ok(make_array(self.part(Counts::default(), data_type, rows)?.0))
     }
@@ -227,7 +224,6 @@ impl<'a> ColumnReader<'a> {
     }
 }
 
-/// Some bits of a bitmap as an array of truth values.
 fn bits(stored: &Stored, items: Range<u64>) -> Result<BooleanBuffer, LoadError> {
     let first = items.start / 8;
     let bytes = stored.buffer(first, items.end.div_ceil(8) - first)?;
@@ -239,7 +235,6 @@ fn is_large(data_type: &DataType) -> bool {
     matches!(data_type, DataType::LargeUtf8 | DataType::LargeBinary | DataType::LargeList(_))
 }
 
-/// The offsets of some rows and the end of the last, ascending.
 fn offsets(stored: &Stored, data_type: &DataType, rows: Range<u64>) -> Result<Vec<u64>, LoadError> {
     let count = rows.end - rows.start + 1;
     let size = if is_large(data_type) { 8 } else { 4 };
@@ -263,7 +258,6 @@ fn rebased(offsets: &[u64], data_type: &DataType) -> Buffer {
     }
 }
 
-/// All rows of a column that is a batch of its own.
 pub(super) fn whole(file: &Positioned, root: &Root, batch: &Batch) -> Result<ArrayRef, LoadError> {
     let mut column = ColumnReader::new(root, None);
     if batch.rows == 0 {

@@ -7,7 +7,6 @@ use crate::arrow::buffer::{Buffer, MutableBuffer};
 use crate::arrow::ipc::CompressionType;
 use std::io::{BufReader, Read};
 
-/// A buffer: in the file as it is, or unpacked.
 #[derive(Debug)]
 pub(super) enum Stored {
     InFile(Positioned, Span),
@@ -49,7 +48,6 @@ impl Stored {
         Ok(())
     }
 
-    /// Bytes from `start` on, in memory of their own.
     pub(super) fn buffer(&self, start: u64, length: u64) -> Result<Buffer, LoadError> {
         self.buffer_in(start, length, MutableBuffer::new(0))
     }
@@ -141,7 +139,6 @@ pub(super) fn stream(
     })
 }
 
-/// Bytes of a packed buffer that are read at once.
 const STREAM_BYTES: usize = 64 << 10;
 
 struct FromFile<'a> {

@@ -143,7 +143,6 @@ impl NpyCursor<'_> {
         Ok(rows)
     }
 
-    /// Bytes of the next rows, at most `most`.
     fn ahead(&self, most: usize) -> usize {
         (self.left.end - self.left.start).min(most as u64) as usize * self.npy.header.stride()
     }

@@ -4,7 +4,7 @@
 //! a cursor wants of a row group are asked for at once, and kept until the cursor comes to the next group. The last group stays for
 //! the next cursor, which begins where the one before it ended. *Bytes*: those chunks as they are stored, twice for a cursor.
 
-use super::thrift::PageHeader;
+use super::thrift::page_size;
 use crate::source::positioned::Positioned;
 use bytes::Bytes;
 use parquet::file::metadata::RowGroupMetaData;
@@ -17,7 +17,6 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 /// Page headers are about 30 to 100 bytes, so this reads one at once and little of the page behind it.
 const HEADER_BYTES: usize = 256;
 
-/// The column chunks of a row group, each with the place it begins at.
 type Group = Vec<(u64, Bytes)>;
 
 /// The row groups of an object that cursors hold, by the ranges of their chunks, and the one that was read last.
@@ -69,13 +68,12 @@ pub(super) fn bytes(groups: &[RowGroupMetaData], mask: &ProjectionMask) -> usize
     2 * usize::try_from(most).unwrap_or(usize::MAX / 2)
 }
 
-/// The bytes of a file as the decoder reads them.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
     file: Positioned,
     near: Option<Arc<Near>>,
-    /// Bounds of what page headers say: see [`PageHeader::fault`].
-    limits: Option<(usize, usize)>,
+    /// Most bytes of an unpacked page.
+    limit: Option<usize>,
 }
 
 /// The row groups of a cursor, and the chunks of the one that it is in.
@@ -89,7 +87,7 @@ struct Near {
 impl Source {
     /// A file of which single pages are read.
     pub(super) fn of(file: &Positioned) -> Self {
-        Self { file: file.clone(), near: None, limits: None }
+        Self { file: file.clone(), near: None, limit: None }
     }
 
     /// A file whose columns are read; at a distance by whole chunks.
@@ -103,12 +101,12 @@ impl Source {
             let wanted = groups.iter().map(|group| ranges(group, mask)).collect();
             Arc::new(Near { wanted, groups: Arc::clone(held), current: Mutex::default() })
         });
-        Self { near, file, limits: None }
+        Self { near, file, limit: None }
     }
 
-    /// The same for pages, whose headers are refused beyond these limits, before the decoder allocates what they say.
-    pub(super) fn limited(self, limits: (usize, usize)) -> Self {
-        Self { limits: Some(limits), ..self }
+    /// The same for pages, which are refused beyond this size before the decoder allocates it.
+    pub(super) fn limited(self, limit: usize) -> Self {
+        Self { limit: Some(limit), ..self }
     }
 
     /// The chunk that holds the byte at `at`, from there on; `None` where no wanted chunk does.
@@ -138,7 +136,7 @@ impl ChunkReader for Source {
     type T = Buffered;
 
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
-        Ok(BufReader::with_capacity(HEADER_BYTES, FromPlace { source: self.clone(), at: start, limits: self.limits }))
+        Ok(BufReader::with_capacity(HEADER_BYTES, FromPlace { source: self.clone(), at: start, limit: self.limit }))
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
@@ -166,7 +164,7 @@ pub(super) struct FromPlace {
     source: Source,
     at: u64,
     /// Until its first bytes are read, which are those of a page header if the source is limited.
-    limits: Option<(usize, usize)>,
+    limit: Option<usize>,
 }
 
 impl Read for FromPlace {
@@ -180,8 +178,10 @@ impl Read for FromPlace {
             None => self.source.file.read_at(buffer, self.at)?,
         };
         self.at += got as u64;
-        let fault = self.limits.take().and_then(|limits| match PageHeader::of(&buffer[..got]) {
-            Some(numbers) => numbers.fault(limits),
+        let fault = self.limit.take().and_then(|limit| match page_size(&buffer[..got]) {
+            Some(size) => {
+                (size > limit).then(|| format!("a page claims {size} bytes and its column has at most {limit}"))
+            }
             None => Some("a page has a header of another form".to_string()),
         });
         if let Some(fault) = fault {

@@ -5,6 +5,7 @@
 //! all of; dictionaries and large strings arrive as what Parquet stores. Texts are read as views of the pages and
 //! dictionaries they lie in, so that a text that comes in every row is held once.
 
+mod checked;
 mod chunks;
 mod pages;
 mod pruning;
@@ -17,12 +18,12 @@ use super::{load_error::guarded, positioned::Positioned};
 use crate::arrow::datatypes::{DataType, Schema as ArrowSchema, TimeUnit};
 use crate::schema::Kind;
 use crate::{Error, Result, condition::Bound, sparse::SparseShape};
+use checked::CheckedGroups;
 use chunks::{Groups, Source};
 use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowSelection,
-    RowSelector,
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, RowGroups, RowSelection, RowSelector,
 };
-use parquet::arrow::{ARROW_SCHEMA_META_KEY, ProjectionMask};
+use parquet::arrow::{ARROW_SCHEMA_META_KEY, ProjectionMask, parquet_to_arrow_field_levels};
 use parquet::basic::{Compression, Type as PhysicalType};
 use parquet::{errors::ParquetError, file::metadata::RowGroupMetaData};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,7 +39,6 @@ pub(super) const FORMAT: Format = Format::new(&["parquet", "pq"], |path, file, _
 
 const NAME: &str = "Parquet";
 
-/// First and last bytes of every file.
 const MAGIC: &[u8] = b"PAR1";
 
 /// Most rows decoded at once: long enough to amortise the per-batch work of the decoder, short enough that a batch of
@@ -55,16 +55,13 @@ struct ParquetFile {
     metadata: ArrowReaderMetadata,
     layout: Layout,
     rows: u64,
-    /// Bytes read to find the shapes of sparse rows.
     scanned: u64,
     /// The row groups that were read last, of a file at a distance.
     groups: Arc<Groups>,
-    /// Decoder footprints that were asked for, by leaf column.
     footprints: Mutex<HashMap<usize, pages::DecoderBytes>>,
 }
 
 impl ParquetFile {
-    /// Reads the footer of an open file.
     fn new(file: Positioned) -> Result<Self> {
         check_ends(&file)?;
         thrift::check_depth(&file)?;
@@ -91,7 +88,6 @@ impl ParquetFile {
         ProjectionMask::roots(self.metadata.parquet_schema(), roots.iter().copied())
     }
 
-    /// Memory that the decoder of a leaf column holds in any row group.
     fn leaf_footprint(&self, leaf: usize) -> pages::DecoderBytes {
         let mut known = self.footprints.lock().unwrap_or_else(PoisonError::into_inner);
         *known.entry(leaf).or_insert_with(|| {
@@ -179,20 +175,16 @@ fn scan<R>(
     })?
 }
 
-/// A reader of some columns of some row groups, in batches of so many rows.
 fn reader(
     source: Source,
     metadata: &ArrowReaderMetadata,
     (groups, mask): (Vec<usize>, ProjectionMask),
     (rows, selection): (usize, Option<RowSelection>),
 ) -> Result<ParquetRecordBatchReader, ParquetError> {
-    let source = source.limited(pages::limits(metadata.metadata().row_groups(), &mask));
-    let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(source, metadata.clone());
-    let builder = builder.with_batch_size(rows).with_row_groups(groups).with_projection(mask);
-    match selection {
-        Some(selection) => builder.with_row_selection(selection).build(),
-        None => builder.build(),
-    }
+    let source = Arc::new(source.limited(pages::limits(metadata.metadata().row_groups(), &mask)));
+    let levels = parquet_to_arrow_field_levels(metadata.parquet_schema(), mask, Some(metadata.schema().fields()))?;
+    let groups = CheckedGroups { source, metadata: Arc::clone(metadata.metadata()), groups };
+    ParquetRecordBatchReader::try_new_with_row_groups(&levels, &groups, rows.min(groups.num_rows()), selection)
 }
 
 /// Length of the list in the first row, which is all that tells how many columns a list of numbers stands for: Parquet
@@ -282,7 +274,6 @@ impl TableFile for ParquetFile {
         self.batch(columns).1
     }
 
-    /// Leaves out the row groups whose statistics exclude the condition.
     fn candidates(&self, column: usize, condition: &Bound) -> Vec<Range<u64>> {
         let kept = guarded(|| pruning::row_groups(&self.metadata, self.layout.root(column), condition));
         let groups = self.metadata.metadata().row_groups();

@@ -5,7 +5,7 @@
 //! for each page. Where that fails the whole chunk, stored and decompressed, is a bound.
 
 use super::chunks::{Buffered, Source};
-use super::thrift::PageHeader;
+use super::thrift::page_size;
 use crate::source::positioned::Positioned;
 use bytes::Bytes;
 use parquet::arrow::ProjectionMask;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes of a value of a fixed width; `None` for texts, whose length is not known.
-fn width(column: &ColumnChunkMetaData) -> Option<usize> {
+pub(super) fn width(column: &ColumnChunkMetaData) -> Option<usize> {
     match column.column_type() {
         Type::BOOLEAN => Some(1),
         Type::INT32 | Type::FLOAT => Some(4),
@@ -40,7 +40,6 @@ fn unpacker(codec: Compression) -> usize {
     }
 }
 
-/// Memory that the decoder of a column holds, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct DecoderBytes {
     /// Bytes whatever the rows of a batch: a page and the dictionary, both as stored and as decompressed.
@@ -55,7 +54,6 @@ const VIEW_BYTES: usize = 16;
 /// Chunks up to this many bytes are not walked: they may as well be one page.
 const SMALL: usize = 64 << 10;
 
-/// Memory that the decoder of column `leaf` holds in any of these row groups.
 pub(super) fn footprint(file: &Positioned, groups: &[RowGroupMetaData], leaf: usize) -> DecoderBytes {
     let Some(first) = groups.first() else { return DecoderBytes::default() };
     let state = unpacker(first.column(leaf).compression());
@@ -89,17 +87,14 @@ fn chunk(column: &ColumnChunkMetaData) -> usize {
 /// Bytes that an unpacked page may have whatever the footer says of its chunk: some writers set that wrong.
 const LEAST_LIMIT: usize = 1 << 20;
 
-/// Most bytes of an unpacked page of a chunk.
 fn limit(column: &ColumnChunkMetaData) -> usize {
     size(column.uncompressed_size()).max(LEAST_LIMIT)
 }
 
-/// Most bytes of an unpacked page of some columns, and the fewest of a value in their dictionaries; a text has its length before it.
-pub(super) fn limits(groups: &[RowGroupMetaData], mask: &ProjectionMask) -> (usize, usize) {
-    let chunks = || groups.iter().flat_map(|group| group.columns().iter().enumerate());
-    let chunks = || chunks().filter(|(leaf, _)| mask.leaf_included(*leaf)).map(|(_, column)| column);
-    let least = chunks().map(|column| width(column).unwrap_or(4)).min();
-    (chunks().map(limit).max().unwrap_or(LEAST_LIMIT), least.unwrap_or(1))
+/// Most bytes of an unpacked page of some columns.
+pub(super) fn limits(groups: &[RowGroupMetaData], mask: &ProjectionMask) -> usize {
+    let chunks = groups.iter().flat_map(|group| group.columns().iter().enumerate());
+    chunks.filter(|(leaf, _)| mask.leaf_included(*leaf)).map(|(_, column)| limit(column)).max().unwrap_or(LEAST_LIMIT)
 }
 
 fn numbers(file: &Positioned, column: &ColumnChunkMetaData, width: usize) -> usize {
@@ -128,7 +123,10 @@ fn texts(file: &Positioned, column: &ColumnChunkMetaData, rows: usize) -> Decode
     // a value that is stored as what differs from the one before it may be as long as the page, and so may each behind it
     let of_row = |page: &Page| if prefixed { page.size } else { page.size.div_ceil(page.values.max(1)) };
     let per_row = pages.iter().filter(|page| !page.dictionary).map(of_row).max().unwrap_or(0);
-    let fixed = 4 * most(false).saturating_add(most(true));
+    // the decoder unpacks the lengths of a whole page of texts that are coded by differences
+    let delta = prefixed || column.encodings().any(|encoding| encoding == Encoding::DELTA_LENGTH_BYTE_ARRAY);
+    let values = pages.iter().filter(|_| delta).map(|page| page.values).max().unwrap_or(0);
+    let fixed = 4 * most(false).saturating_add(most(true)).saturating_add(2 * values);
     DecoderBytes { fixed, per_row: per_row.saturating_add(dictionary).saturating_add(VIEW_BYTES) }
 }
 
@@ -136,7 +134,6 @@ struct Page {
     dictionary: bool,
     /// Number of values, missing ones included; of a dictionary 0.
     values: usize,
-    /// Bytes once it is decompressed.
     size: usize,
 }
 
@@ -162,7 +159,6 @@ fn pages(file: &Positioned, column: &ColumnChunkMetaData) -> Option<Vec<Page>> {
 /// decompressed, unless it decompresses it; they stand at the beginning of its header.
 struct Headers {
     file: Source,
-    /// Bytes of the page whose header was read last.
     size: AtomicUsize,
 }
 
@@ -177,9 +173,9 @@ impl ChunkReader for Headers {
 
     fn get_read(&self, start: u64) -> Result<Buffered, ParquetError> {
         let mut header = self.file.get_read(start)?;
-        let numbers = PageHeader::of(header.fill_buf()?);
-        let numbers = numbers.ok_or_else(|| ParquetError::General("a page header of another form".to_string()))?;
-        self.size.store(numbers.size, Ordering::Relaxed);
+        let size = page_size(header.fill_buf()?);
+        let size = size.ok_or_else(|| ParquetError::General("a page header of another form".to_string()))?;
+        self.size.store(size, Ordering::Relaxed);
         Ok(header)
     }
 

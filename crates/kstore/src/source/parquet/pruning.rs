@@ -24,7 +24,6 @@ pub(super) fn row_groups(metadata: &ArrowReaderMetadata, root: Option<usize>, co
     Some(groups.iter().enumerate().map(keep).collect())
 }
 
-/// True for bounds in the order of the values.
 fn trusted(group: &RowGroupMetaData, leaf: usize) -> bool {
     let column = group.column(leaf);
     let ordered = |statistics: &parquet::file::statistics::Statistics| {

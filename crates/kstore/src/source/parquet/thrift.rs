@@ -1,4 +1,4 @@
-//! What the decoder allocates or follows by, read before it does: the depth of the schema and the numbers of a page header.
+//! What the decoder allocates or follows by, read before it does: the depth of the schema and the size of a page.
 //!
 //! Both are structures of Thrift's compact protocol
 //! (<https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md>). The second field of a footer lists the nodes of the
@@ -56,62 +56,29 @@ fn depth(mut footer: &[u8]) -> Option<usize> {
     deepest
 }
 
-/// Numbers of a page header.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct PageHeader {
-    /// Bytes of the page once it is unpacked.
-    pub(super) size: usize,
-    /// Number of values.
-    values: usize,
-    is_dictionary: bool,
-}
-
-impl PageHeader {
-    /// The numbers in the first bytes of a header; `None` for another form.
-    pub(super) fn of(mut header: &[u8]) -> Option<Self> {
-        let (mut found, mut sound) = (Self::default(), false);
-        fields(&mut header, &mut |left, field, kind| match (field, kind) {
-            (2, INTEGER) => positive(left).map(|size| found.size = size),
-            // a page of data, a dictionary, a page of the second version: the first field of each counts its values
-            (5 | 7 | 8, STRUCT) => fields(left, &mut |left, first, kind| {
-                (found.values, found.is_dictionary) =
-                    (positive(left).filter(|_| (first, kind) == (1, INTEGER))?, field == 7);
-                sound = true;
-                // the rest may lie behind the bytes at hand
-                None
-            }),
-            _ => skip(left, kind, 0),
-        });
-        sound.then_some(found)
-    }
-
-    /// What is wrong with a page of a column of at most `limit` bytes, each value of a dictionary of which takes `least`.
-    pub(super) fn fault(self, (limit, least): (usize, usize)) -> Option<String> {
-        let Self { size, values, is_dictionary } = self;
-        if size > limit {
-            return Some(format!("a page claims {size} bytes and its column has at most {limit}"));
+/// Bytes of a page once it is unpacked, as the first bytes of its header tell; `None` for another form.
+pub(super) fn page_size(mut header: &[u8]) -> Option<usize> {
+    let mut size = None;
+    fields(&mut header, &mut |left, field, kind| match (field, kind) {
+        (2, INTEGER) => {
+            // a whole number that is not negative: the sign is the lowest bit
+            size = number(left).filter(|zigzag| zigzag & 1 == 0).and_then(|zigzag| usize::try_from(zigzag >> 1).ok());
+            None
         }
-        let most = size / least.max(1);
-        (is_dictionary && values > most).then(|| format!("a dictionary claims {values} values and has at most {most}"))
-    }
+        _ => skip(left, kind, 0),
+    });
+    size
 }
 
-/// A list, a whole number of 32 bits and a structure among the types of the protocol.
+/// A list and a whole number of 32 bits among the types of the protocol.
 const LIST: u8 = 9;
 const INTEGER: u8 = 5;
-const STRUCT: u8 = 12;
-
-/// A whole number that is not negative: the sign is the lowest bit.
-fn positive(left: &mut &[u8]) -> Option<usize> {
-    let zigzag = number(left)?;
-    usize::try_from(zigzag >> 1).ok().filter(|_| zigzag & 1 == 0)
-}
 
 fn byte(left: &mut &[u8]) -> Option<u8> {
     left.split_off_first().copied()
 }
 
-fn number(left: &mut &[u8]) -> Option<u64> {
+pub(super) fn number(left: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
         let byte = byte(left)?;
@@ -133,7 +100,6 @@ fn list(left: &mut &[u8]) -> Option<(u64, u8)> {
 /// Takes a field by its number and type; `None` ends the structure.
 type Visit<'v> = dyn FnMut(&mut &[u8], u64, u8) -> Option<()> + 'v;
 
-/// Hands out each field of a structure.
 fn fields(left: &mut &[u8], visit: &mut Visit<'_>) -> Option<()> {
     let mut field = 0;
     loop {
@@ -164,27 +130,5 @@ fn skip(left: &mut &[u8], kind: u8, depth: usize) -> Option<()> {
         }
         12 if depth < DEEPEST => fields(left, &mut |left, _, kind| skip(left, kind, depth + 1)),
         _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::PageHeader;
-
-    #[test]
-    fn the_numbers_of_a_page_stand_in_its_header() {
-        // type 0, size 1000, stored 40, then a page of 3 values; the same with a checksum; a dictionary of 3 values
-        for (header, is_dictionary) in [
-            (&[0x15, 0x00, 0x15, 0xd0, 0x0f, 0x15, 80, 0x2c, 0x15, 6][..], false),
-            (&[0x15, 0x00, 0x15, 0xd0, 0x0f, 0x15, 80, 0x15, 0xff, 0x01, 0x1c, 0x15, 6, 0x15, 0], false),
-            (&[0x15, 0x04, 0x15, 0xd0, 0x0f, 0x15, 80, 0x4c, 0x15, 6], true),
-        ] {
-            let found = PageHeader::of(header);
-            assert_eq!(found, Some(PageHeader { size: 1000, values: 3, is_dictionary }), "{header:?}");
-            assert_eq!(PageHeader::of(&header[..header.len() - 4]), None);
-        }
-        for other in [&[][..], &[0x15, 0, 0x15, 0x80, 0x80], &[0x15, 0, 0x15, 0x01, 0x15, 2, 0x2c, 0x15, 6], &[0; 20]] {
-            assert_eq!(PageHeader::of(other), None, "{other:?}");
-        }
     }
 }

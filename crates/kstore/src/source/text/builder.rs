@@ -11,7 +11,6 @@ use std::sync::Arc;
 /// The narrowest type that all values of a column so far have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Guess {
-    /// Nothing but missing values.
     #[default]
     Missing,
     Bool,
@@ -41,7 +40,6 @@ impl Guess {
         })
     }
 
-    /// The kind that a column of such values is read as.
     pub(crate) fn kind(self) -> Kind {
         match self {
             Self::Bool => Kind::Bool,
@@ -54,7 +52,6 @@ impl Guess {
     }
 }
 
-/// The column of the chunk that is being read.
 #[derive(Debug)]
 pub(crate) enum Builder {
     Float(Float64Builder),
@@ -88,7 +85,6 @@ impl Builder {
     }
 }
 
-/// The columns of a chunk of text.
 #[derive(Debug)]
 pub(crate) struct Builders {
     pub(crate) columns: Vec<Builder>,

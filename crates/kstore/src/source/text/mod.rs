@@ -38,12 +38,10 @@ pub(crate) fn number<N: std::str::FromStr>(text: &[u8]) -> Option<N> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// What to do with text of another encoding.
 pub(crate) const NOT_UTF8: &str = "convert the file to UTF-8: iconv -f CP1252 -t UTF-8 FILE > NEW";
 
 const SHOWN_BYTES: usize = 40;
 
-/// The beginning of a word, short enough for a message.
 pub(crate) fn shown(word: &[u8]) -> String {
     let text = String::from_utf8_lossy(&word[..word.len().min(SHOWN_BYTES)]);
     if word.len() > SHOWN_BYTES { format!("{text:?} …") } else { format!("{text:?}") }

@@ -14,7 +14,6 @@ pub(crate) const UNSEEN: usize = 4 * BLOCK_BYTES;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RowStart {
     pub(crate) offset: u64,
-    /// Its line, counted from 1.
     pub(crate) line: u64,
 }
 
@@ -68,7 +67,6 @@ impl<S: Scanner> Records<S> {
         Self { file, scanner, line: place.line, buffer: Vec::new(), base: place.offset, start: 0, end: 0 }
     }
 
-    /// The next row; `None` at the end of the file.
     pub(crate) fn next(&mut self) -> Result<Option<Record<'_>>, RecordError> {
         loop {
             match self.scanner.begin(&self.buffer[self.start..self.end], &mut self.line) {

@@ -15,7 +15,6 @@ pub(crate) const CHUNK_ROWS: usize = 4096;
 /// Bytes of text after which a chunk ends, so that long rows make short chunks.
 pub(crate) const CHUNK_BYTES: usize = 1 << 20;
 
-/// What one format of text knows about its rows.
 pub(crate) trait TextFormat: Debug + Send + Sync {
     const NAME: &'static str;
     /// What to look at where a row is too long, or does not end.
@@ -30,7 +29,6 @@ pub(crate) trait TextFormat: Debug + Send + Sync {
     fn note(&self, _columns: &[Column]) -> Option<String> {
         None
     }
-    /// How its columns are read.
     fn reading(&self) -> TextReading {
         TextReading::default()
     }
@@ -44,9 +42,7 @@ pub(crate) trait TextChunk: Send {
     /// Forgets its rows; returns the most that the next ones may be.
     fn begin(&mut self, rows: usize) -> usize;
     fn push(&mut self, row: u64, text: &[u8]) -> Result<(), Wrong>;
-    /// Makes the rows ready to be viewed.
     fn end(&mut self) {}
-    /// A column of the file that was asked for.
     fn view(&self, column: usize) -> Option<View<'_>>;
 }
 
@@ -73,7 +69,6 @@ impl Wrong {
     }
 }
 
-/// Why a file cannot be taken as a table: a row, or the file as a whole.
 #[derive(Debug)]
 pub(crate) enum Refused {
     Row(Wrong),
@@ -91,7 +86,6 @@ pub(crate) struct TextTable<F> {
     pub(crate) file: Positioned,
     pub(crate) format: F,
     schema: Schema,
-    /// For each column, true if no value of it was found.
     blank: Vec<bool>,
     starts: RowStarts,
 }
@@ -139,12 +133,10 @@ impl<F: TextFormat> TextTable<F> {
         self
     }
 
-    /// Notes the columns without a value in the rows that decided the kinds.
     pub(crate) fn with_blank(self, blank: Vec<bool>) -> Self {
         Self { blank, ..self }
     }
 
-    /// The last column is the label of the rows.
     #[cfg(feature = "svmlight")]
     pub(crate) fn labelled(mut self) -> Self {
         self.schema.label = self.schema.columns.len().checked_sub(1);

@@ -1,0 +1,147 @@
+//! Pages between the file and the decoder of values: counts inside of them are checked before the decoder allocates by them.
+//!
+//! Texts that are coded by differences (DELTA_LENGTH_BYTE_ARRAY, DELTA_BYTE_ARRAY) begin with packed lengths, whose own header counts them: by
+//! a few bytes as many as it likes (<https://parquet.apache.org/docs/file-format/data-pages/encodings/>).
+
+use super::chunks::Source;
+use super::pages;
+use super::thrift::number;
+use parquet::arrow::arrow_reader::RowGroups;
+use parquet::basic::Encoding;
+use parquet::column::page::{Page, PageIterator, PageMetadata, PageReader};
+use parquet::errors::{ParquetError, Result};
+use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+use parquet::file::serialized_reader::SerializedPageReader;
+use std::sync::Arc;
+
+/// Some row groups of a file.
+pub(super) struct CheckedGroups {
+    pub(super) source: Arc<Source>,
+    pub(super) metadata: Arc<ParquetMetaData>,
+    pub(super) groups: Vec<usize>,
+}
+
+impl RowGroups for CheckedGroups {
+    fn num_rows(&self) -> usize {
+        self.row_groups().map(|group| usize::try_from(group.num_rows()).unwrap_or(0)).sum()
+    }
+
+    fn column_chunks(&self, leaf: usize) -> Result<Box<dyn PageIterator>> {
+        let (source, metadata) = (Arc::clone(&self.source), Arc::clone(&self.metadata));
+        let column = self.metadata.file_metadata().schema_descr().column(leaf);
+        let levels = usize::from(column.max_rep_level() > 0) + usize::from(column.max_def_level() > 0);
+        let pages = self.groups.clone().into_iter().map(move |group| {
+            let group = metadata.row_group(group);
+            let rows = usize::try_from(group.num_rows()).unwrap_or(0);
+            let (column, source) = (group.column(leaf), Arc::clone(&source));
+            let (pages, width) = (SerializedPageReader::new(source, column, rows, None)?, pages::width(column));
+            // a text has its length before it
+            Ok(Box::new(Checked { pages, levels, least: width.unwrap_or(4).max(1) }) as Box<dyn PageReader>)
+        });
+        Ok(Box::new(Chunks(pages)))
+    }
+
+    fn row_groups(&self) -> Box<dyn Iterator<Item = &RowGroupMetaData> + '_> {
+        Box::new(self.groups.iter().map(|group| self.metadata.row_group(*group)))
+    }
+
+    fn metadata(&self) -> &ParquetMetaData {
+        &self.metadata
+    }
+}
+
+struct Chunks<I>(I);
+
+impl<I: Iterator> Iterator for Chunks<I> {
+    type Item = I::Item;
+    fn next(&mut self) -> Option<I::Item> {
+        self.0.next()
+    }
+}
+
+impl<I: Iterator<Item = Result<Box<dyn PageReader>>> + Send> PageIterator for Chunks<I> {}
+
+/// The pages of a column chunk.
+struct Checked {
+    pages: SerializedPageReader<Source>,
+    /// How many of repetition and definition levels stand before the values of a page of the first version, each with its length.
+    levels: usize,
+    /// Fewest bytes of a value in a dictionary.
+    least: usize,
+}
+
+impl Iterator for Checked {
+    type Item = Result<Page>;
+    fn next(&mut self) -> Option<Result<Page>> {
+        self.get_next_page().transpose()
+    }
+}
+
+impl PageReader for Checked {
+    fn get_next_page(&mut self) -> Result<Option<Page>> {
+        let page = self.pages.get_next_page()?;
+        let fault = match &page {
+            Some(Page::DictionaryPage { buf, num_values, .. }) => {
+                let most = buf.len() / self.least;
+                (*num_values as usize > most)
+                    .then(|| format!("a dictionary claims {num_values} values and has at most {most}"))
+            }
+            Some(page) => match has_lengths(page, self.levels) {
+                Some(()) => None,
+                None => Some("a page of texts claims other lengths than it has values".to_string()),
+            },
+            None => None,
+        };
+        fault.map_or(Ok(page), |fault| Err(ParquetError::General(fault)))
+    }
+
+    fn peek_next_page(&mut self) -> Result<Option<PageMetadata>> {
+        self.pages.peek_next_page()
+    }
+
+    fn skip_next_page(&mut self) -> Result<()> {
+        self.pages.skip_next_page()
+    }
+
+    fn at_record_boundary(&mut self) -> Result<bool> {
+        self.pages.at_record_boundary()
+    }
+}
+
+/// `None` for a page with more packed lengths than values.
+fn has_lengths(page: &Page, levels: usize) -> Option<()> {
+    let lengths = match page.encoding() {
+        Encoding::DELTA_LENGTH_BYTE_ARRAY => 1,
+        Encoding::DELTA_BYTE_ARRAY => 2,
+        _ => return Some(()),
+    };
+    let mut left: &[u8] = page.buffer();
+    match page {
+        Page::DataPageV2 { def_levels_byte_len, rep_levels_byte_len, .. } => {
+            left.split_off(..(*def_levels_byte_len + *rep_levels_byte_len) as usize)?;
+        }
+        _ => (0..levels).try_for_each(|_| {
+            let length = u32::from_le_bytes(*left.split_off(..4)?.first_chunk()?);
+            left.split_off(..length as usize).map(drop)
+        })?,
+    }
+    // a page of missing values alone may be empty
+    let lengths = if left.is_empty() { 0 } else { lengths };
+    (0..lengths).try_for_each(|_| pass(&mut left, u64::from(page.num_values())))
+}
+
+/// Passes over numbers that are packed by their differences, of which there are `most`.
+fn pass(left: &mut &[u8], most: u64) -> Option<()> {
+    let [block, parts, count, _first] = [number(left)?, number(left)?, number(left)?, number(left)?];
+    let each = block.checked_div(parts).filter(|each| *each > 0 && count <= most)?;
+    let mut rest = count.saturating_sub(1);
+    while rest > 0 {
+        let _least = number(left)?;
+        for width in left.split_off(..usize::try_from(parts).ok()?)? {
+            let bytes = if rest > 0 { usize::try_from(each * u64::from(*width) / 8).ok()? } else { 0 };
+            left.split_off(..bytes)?;
+            rest = rest.saturating_sub(each);
+        }
+    }
+    Some(())
+}

@@ -1,0 +1,59 @@
+//! Conditions on a column, as they are typed and as they choose rows.
+
+use crate::make::*;
+use kstore::arrow::array::*;
+use kstore::{Condition, Reading, RowSource, Selection, Table};
+use std::sync::Arc;
+
+#[test]
+fn conditions_parse_and_print() {
+    for (text, printed) in [
+        ("fold!=3", "fold != 3"),
+        (" a  <=  -1.5e3 ", "a <= -1.5e3"),
+        ("city == 'New York'", "city == 'New York'"),
+        ("city==Bonn", "city == Bonn"),
+        ("x>=0", "x >= 0"),
+        ("t == ''", "t == ''"),
+    ] {
+        assert_eq!(Condition::parse(text).unwrap().to_string(), printed);
+    }
+}
+
+#[test]
+fn wrong_conditions_say_what_is_missing() {
+    for (text, part) in [
+        ("fold", "no comparison"),
+        ("fold = 3", "=="),
+        ("== 3", "no column"),
+        ("fold ==", "no value"),
+        ("1 < x < 3", "two comparisons"),
+        ("a >== 3", "two comparisons"),
+    ] {
+        let error = Condition::parse(text).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+fn selected(condition: &str, values: ArrayRef) -> kstore::Result<Vec<u64>> {
+    let filter = Some(Condition::parse(condition).unwrap());
+    let table = Table::from_batches(vec![batch(&[("a", values)])])?;
+    let selected = table.select(&Selection { filter, without_features: true, ..Selection::default() })?;
+    let rows = selected.rows::<f64>(Reading::default())?;
+    Ok(read(&rows, RowSource::range(&rows), 9)?.rows)
+}
+
+#[test]
+fn comparisons_are_exact_in_the_columns_type() {
+    let float = |values: Vec<f32>| -> ArrayRef { Arc::new(Float32Array::from(values)) };
+    let int = |values: Vec<i64>| -> ArrayRef { Arc::new(Int64Array::from(values)) };
+    assert_eq!(selected("a == 0.1", float(vec![0.1, 0.2])).unwrap(), [0]);
+    assert_eq!(selected("a != 3", float(vec![f32::NAN, 3.0, 4.0])).unwrap(), [2]);
+    assert_eq!(selected("a == 9007199254740993", int(vec![(1 << 53) + 1, 1 << 53])).unwrap(), [0]);
+    assert_eq!(selected("a < 0.5", int(vec![0, 1])).unwrap(), [0]);
+}
+
+#[test]
+fn text_with_a_number_column_is_refused() {
+    let error = selected("a == bonn", Arc::new(Int8Array::from(vec![1]))).unwrap_err();
+    assert!(error.to_string().contains("int8") && error.to_string().contains("bonn"), "{error}");
+}
