@@ -9,10 +9,8 @@ use crate::watch::{Progress, watched};
 use kapprox::{Real, Spec};
 use ksolve::Error;
 use ksolve::job::{ElementType, Fit, Fitted, Run};
-use ksolve::request::{LandmarkSource, MetricForm, MetricSource, Scaling, Stages};
-use ksolve::tune::{
-    Choice, Chosen, MOST_LEARNED, Memory, Pace, Part, Score, SearchListener, SearchWork, Select, TuneOptions,
-};
+use ksolve::request::Stages;
+use ksolve::tune::{Chosen, Given, Memory, Pace, Part, SearchListener, Tune};
 use kstore::Selected;
 use pyo3::prelude::*;
 use serde::Deserialize;
@@ -29,7 +27,6 @@ struct Search {
     time: Option<f64>,
     work: Option<String>,
     kernels: Option<Vec<String>>,
-    factors: Option<String>,
     score: String,
     select: Option<String>,
     sample: usize,
@@ -73,24 +70,22 @@ pub(crate) fn tune(
     show: Option<Py<PyAny>>,
 ) -> PyResult<(Model, String)> {
     let (job, search): (Job, Search) = (Job::told(job)?, described(search)?);
-    let selection = job.fit.selection(job.fit.selected_rows()).map_err(raised)?;
+    let tune = search.tune(&job, landmarks.is_some()).map_err(raised)?;
+    let prepared = tune.prepared();
+    let selection = prepared.selection(prepared.selected_rows()).map_err(raised)?;
     let scratch = job.run.scratch()?;
     let run = job.run.run(scratch.as_ref())?;
     let (fitted, chosen, warnings) = watched(py, show, |progress| {
         let run = progress.of(&run);
         let selected = run.coded(&table.0.select(&selection)?)?;
         let notes = progress.warnings();
-        let pace = Pace::new(search.time.filter(|time| time.is_finite() && *time > 0.0).map(Duration::from_secs_f64));
+        let pace = Pace::new(search.time());
         let watch = Watch { progress, pace: &pace, warnings: Mutex::new(Vec::new()) };
-        let base = match search.learns(&job) && selected.shape().features <= MOST_LEARNED {
-            true => job.fit.clone().metric(MetricSource::Learned(MetricForm::Best)),
-            false => job.fit.clone(),
-        };
-        let base = opened(base, &selected, landmarks)?;
-        let free = !job.has.1 && landmarks.is_none();
+        let fit = tune.for_features(prepared, selected.shape().features);
+        let base = opened(fit, &selected, landmarks)?;
         let (fitted, chosen) = match base.element_type() {
-            ElementType::F32 => search.fit::<f32>(base, free, &selected, &run, &watch),
-            ElementType::F64 => search.fit::<f64>(base, free, &selected, &run, &watch),
+            ElementType::F32 => chosen::<f32>(&tune, &base, &selected, &run, &watch),
+            ElementType::F64 => chosen::<f64>(&tune, &base, &selected, &run, &watch),
         }?;
         Ok(((fitted, notes), chosen, watch.warnings.into_inner().unwrap_or_else(PoisonError::into_inner)))
     })?;
@@ -116,57 +111,41 @@ pub(crate) fn tune(
 }
 
 impl Search {
-    /// True where the metric of every kernel is learned: whenever errors are compared, unless it was said otherwise.
-    fn learns(&self, job: &Job) -> bool {
-        !job.has.0 && self.score != "alignment" && self.factors.is_none()
+    /// The time, if it is a number of seconds.
+    fn time(&self) -> Option<Duration> {
+        self.time.filter(|time| time.is_finite() && *time > 0.0).map(Duration::from_secs_f64)
     }
 
-    fn options(&self, base: &Fit, score: Score, learns: bool, selected: &Selected) -> ksolve::Result<TuneOptions> {
-        let kernels = match &self.kernels {
-            Some(named) => Some(named.iter().map(|text| Spec::parse(text)).collect::<Result<Vec<_>, _>>()?),
-            None => (!learns).then(|| vec![base.kernel_spec().clone()]),
-        };
-        let mut options = TuneOptions::new(base, score, kernels.as_deref(), self.sample, selected)?;
-        if let Some(factors) = &self.factors {
-            options.factors = ksolve::lists::factors(factors)?;
+    /// The search; `has_landmarks` if a table of landmarks was given.
+    fn tune(&self, job: &Job, has_landmarks: bool) -> ksolve::Result<Tune> {
+        let (metric, landmarks) = job.has;
+        let given = Given { metric, landmarks: landmarks || has_landmarks, scaling: !self.scalings };
+        let mut tune =
+            Tune::new(&self.solver, job.fit.clone()).given(given).score(self.score.parse()?).sample(self.sample);
+        if let Some(kernels) = &self.kernels {
+            tune = tune.kernels(kernels.iter().map(|text| Spec::parse(text)).collect::<Result<_, _>>()?);
         }
-        options.select = self.select.as_deref().map(str::parse::<Select>).transpose()?;
-        Ok(options)
+        if let Some(measure) = &self.select {
+            tune = tune.measure(measure.parse()?);
+        }
+        if let Some(work) = &self.work {
+            tune = tune.work(work.parse().map_err(|why| Error::option("work", work, why))?);
+        }
+        Ok(self.time().into_iter().fold(tune, Tune::time))
     }
+}
 
-    /// Makes the choice and the fit. `free` says that no landmarks were named.
-    fn fit<T: Real>(
-        &self,
-        base: Fit,
-        free: bool,
-        selected: &Selected,
-        run: &Run<'_>,
-        watch: &Watch<'_>,
-    ) -> ksolve::Result<(Fitted, Chosen)> {
-        let learns = matches!(base.metric_source(), MetricSource::Learned(_));
-        // behind a metric few directions matter: schemes that look for what is left of the kernel search long for it
-        let base = match learns && free && !base.map_spec().is_without_rows() {
-            true => base.landmarks(LandmarkSource::Scheme("uniform".to_string())),
-            false => base,
-        };
-        let score = self.score.parse::<Score>()?;
-        let options = self.options(&base, score, learns, selected)?;
-        let scalings: &[Scaling] =
-            if self.scalings && learns && score == Score::Cv { &[Scaling::Asinh, Scaling::Quantile] } else { &[] };
-        let work = self.work.as_deref().map(str::parse::<SearchWork>).transpose();
-        let work = work.map_err(|why| Error::option("work", self.work.as_deref().unwrap_or_default(), why))?;
-        let (solver, base) = (self.solver.as_str(), &base);
-        let exact = self.time.is_some() && free;
-        let written = |chosen: &Chosen| {
-            let metric = chosen.metric.clone().map_or(MetricSource::None, MetricSource::of);
-            let fit = chosen.fit.clone().scaling(chosen.tuned.scaling).metric(metric);
-            let reach = watch.pace.reach(&fit, chosen, selected, run)?;
-            Ok(reach.map_or(fit.clone(), |reach| reach.of(fit)))
-        };
-        let (listener, written) = (watch, &written);
-        let choice =
-            Choice { solver, base, options: &options, scalings, selected, work, exact, run, listener, written };
-        let chosen = choice.make::<T>(&mut Memory::open(None)?)?;
-        Ok((chosen.fit.run(selected, run)?, chosen))
-    }
+/// Makes the choice and the fit.
+fn chosen<T: Real>(
+    tune: &Tune,
+    base: &Fit,
+    selected: &Selected,
+    run: &Run<'_>,
+    watch: &Watch<'_>,
+) -> ksolve::Result<(Fitted, Chosen)> {
+    let options = tune.options(base, selected)?;
+    let written = |chosen: &Chosen| tune.written(chosen, Some(watch.pace), selected, run, &Ok).map(|(fit, _)| fit);
+    let choice = tune.choice((base, &options), selected, run, (watch, &written));
+    let chosen = choice.make::<T>(&mut Memory::open(None)?)?;
+    Ok((chosen.fit.run(selected, run)?, chosen))
 }

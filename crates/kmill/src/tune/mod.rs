@@ -13,8 +13,7 @@ use crate::{Error, Result, open, pipeline, pipeline::FitOptions, report::FitRepo
 use clap::{Args, builder::PossibleValuesParser};
 use kapprox::Spec;
 use ksolve::job::{Checkpoint, ElementType, Fit};
-use ksolve::request::{LandmarkSource, MetricForm, MetricSource, Scaling};
-use ksolve::tune::{ANY, Choice, Chosen, MOST_LEARNED, Memory, Pace, Score, SearchWork, Select, TuneOptions, stand_in};
+use ksolve::tune::{ANY, Chosen, Given, Memory, Pace, Score, SearchWork, Select, Tune, TuneOptions, stand_in};
 use kstore::{Missing, Selection, checkpoint::Journal, sink::OutputKind};
 use search::SearchStages;
 use std::{cell::OnceCell, path::PathBuf};
@@ -106,22 +105,11 @@ pub(crate) fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
     let solver = if any { "ridge" } else { &args.solver };
     let mut options = FitOptions::with(solver, (rows, select), &args.learn, args.given.0.clone())?;
     options.any = any;
-    if learns(args) && args.learn.metric.is_none() {
-        options.fit = options.fit.metric(MetricSource::Learned(MetricForm::Best));
-    }
-    // behind a metric few directions matter: schemes that look for what is left of the kernel search long for it, and predict no better
-    if learns(args) && args.learn.landmarks.is_none() && !args.learn.map.is_without_rows() {
-        options.fit = options.fit.landmarks(LandmarkSource::Scheme("uniform".to_string()));
-    }
-    let ranks = options.fit.clone();
-    if args.work.is_some() {
-        // the search has the ranks that it had with --time
-        options.fit = options.fit.without_ranks();
-    }
-    let kernels = named_kernels(args)?;
+    let search = search(args, options.fit.clone())?;
+    options.fit = search.prepared();
     let report = match options.fit.element_type() {
-        ElementType::F32 => tune::<f32>(args, (options, &ranks), kernels.as_deref(), run, &outputs),
-        ElementType::F64 => tune::<f64>(args, (options, &ranks), kernels.as_deref(), run, &outputs),
+        ElementType::F32 => tune::<f32>(args, (&search, options), run, &outputs),
+        ElementType::F64 => tune::<f64>(args, (&search, options), run, &outputs),
     }?;
     for (path, kind) in &outputs.0 {
         match kind {
@@ -154,110 +142,63 @@ fn outputs(paths: &[PathBuf]) -> Result<Outputs> {
     Ok(outputs)
 }
 
-/// The kernels to try: those of `--kernels`, or the one of `--kernel`; `None` where they depend on the table.
-fn named_kernels(args: &TuneArgs) -> Result<Option<Vec<Spec>>> {
-    let named = args.learn.kernel != Spec::default();
-    match &args.kernels {
-        Some(_) if named => {
-            let why = "--kernels names all that are tried";
-            Err(Error::option("--kernel", &args.learn.kernel, why, "add it there, and leave --kernel out"))
-        }
-        Some(kernels) => Ok(Some(kernels.clone())),
-        None if named || !learns(args) => Ok(Some(vec![args.learn.kernel.clone()])),
-        None => Ok(None),
+/// The search that the options describe.
+fn search(args: &TuneArgs, fit: Fit) -> Result<Tune> {
+    if args.kernels.is_some() && args.learn.kernel != Spec::default() {
+        let why = "--kernels names all that are tried";
+        return Err(Error::option("--kernel", &args.learn.kernel, why, "add it there, and leave --kernel out"));
     }
-}
-
-/// True where the metric of every kernel is learned: unless another one was asked for, whenever errors are compared.
-fn learns(args: &TuneArgs) -> bool {
-    match &args.learn.metric {
-        Some(metric) => matches!(metric, MetricSource::Learned(_)),
-        None => args.score != Score::Alignment && args.factors.is_none(),
-    }
-}
-
-/// The scalings that are tried beside the standard one, where metrics are learned and no scaling was named.
-fn scalings(args: &TuneArgs) -> &'static [Scaling] {
-    let free =
-        args.learn.scale.is_none() && learns(args) && args.score == Score::Cv && !args.learn.map.is_without_rows();
-    if free { &[Scaling::Asinh, Scaling::Quantile] } else { &[] }
-}
-
-fn factors(args: &TuneArgs) -> Result<Option<Vec<f64>>> {
-    match &args.factors {
-        Some(factors) if learns(args) => {
-            let why = "length scales are found with the metric";
-            Err(Error::option("--factors", factors, why, "leave it out, or add --metric none"))
-        }
-        factors => Ok(factors.as_deref().map(ksolve::lists::factors).transpose()?),
-    }
+    let MapArgs { metric, landmarks, scale, .. } = &args.learn;
+    let given = Given { metric: metric.is_some(), landmarks: landmarks.is_some(), scaling: scale.is_some() };
+    let search = Tune::new(&args.solver, fit).given(given).score(args.score).sample(args.sample);
+    let search = args.kernels.iter().cloned().fold(search, Tune::kernels);
+    let search = args.factors.iter().fold(search, |search, factors| search.factors(factors));
+    let search = args.measure.into_iter().fold(search, Tune::measure);
+    let search = args.work.into_iter().fold(search, Tune::work);
+    Ok(args.time.into_iter().fold(search, Tune::time))
 }
 
 fn tune<T: kapprox::Real>(
     args: &TuneArgs,
-    (mut options, ranks): (FitOptions, &Fit),
-    named: Option<&[Spec]>,
+    (search, mut options): (&Tune, FitOptions),
     run: &Run,
     outputs: &Outputs,
 ) -> Result<TuneReport> {
-    let (score, pace) = (args.score, Pace::new(args.time));
+    let pace = Pace::new(args.time);
     let selected = pipeline::select(&mut options, run)?;
     let features = selected.shape().features;
-    let wide = learns(args) && args.learn.metric.is_none() && features > MOST_LEARNED;
-    if wide {
-        options.fit = options.fit.metric(MetricSource::None);
+    if search.is_too_wide(features) {
         run.progress.note(&format!(
             "{} features are too many to learn a metric of: kernels are compared without one, on dense rows; fit svm, logistic and \
              ridge keep sparse rows sparse",
             count(features as u64)
         ));
     }
-    let plain = [args.learn.kernel.clone()];
-    let named = named.or(wide.then_some(&plain[..]));
+    options.fit = search.for_features(options.fit, features);
     let inputs = output::inputs(selected.table()).chain(options.fit.files());
     output::spare(outputs.0.iter().map(|(path, _)| path).chain(&args.report), inputs)?;
     let base = options.job(&selected)?;
-    let mut search = TuneOptions::new(&base, score, named, args.sample, &selected)?;
-    search.factors = factors(args)?.unwrap_or(search.factors);
-    search.select = args.measure;
+    let compared = search.options(&base, &selected)?;
     let checkpoint = outputs.model().map(|model| Checkpoint {
         folder: model.with_added_extension("search"),
         every: args.disk.checkpoint_every,
         resume: args.disk.resume(),
         listener: &run.progress,
-        notes: vec![("search".to_string(), described(args, &search, &options))],
+        notes: vec![("search".to_string(), described(args, &compared, &options))],
     });
-    let stand_in = stand_in(&options.fit, score)?;
-    let journal = checkpoint.as_ref().map(|kept| kept.open(&stand_in, &selected, &search.training)).transpose()?;
+    let stand_in = stand_in(&options.fit, args.score)?;
+    let journal = checkpoint.as_ref().map(|kept| kept.open(&stand_in, &selected, &compared.training)).transpose()?;
     let mut memory = Memory::open(journal.as_ref())?;
     let watch = SearchStages::new(run, &pace);
     let job = pipeline::job(run).watch(&watch);
     let (opened, repeat) = (|fit: Fit| fit.opened(&selected, &options.text), OnceCell::new());
     let written = |found: &Chosen| {
-        let metric = found.metric.clone().map_or(MetricSource::None, MetricSource::of);
-        let fit = found.fit.clone().scaling(found.tuned.scaling).metric(metric);
-        let fit = if args.work.is_some() { fit.with_ranks_of(ranks) } else { fit };
-        if args.time.is_none() || outputs.model().is_none() {
-            return Ok(fit);
-        }
-        let reach = pace.reach(&opened(fit.clone())?, found, &selected, &pipeline::job(run))?;
-        let told = reach.as_ref().map_or_else(|| format!("--map {}", fit.map_spec()), |reach| reach.told(&fit));
-        // the options that give the same bits on any machine
-        let _ = repeat.set(format!("--work {} {told}", found.work));
-        Ok(reach.map_or(fit.clone(), |reach| reach.of(fit)))
+        let pace = outputs.model().map(|_| &pace);
+        let (fit, options) = search.written(found, pace, &selected, &pipeline::job(run), &opened)?;
+        options.into_iter().for_each(|options| drop(repeat.set(options)));
+        Ok(fit)
     };
-    let choice = Choice {
-        solver: &args.solver,
-        base: &base,
-        options: &search,
-        scalings: if wide { &[] } else { scalings(args) },
-        selected: &selected,
-        work: args.work,
-        exact: args.time.is_some() && args.learn.landmarks.is_none(),
-        run: &job,
-        listener: &watch,
-        written: &written,
-    };
+    let choice = search.choice((&base, &compared), &selected, &job, (&watch, &written));
     let found = choice.make::<T>(&mut memory).map_err(|error| {
         memory.keep();
         match (&checkpoint, &journal) {
@@ -275,7 +216,7 @@ fn tune<T: kapprox::Real>(
     };
     drop(memory);
     journal.into_iter().for_each(Journal::finish);
-    let mut report = TuneReport::new(score, found, fit, run, &selected);
+    let mut report = TuneReport::new(args.score, found, fit, run, &selected);
     report.repeat = repeat.into_inner();
     Ok(report)
 }

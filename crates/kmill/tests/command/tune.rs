@@ -462,3 +462,23 @@ fn the_report_says_which_folds_decided_and_what_others_say() {
     let forced = ok(at, &format!("{line} --folds 5 --json"));
     assert!(forced["folds"] == "5" && forced["at_random"].is_null() && forced["alike"].is_null(), "{forced}");
 }
+
+/// The policy of a search stands once, in the library: the same work chooses the same model through every door.
+#[test]
+fn the_library_chooses_what_the_command_chooses() {
+    use ksolve::AnyModel;
+    use ksolve::tune::Tune;
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate friedman1 --rows 900 -o t.parquet -q");
+    ok(at, "tune any t.parquet --target y --work 2,2 --rank 60 --sample 600 -o m.safetensors -q");
+    let table = kstore::Table::open(&[at.join("t.parquet")]).unwrap();
+    let tune = Tune::any().work("2,2".parse().unwrap()).rank(60).sample(600);
+    let fitted = tune.fit(&table, "y").unwrap();
+    let (AnyModel::F32(own), AnyModel::F32(others)) =
+        (fitted.model, AnyModel::load(&at.join("m.safetensors")).unwrap())
+    else {
+        panic!("f32 is the default")
+    };
+    assert_eq!((own.coefficients, own.intercept), (others.coefficients, others.intercept));
+}

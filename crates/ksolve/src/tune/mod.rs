@@ -36,6 +36,7 @@ mod log;
 mod memory;
 mod options;
 mod pace;
+mod policy;
 mod refine;
 mod rung;
 mod trial;
@@ -47,6 +48,7 @@ pub use elsewhere::Elsewhere;
 pub use memory::Memory;
 pub use options::{Score, Select, TuneOptions, stand_in};
 pub use pace::{Pace, Reach};
+pub use policy::{Given, Tune};
 pub use rung::{Entry, Rung, TuneCell, Tuned};
 pub use trial::Apart;
 

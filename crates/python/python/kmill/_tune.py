@@ -53,7 +53,7 @@ def tune(
         Steps of the search and trials of solvers, such as ``"4,12"``, in the place of ``time``: the same bits on every machine. With
         ``map="exact"`` a third number is that of the machines that are tried.
     kernels : iterable of str, optional
-        Kernels to try. None is gaussian, exponential and matern.
+        Kernels to try. None is gaussian, exponential, matern and laplacian, and one more for rows with a date.
     task : {"regression", "classification"}, optional
         What the target is. None is classification for text, truth values and at most 20 integers that each have 20 rows or more, else
         regression.

@@ -1,0 +1,281 @@
+//! A search as a caller describes it, and the choices that it makes for everything that was left open.
+
+use super::{ANY, Choice, Chosen, Memory, Pace, Score, SearchListener, SearchWork, Select, TuneOptions};
+use super::{MOST_LEARNED, likely_classes};
+use crate::job::{ElementType, Fit, Fitted, Run};
+use crate::request::{LandmarkSource, MetricForm, MetricSource, Scaling};
+use crate::solver::parameter;
+use crate::{Error, Result, Task};
+use kapprox::{Real, Spec};
+use kstore::{Missing, Selected, Selection, Table, schema::Kind};
+use std::time::Duration;
+
+/// The parts of the fit of a [`Tune`] that the caller named. The search chooses the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Given {
+    /// The metric.
+    pub metric: bool,
+    /// The landmark scheme, or landmarks of a table.
+    pub landmarks: bool,
+    /// The scaling.
+    pub scaling: bool,
+}
+
+/// A search for a model of a table: kernels, metrics, solvers and regularisation parameters are compared on a sample of the rows, and the best
+/// is fitted on all rows.
+///
+/// What is not given follows one policy, for Rust, the command and Python alike:
+///
+/// * a **metric** of each kernel is learned if errors are compared (`score` cv or gcv), no factors of length scales were given, and
+///   the rows have at most [`MOST_LEARNED`] features;
+/// * **landmarks** behind a learned metric are uniform: few directions matter there, so that schemes that look for the residual of the
+///   kernel search long and predict no better;
+/// * the **scalings** asinh and quantile are tried in addition to standard scaling, if a metric is learned and `score` is cv;
+/// * **missing values** become an indicator feature;
+/// * with a **time** limit the fit takes the exact kernel if that is likely to end in time, else the largest such rank.
+///
+/// ```
+/// use ksolve::{predict::Predictor, tune::{SearchWork, Tune}};
+/// # let x: Vec<f64> = (0..1200).map(|i| f64::from(i) / 100.0).collect();
+/// # let y: Vec<f64> = x.chunks(2).map(|x| (x[0] + x[1]).sin()).collect();
+/// let table = kstore::Table::from_rows(&x, 2, &y)?; // or Table::open(&["data/*.parquet"])?
+/// let best = Tune::any().work("4,3".parse::<SearchWork>()?).rank(60).fit(&table, "y")?; // or .time(Duration::from_secs(300))
+/// assert!(best.report.train.unwrap().mse < 0.01);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Tune {
+    solver: String,
+    fit: Fit,
+    given: Given,
+    kernels: Option<Vec<Spec>>,
+    factors: Option<String>,
+    score: Score,
+    measure: Option<Select>,
+    sample: usize,
+    time: Option<Duration>,
+    work: Option<SearchWork>,
+}
+
+impl Tune {
+    /// A search for the solver, too: ridge regression of numbers; of classes logistic regression, ridge regression and support vector
+    /// machines.
+    pub fn any() -> Self {
+        Self::new(ANY, Fit::ridge())
+    }
+
+    /// A search for the kernel and the regularisation parameter of a solver that has a target.
+    ///
+    /// # Errors
+    /// A name that no solver has.
+    pub fn solver(name: &str) -> Result<Self> {
+        Ok(Self::new(name, Fit::solver(name)?))
+    }
+
+    /// A search that completes a fit, of ridge regression if the solver is [`ANY`].
+    pub fn new(solver: &str, fit: Fit) -> Self {
+        let (solver, score) = (solver.to_string(), Score::default());
+        let (given, kernels, factors, measure) = (Given::default(), None, None, None);
+        Self { solver, fit, given, kernels, factors, score, measure, sample: 20_000, time: None, work: None }
+    }
+
+    /// Sets which parts of the fit are to stay as they are.
+    #[must_use]
+    pub fn given(self, given: Given) -> Self {
+        Self { given, ..self }
+    }
+
+    /// Sets the kernels that are compared.
+    #[must_use]
+    pub fn kernels(self, kernels: Vec<Spec>) -> Self {
+        Self { kernels: Some(kernels), ..self }
+    }
+
+    /// Sets the factors of the length scale of each kernel: `0.5,1,2`, or `0.25..4` for doubling.
+    #[must_use]
+    pub fn factors(self, factors: &str) -> Self {
+        Self { factors: Some(factors.to_string()), ..self }
+    }
+
+    /// Sets the score by which kernels are compared.
+    #[must_use]
+    pub fn score(self, score: Score) -> Self {
+        Self { score, ..self }
+    }
+
+    /// Sets the measure by which solvers are compared.
+    #[must_use]
+    pub fn measure(self, measure: Select) -> Self {
+        Self { measure: Some(measure), ..self }
+    }
+
+    /// Sets the number of rows of the sample.
+    #[must_use]
+    pub fn sample(self, sample: usize) -> Self {
+        Self { sample, ..self }
+    }
+
+    /// Sets the rank of the fit, and that of the trials unless the work is given.
+    #[must_use]
+    pub fn rank(self, rank: usize) -> Self {
+        Self { fit: self.fit.rank(rank), ..self }
+    }
+
+    /// Sets the time of the search and the fit together.
+    #[must_use]
+    pub fn time(self, time: Duration) -> Self {
+        Self { time: Some(time), ..self }
+    }
+
+    /// Sets the work of the search instead of its time: the same bits on every machine.
+    #[must_use]
+    pub fn work(self, work: SearchWork) -> Self {
+        Self { work: Some(work), ..self }
+    }
+
+    /// Chooses a model of the column `target` and fits it with the default resources.
+    ///
+    /// # Errors
+    /// Those of [`Tune::run`].
+    pub fn fit(&self, table: &Table, target: &str) -> Result<Fitted> {
+        Ok(self.run(table, target, &Run::new())?.0)
+    }
+
+    /// Chooses a model of the column `target` and fits it. Text and truth values are classes; so are integers if the solver is [`ANY`]
+    /// and they look like classes ([`likely_classes`]).
+    ///
+    /// # Errors
+    /// Those of the rows, of the trials and of the fit.
+    pub fn run(&self, table: &Table, target: &str, run: &Run<'_>) -> Result<(Fitted, Chosen)> {
+        let described = self.prepared();
+        let targets = vec![target.to_string()];
+        let rows = Selection { targets, missing: Missing::Indicator, ..described.selected_rows() };
+        let position = table.schema().position(target);
+        let kind = position.map(|position| &table.schema().columns[position].kind);
+        let free = described.family().reads(&parameter::TASK) && !described.gives(parameter::TASK.name);
+        let classes = described.clone().set(parameter::TASK.name, Task::Classification);
+        let holds_classes = free
+            && match kind {
+                Some(Kind::Bool | Kind::Text) => true,
+                Some(Kind::Int { .. }) if self.solver == ANY => {
+                    likely_classes(&table.select(&classes.selection(rows.clone())?)?, run)?.is_some()
+                }
+                _ => false,
+            };
+        let fit = if holds_classes { classes } else { described };
+        let selected = run.coded(&table.select(&fit.selection(rows)?)?)?;
+        let (base, pace) = (self.for_features(fit, selected.shape().features), Pace::new(self.time));
+        match base.element_type() {
+            ElementType::F32 => self.chosen::<f32>(&base, &pace, &selected, run),
+            ElementType::F64 => self.chosen::<f64>(&base, &pace, &selected, run),
+        }
+    }
+
+    fn chosen<T: Real>(&self, base: &Fit, pace: &Pace, selected: &Selected, run: &Run<'_>) -> Result<(Fitted, Chosen)> {
+        let options = self.options(base, selected)?;
+        let written = |chosen: &Chosen| self.written(chosen, Some(pace), selected, run, &Ok).map(|(fit, _)| fit);
+        let choice = self.choice((base, &options), selected, run, (pace, &written));
+        let chosen = choice.make::<T>(&mut Memory::open(None)?)?;
+        Ok((chosen.fit.run(selected, run)?, chosen))
+    }
+
+    fn learns_metric(&self) -> bool {
+        match self.given.metric {
+            true => matches!(self.fit.metric_source(), MetricSource::Learned(_)),
+            false => self.score != Score::Alignment && self.factors.is_none(),
+        }
+    }
+
+    /// The fit whose rows are selected: with the metric and the landmarks of the policy, and without ranks if the work is given, as the
+    /// search had none when its report told that work.
+    pub fn prepared(&self) -> Fit {
+        let mut fit = self.fit.clone();
+        if self.learns_metric() && !self.given.metric {
+            fit = fit.metric(MetricSource::Learned(MetricForm::Best));
+        }
+        if self.learns_metric() && !self.given.landmarks && !fit.map_spec().is_without_rows() {
+            fit = fit.landmarks(LandmarkSource::Scheme("uniform".to_string()));
+        }
+        if self.work.is_some() { fit.without_ranks() } else { fit }
+    }
+
+    /// True if no metric is learned because the rows have too many features.
+    pub fn is_too_wide(&self, features: usize) -> bool {
+        self.learns_metric() && !self.given.metric && features > MOST_LEARNED
+    }
+
+    /// A prepared fit for rows of this many features.
+    pub fn for_features(&self, fit: Fit, features: usize) -> Fit {
+        if self.is_too_wide(features) { fit.metric(MetricSource::None) } else { fit }
+    }
+
+    /// The options of the search for a prepared fit whose files are open.
+    ///
+    /// # Errors
+    /// Factors in addition to a learned metric, which brings its own length scale; those of [`TuneOptions::new`].
+    pub fn options(&self, base: &Fit, selected: &Selected) -> Result<TuneOptions> {
+        if let Some(factors) = self.factors.as_ref().filter(|_| self.learns_metric()) {
+            let why = "length scales are found with the metric; leave it out, or give `metric` none";
+            return Err(Error::option("factors", factors, why));
+        }
+        let learns = self.learns_metric() && !self.is_too_wide(selected.shape().features);
+        let own = [base.kernel_spec().clone()];
+        let is_named = *base.kernel_spec() != Spec::default() || !learns;
+        let kernels = self.kernels.as_deref().or(is_named.then_some(&own[..]));
+        let mut options = TuneOptions::new(base, self.score, kernels, self.sample, selected)?;
+        if let Some(factors) = &self.factors {
+            options.factors = crate::lists::factors(factors)?;
+        }
+        options.select = self.measure;
+        Ok(options)
+    }
+
+    /// The choice that follows from the policy.
+    pub fn choice<'a>(
+        &'a self,
+        (base, options): (&'a Fit, &'a TuneOptions),
+        selected: &'a Selected,
+        run: &'a Run<'a>,
+        (listener, written): (&'a dyn SearchListener, &'a dyn Fn(&Chosen) -> Result<Fit>),
+    ) -> Choice<'a> {
+        let learns = matches!(base.metric_source(), MetricSource::Learned(_));
+        let tries = learns && !self.given.scaling && self.score == Score::Cv && !base.map_spec().is_without_rows();
+        let scalings: &[Scaling] = if tries { &[Scaling::Asinh, Scaling::Quantile] } else { &[] };
+        let exact = self.time.is_some() && !self.given.landmarks;
+        Choice {
+            solver: &self.solver,
+            base,
+            options,
+            scalings,
+            selected,
+            work: self.work,
+            exact,
+            run,
+            listener,
+            written,
+        }
+    }
+
+    /// The fit of a choice on all rows. If a time and its clock are given, at the ranks that it has time for, and with the options that repeat
+    /// it on any machine. `opened` opens the files of a fit.
+    ///
+    /// # Errors
+    /// Those of [`Pace::reach`] and of `opened`.
+    pub fn written(
+        &self,
+        chosen: &Chosen,
+        pace: Option<&Pace>,
+        selected: &Selected,
+        run: &Run<'_>,
+        opened: &dyn Fn(Fit) -> Result<Fit>,
+    ) -> Result<(Fit, Option<String>)> {
+        let metric = chosen.metric.clone().map_or(MetricSource::None, MetricSource::of);
+        let fit = chosen.fit.clone().scaling(chosen.tuned.scaling).metric(metric);
+        let fit = if self.work.is_some() { fit.with_ranks_of(&self.fit) } else { fit };
+        let Some(pace) = pace.filter(|_| self.time.is_some()) else { return Ok((fit, None)) };
+        let reach = pace.reach(&opened(fit.clone())?, chosen, selected, run)?;
+        let repeat = reach.as_ref().map_or_else(|| format!("--map {}", fit.map_spec()), |reach| reach.told(&fit));
+        let fit = if let Some(reach) = reach { reach.of(fit) } else { fit };
+        Ok((fit, Some(format!("--work {} {repeat}", chosen.work))))
+    }
+}
