@@ -52,14 +52,14 @@ pub struct Fit {
     pub(super) scaling: Option<Scaling>,
     #[serde(default)]
     pub(super) clip: bool,
-    #[serde(default, skip_serializing, deserialize_with = "text::metric")]
+    #[serde(default, skip_serializing_if = "MetricSource::is_none", with = "text::metric")]
     pub(crate) metric: MetricSource,
     #[serde(default, with = "text")]
     pub(super) kernel: Spec,
     #[serde(default, with = "text")]
     pub(super) map: MapSpec,
     /// What chooses the landmarks; `None` where nothing was said, which is randomly pivoted Cholesky.
-    #[serde(default, with = "text::optional")]
+    #[serde(default, serialize_with = "text::landmarks", deserialize_with = "text::optional::deserialize")]
     pub(super) landmarks: Option<LandmarkSource>,
     #[serde(default, with = "text::optional")]
     pub(super) candidates: Option<Candidates>,

@@ -1,6 +1,6 @@
 //! The values of a job in JSON, as the texts that people type.
 
-use crate::request::MetricSource;
+use crate::request::{LandmarkSource, MetricSource};
 use crate::solver::{self, SolverFamily};
 use kapprox::metric::Metric;
 use serde::{Deserialize, Deserializer, Serializer, de::Error};
@@ -45,19 +45,46 @@ pub(super) mod family {
 }
 
 /// A metric: its text, a factor for each feature, or the rows of a matrix.
-pub(super) fn metric<'de, D: Deserializer<'de>>(from: D) -> Result<MetricSource, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Told {
-        Text(Option<String>),
-        Diagonal(Vec<f64>),
-        Matrix(Vec<Vec<f64>>),
+pub(super) mod metric {
+    use super::{Arc, Deserialize, Deserializer, Error, Metric, MetricSource, Serializer};
+    use serde::{Serialize, ser::Error as _};
+
+    pub(crate) fn serialize<S: Serializer>(source: &MetricSource, to: S) -> Result<S::Ok, S::Error> {
+        match source {
+            MetricSource::Given(known) if known.scaler.is_some() => {
+                Err(S::Error::custom("the metric of a model belongs to its scaling; name the file of the model"))
+            }
+            MetricSource::Given(known) if known.metric.is_diagonal() => known.metric.numbers().serialize(to),
+            MetricSource::Given(known) => to.collect_seq(known.metric.numbers().chunks(known.metric.inputs())),
+            MetricSource::File(path) => path.serialize(to),
+            MetricSource::None | MetricSource::Learned(_) => to.collect_str(source),
+        }
     }
-    let known = |metric: kapprox::Result<Metric>| Ok(MetricSource::of(Arc::new(metric.map_err(D::Error::custom)?)));
-    match Told::deserialize(from)? {
-        Told::Text(None) => Ok(MetricSource::None),
-        Told::Text(Some(text)) => text.parse().map_err(D::Error::custom),
-        Told::Diagonal(factors) => known(Metric::diagonal(factors)),
-        Told::Matrix(rows) => known(Metric::matrix(&rows.concat(), rows.len())),
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<MetricSource, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Told {
+            Text(Option<String>),
+            Diagonal(Vec<f64>),
+            Matrix(Vec<Vec<f64>>),
+        }
+        let known = |metric: kapprox::Result<Metric>| Ok(MetricSource::of(Arc::new(metric.map_err(D::Error::custom)?)));
+        match Told::deserialize(from)? {
+            Told::Text(None) => Ok(MetricSource::None),
+            Told::Text(Some(text)) => text.parse().map_err(D::Error::custom),
+            Told::Diagonal(factors) => known(Metric::diagonal(factors)),
+            Told::Matrix(rows) => known(Metric::matrix(&rows.concat(), rows.len())),
+        }
+    }
+}
+
+/// Landmarks: the name of a scheme or a file. Rows in memory have no text.
+pub(super) fn landmarks<S: Serializer>(source: &Option<LandmarkSource>, to: S) -> Result<S::Ok, S::Error> {
+    match source {
+        Some(LandmarkSource::Rows(_)) => {
+            Err(serde::ser::Error::custom("landmarks in memory cannot be written; name the file of their table"))
+        }
+        named => optional::serialize(named, to),
     }
 }

@@ -75,6 +75,10 @@ impl MetricSource {
         Self::Given(KnownMetric { metric, scaler: None })
     }
 
+    pub(crate) fn is_none(&self) -> bool {
+        *self == Self::None
+    }
+
     pub(crate) fn known(&self) -> Option<&Arc<Metric>> {
         match self {
             Self::Given(given) => Some(&given.metric),

@@ -47,6 +47,31 @@ fn the_same_rows_from_anywhere_give_the_same_model() {
 }
 
 #[test]
+fn a_fit_written_as_json_is_read_as_the_same_fit() {
+    use kapprox::metric::Metric;
+    use ksolve::request::{LandmarkSource, MetricForm, MetricSource};
+    let of = |metric: kapprox::Result<Metric>| MetricSource::of(std::sync::Arc::new(metric.unwrap()));
+    for metric in [
+        MetricSource::None,
+        MetricSource::Learned(MetricForm::LowRank(2)),
+        MetricSource::File("m.safetensors".into()),
+        of(Metric::diagonal(vec![0.5, 2.0])),
+        of(Metric::matrix(&[1.0, 0.1, 0.0, 3.0, 1e-300, 7.0], 3)),
+    ] {
+        let fit = Fit::ridge().metric(metric.clone()).rank(30).seed(4);
+        let text = serde_json::to_string(&fit).unwrap();
+        let again: Fit = serde_json::from_str(&text).unwrap();
+        assert_eq!(*again.metric_source(), metric, "{text}");
+        assert_eq!(serde_json::to_string(&again).unwrap(), text);
+    }
+    // what has no text is an error, not another fit
+    let table = Table::from_rows(&[0.0, 1.0, 2.0, 3.0], 2, &[]).unwrap();
+    let rows = LandmarkSource::Rows(Box::new(table.select(&kstore::Selection::default()).unwrap()));
+    let why = serde_json::to_string(&Fit::ridge().landmarks(rows)).unwrap_err().to_string();
+    assert!(why.contains("name the file of their table"), "{why}");
+}
+
+#[test]
 fn the_scratch_of_another_precision_is_refused_with_both_sizes() {
     let (x, y) = rows(300);
     let table = Table::from_rows(&x, D, &y).unwrap();
