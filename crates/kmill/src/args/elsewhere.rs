@@ -105,13 +105,15 @@ pub(crate) fn answer(error: &clap::Error, command: &Command, verb: Option<&str>)
             if let Some((_, _, reason)) = reason {
                 return Some(format!("{called} has no option {}: {reason}", shown::short(option)));
             }
-            let others = verbs_with(command, &word);
-            let next = match said(ContextKind::SuggestedArg) {
-                _ if !others.is_empty() => format!("it is an option of {}", others.join(", ")),
-                Some(near) => format!("did you mean {near}?"),
-                None => format!("see {called} --help"),
-            };
-            Some(format!("{called} has no option {}; {next}", shown::short(option)))
+            let others = verbs_with(command, &word).join(", ");
+            let option = shown::short(option);
+            Some(match said(ContextKind::SuggestedArg) {
+                _ if !others.is_empty() => {
+                    format!("{called} has no option {option} (an option of {others}); see {called} --help")
+                }
+                Some(near) => format!("{called} has no option {option}; did you mean {near}?"),
+                None => format!("{called} has no option {option}; see {called} --help"),
+            })
         }
         ErrorKind::InvalidValue if said(ContextKind::InvalidArg)? == "<SOLVER>" => {
             let named = said(ContextKind::InvalidValue)?;
@@ -186,7 +188,7 @@ mod tests {
                 match given {
                     Some((_, _, reason)) => assert!(text.contains(reason), "{line:?}: {text}"),
                     None => assert!(
-                        text.contains("it is an option of ") || text.contains("there is no option"),
+                        text.contains(" (an option of ") || text.contains("there is no option"),
                         "{line:?}: {text}"
                     ),
                 }
