@@ -38,7 +38,7 @@ pub struct Moments {
     /// Largest value; minus infinite without values.
     pub max: f64,
     /// The column holds integers: no difference between its values is the rounding of a computation. Set by
-    /// [`Selected::mark_integers`](`kstore::Selected::mark_integers`), which knows the column.
+    /// `Selected::mark_integers` of the crate `kstore`, which knows the column.
     pub whole: bool,
 }
 
