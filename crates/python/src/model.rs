@@ -14,6 +14,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -387,15 +388,19 @@ impl Model {
         if out.len() <= 256 * t {
             return self.predictor.predict(x, out);
         }
-        let parts: Vec<_> = x.chunks(each * d).zip(out.chunks_mut(each * t)).collect();
-        let (lanes, parts, outcome) = (parts.len(), Mutex::new(parts), Mutex::new(Ok(())));
+        let parts: Vec<_> = x.chunks(each * d).zip(out.chunks_mut(each * t)).enumerate().collect();
+        let (lanes, parts, errors) = (parts.len(), Mutex::new(parts), Mutex::new(BTreeMap::new()));
         Workers::sequential().lanes(lanes, || {
-            while let Some((x, out)) = held(&parts).pop() {
+            loop {
+                // a guard in the head of the loop would live through its body
+                let Some((place, (x, out))) = held(&parts).pop() else { break };
                 if let Err(error) = self.predictor.predict(x, out) {
-                    *held(&outcome) = Err(error);
+                    held(&errors).insert(place, error);
                 }
             }
         });
-        outcome.into_inner().unwrap_or_else(PoisonError::into_inner)
+        // the error of the first part, whichever thread was the fastest
+        let first = errors.into_inner().unwrap_or_else(PoisonError::into_inner).pop_first();
+        first.map_or(Ok(()), |(_, error)| Err(error))
     }
 }

@@ -306,7 +306,10 @@ fn any_solver_is_tried_and_the_best_is_fitted() {
     // numbers like those of classes are told
     let (_, _, stderr) =
         kmill(at, "tune ridge t.csv --target f --features x* --kernels gaussian() --rank 20 -o f.json");
-    assert!(stderr.contains("target f holds whole numbers from 0 to 4") && stderr.contains("--task classification"), "{stderr}");
+    assert!(
+        stderr.contains("target f holds whole numbers from 0 to 4") && stderr.contains("--task classification"),
+        "{stderr}"
+    );
     // threads change no model
     ok(at, &line.replace("-o m.", "--threads 1 -o one."));
     assert!(std::fs::read(at.join("m.safetensors")).unwrap() == std::fs::read(at.join("one.safetensors")).unwrap());
