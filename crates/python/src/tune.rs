@@ -145,7 +145,7 @@ fn chosen<T: Real>(
 ) -> ksolve::Result<(Fitted, Chosen)> {
     let options = tune.options(base, selected)?;
     let written = |chosen: &Chosen| tune.written(chosen, Some(watch.pace), selected, run, &Ok).map(|(fit, _)| fit);
-    let choice = tune.choice((base, &options), selected, run, (watch, &written));
+    let choice = tune.choice((base, &options), (selected, run), watch, &written);
     let chosen = choice.make::<T>(&mut Memory::open(None)?)?;
     Ok((chosen.fit.run(selected, run)?, chosen))
 }

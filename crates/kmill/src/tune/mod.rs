@@ -198,7 +198,7 @@ fn tune<T: kapprox::Real>(
         options.into_iter().for_each(|options| drop(repeat.set(options)));
         Ok(fit)
     };
-    let choice = search.choice((&base, &compared), &selected, &job, (&watch, &written));
+    let choice = search.choice((&base, &compared), (&selected, &job), &watch, &written);
     let found = choice.make::<T>(&mut memory).map_err(|error| {
         memory.keep();
         match (&checkpoint, &journal) {

@@ -174,7 +174,7 @@ impl Tune {
     fn chosen<T: Real>(&self, base: &Fit, pace: &Pace, selected: &Selected, run: &Run<'_>) -> Result<(Fitted, Chosen)> {
         let options = self.options(base, selected)?;
         let written = |chosen: &Chosen| self.written(chosen, Some(pace), selected, run, &Ok).map(|(fit, _)| fit);
-        let choice = self.choice((base, &options), selected, run, (pace, &written));
+        let choice = self.choice((base, &options), (selected, run), pace, &written);
         let chosen = choice.make::<T>(&mut Memory::open(None)?)?;
         Ok((chosen.fit.run(selected, run)?, chosen))
     }
@@ -234,9 +234,9 @@ impl Tune {
     pub fn choice<'a>(
         &'a self,
         (base, options): (&'a Fit, &'a TuneOptions),
-        selected: &'a Selected,
-        run: &'a Run<'a>,
-        (listener, written): (&'a dyn SearchListener, &'a dyn Fn(&Chosen) -> Result<Fit>),
+        (selected, run): (&'a Selected, &'a Run<'a>),
+        listener: &'a dyn SearchListener,
+        written: &'a dyn Fn(&Chosen) -> Result<Fit>,
     ) -> Choice<'a> {
         let learns = matches!(base.metric_source(), MetricSource::Learned(_));
         let tries = learns && !self.given.scaling && self.score == Score::Cv && !base.map_spec().is_without_rows();
