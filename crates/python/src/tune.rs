@@ -119,7 +119,9 @@ impl Search {
     /// The search; `has_landmarks` if a table of landmarks was given.
     fn tune(&self, job: &Job, has_landmarks: bool) -> ksolve::Result<Tune> {
         let (metric, landmarks) = job.has;
-        let given = Given { metric, landmarks: landmarks || has_landmarks, scaling: !self.scalings };
+        // a kernel that was named is the only one of `kernels`
+        let landmarks = landmarks || has_landmarks;
+        let given = Given { kernel: false, metric, landmarks, scaling: !self.scalings };
         let mut tune =
             Tune::new(&self.solver, job.fit.clone()).given(given).score(self.score.parse()?).sample(self.sample);
         if let Some(kernels) = &self.kernels {

@@ -144,12 +144,18 @@ fn outputs(paths: &[PathBuf]) -> Result<Outputs> {
 
 /// The search that the options describe.
 fn search(args: &TuneArgs, fit: Fit) -> Result<Tune> {
-    if args.kernels.is_some() && args.learn.kernel != Spec::default() {
+    let MapArgs { kernel, metric, landmarks, scale, .. } = &args.learn;
+    let has_kernel = *kernel != Spec::default();
+    if args.kernels.is_some() && has_kernel {
         let why = "--kernels names all that are tried";
-        return Err(Error::option("--kernel", &args.learn.kernel, why, "add it there, and leave --kernel out"));
+        return Err(Error::option("--kernel", kernel, why, "add it there, and leave --kernel out"));
     }
-    let MapArgs { metric, landmarks, scale, .. } = &args.learn;
-    let given = Given { metric: metric.is_some(), landmarks: landmarks.is_some(), scaling: scale.is_some() };
+    let given = Given {
+        kernel: has_kernel,
+        metric: metric.is_some(),
+        landmarks: landmarks.is_some(),
+        scaling: scale.is_some(),
+    };
     let search = Tune::new(&args.solver, fit).given(given).score(args.score).sample(args.sample);
     let search = args.kernels.iter().cloned().fold(search, Tune::kernels);
     let search = args.factors.iter().fold(search, |search, factors| search.factors(factors));

@@ -13,6 +13,8 @@ use std::time::Duration;
 /// The parts of the fit of a [`Tune`] that the caller named. The search chooses the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Given {
+    /// The kernel: no other is tried.
+    pub kernel: bool,
     /// The metric.
     pub metric: bool,
     /// The landmark scheme, or landmarks of a table.
@@ -220,7 +222,7 @@ impl Tune {
         }
         let learns = self.learns_metric() && !self.is_too_wide(selected.shape().features);
         let own = [base.kernel_spec().clone()];
-        let is_named = *base.kernel_spec() != Spec::default() || !learns;
+        let is_named = self.given.kernel || !learns;
         let kernels = self.kernels.as_deref().or(is_named.then_some(&own[..]));
         let mut options = TuneOptions::new(base, self.score, kernels, self.sample, selected)?;
         if let Some(factors) = &self.factors {
