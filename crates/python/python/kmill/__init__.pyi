@@ -637,6 +637,7 @@ class KernelPCAL1(_Transformer):
     n_components: int | None
     uncentred: bool
     novelty: bool
+    n_init: int | None
     max_iter: int | None
     tolerance: float | None
     kernel: str | Callable[..., Any]
@@ -666,6 +667,7 @@ class KernelPCAL1(_Transformer):
         *,
         uncentred: bool = ...,
         novelty: bool = ...,
+        n_init: int | None = ...,
         max_iter: int | None = ...,
         tolerance: float | None = ...,
         kernel: str | Callable[..., Any] = ...,
