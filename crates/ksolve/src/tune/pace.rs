@@ -1,6 +1,6 @@
 //! The time that a choice and the fit after it may take, and the ranks of a fit that is likely to end in it.
 
-use super::chosen::{Chosen, Part, SearchListener, Test};
+use super::chosen::{Chosen, Part, Test};
 use crate::job::{Fit, Run};
 use crate::{Result, solver::ridge};
 use kstore::Selected;
@@ -68,13 +68,6 @@ impl Pace {
         let (local, took) = leaves(fit, found, left, selected, run)?;
         let ranks = ranks(fit, found, left - took, local.map_or(usize::MAX, |_| BEHIND_LEAVES), selected, run)?;
         Ok(Some(Reach { ranks, local }))
-    }
-}
-
-/// The listener that keeps the time and hears nothing else.
-impl SearchListener for Pace {
-    fn is_late(&self, part: Part, next: Duration) -> bool {
-        self.is_over(part, next)
     }
 }
 

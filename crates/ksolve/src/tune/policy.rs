@@ -1,9 +1,9 @@
 //! A search as a caller describes it, and the choices that it makes for everything that was left open.
 
-use super::{ANY, Choice, Chosen, Memory, Pace, Score, SearchListener, SearchWork, Select, TuneOptions};
+use super::{ANY, Choice, Chosen, Memory, Pace, Part, Score, SearchListener, SearchWork, Select, TuneOptions};
 use super::{MOST_LEARNED, likely_classes};
 use crate::job::{ElementType, Fit, Fitted, Run};
-use crate::request::{LandmarkSource, MetricForm, MetricSource, Scaling};
+use crate::request::{LandmarkSource, MetricForm, MetricSource, Scaling, Stages};
 use crate::solver::parameter;
 use crate::{Error, Result, Task};
 use kapprox::{Real, Spec};
@@ -57,6 +57,22 @@ pub struct Tune {
     sample: usize,
     time: Option<Duration>,
     work: Option<SearchWork>,
+}
+
+/// A listener that keeps the time and passes warnings on to the observer of the run.
+struct Timed<'a> {
+    pace: &'a Pace,
+    stages: &'a dyn Stages,
+}
+
+impl SearchListener for Timed<'_> {
+    fn is_late(&self, part: Part, next: Duration) -> bool {
+        self.pace.is_over(part, next)
+    }
+
+    fn warn(&self, text: &str) {
+        self.stages.warn(text.to_string());
+    }
 }
 
 impl Tune {
@@ -151,7 +167,10 @@ impl Tune {
     pub fn run(&self, table: &Table, target: &str, run: &Run<'_>) -> Result<(Fitted, Chosen)> {
         let described = self.prepared();
         let targets = vec![target.to_string()];
-        let rows = Selection { targets, missing: Missing::Indicator, ..described.selected_rows() };
+        let rows = described.selected_rows();
+        // a gap costs a feature, and only in the columns that have one
+        let missing = if rows.missing == Missing::Fitted { Missing::Indicator } else { rows.missing };
+        let rows = Selection { targets, missing, ..rows };
         let position = table.schema().position(target);
         let kind = position.map(|position| &table.schema().columns[position].kind);
         let free = described.family().reads(&parameter::TASK) && !described.gives(parameter::TASK.name);
@@ -175,8 +194,9 @@ impl Tune {
 
     fn chosen<T: Real>(&self, base: &Fit, pace: &Pace, selected: &Selected, run: &Run<'_>) -> Result<(Fitted, Chosen)> {
         let options = self.options(base, selected)?;
+        let listener = Timed { pace, stages: run.resources().stages };
         let written = |chosen: &Chosen| self.written(chosen, Some(pace), selected, run, &Ok).map(|(fit, _)| fit);
-        let choice = self.choice((base, &options), (selected, run), pace, &written);
+        let choice = self.choice((base, &options), (selected, run), &listener, &written);
         let chosen = choice.make::<T>(&mut Memory::open(None)?)?;
         Ok((chosen.fit.run(selected, run)?, chosen))
     }
