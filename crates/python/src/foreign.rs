@@ -98,9 +98,9 @@ impl Borrowed<u32> {
 const BESIDE: usize = 512;
 
 /// The record batches of an object with the Arrow PyCapsule interface (`__arrow_c_stream__`); nothing is copied.
-/// Errors: `TypeError` for an object without it; `ValueError` for a stream that breaks off; `MemoryError` for one that does not end
-/// before the free memory does.
-pub(crate) fn batches(object: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
+/// Errors: `TypeError` for an object without it; `ValueError` for a stream that breaks off; `MemoryError` for a stream that holds
+/// more than `memory`, or more than the free memory.
+pub(crate) fn batches(object: &Bound<'_, PyAny>, memory: Option<usize>) -> PyResult<Vec<RecordBatch>> {
     let capsule = object.call_method0("__arrow_c_stream__")?;
     let capsule =
         capsule.cast::<PyCapsule>().map_err(|_| PyTypeError::new_err("__arrow_c_stream__ gave no capsule"))?;
@@ -111,7 +111,12 @@ pub(crate) fn batches(object: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
     // SAFETY: a capsule of this name holds a valid stream, by the PyCapsule interface; `from_raw` moves it out and leaves a
     // released one behind, which the capsule's destructor accepts.
     let reader = unsafe { RecordBatchStreamReader::from_raw(pointer.as_ptr()) }.map_err(wrong)?;
-    let (mut batches, mut held, most) = (Vec::new(), 0usize, kstore::budget::available().unwrap_or(usize::MAX));
+    let free = kstore::budget::available().unwrap_or(usize::MAX);
+    let (most, name) = match memory.filter(|&memory| memory < free) {
+        Some(memory) => (memory, "`memory`"),
+        None => (free, "the free memory"),
+    };
+    let (mut batches, mut held) = (Vec::new(), 0usize);
     // the reader may call back into Python, which this thread is attached to
     for batch in reader {
         let batch = batch.map_err(wrong)?;
@@ -120,8 +125,7 @@ pub(crate) fn batches(object: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
         held = held.saturating_add(batch.get_array_memory_size()).saturating_add(beside);
         if held > most {
             let most = kstore::shown::bytes(most);
-            let text =
-                format!("the Arrow stream holds more than {most}, the free memory; write it to files and fit those");
+            let text = format!("the Arrow stream holds more than {most}, {name}; write it to files and fit those");
             return Err(PyMemoryError::new_err(text));
         }
         batches.push(batch);

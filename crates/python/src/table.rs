@@ -93,9 +93,13 @@ impl Table {
 
     /// A table of an object with `__arrow_c_stream__`, whose batches are kept as they are: a stream may be read once, and a fit
     /// takes several passes.
+    ///
+    /// The batches may hold at most `memory`, or the free memory without it.
     #[staticmethod]
-    fn from_stream(stream: &Bound<'_, PyAny>) -> PyResult<Self> {
-        Self::of_batches(batches(stream)?)
+    #[pyo3(signature = (stream, memory=None))]
+    fn from_stream(stream: &Bound<'_, PyAny>, memory: Option<&str>) -> PyResult<Self> {
+        let memory = memory.map(kstore::budget::parse_bytes).transpose().map_err(raised)?;
+        Self::of_batches(batches(stream, memory)?)
     }
 
     /// The table of a stream with further columns.

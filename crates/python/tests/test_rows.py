@@ -181,3 +181,23 @@ def test_names_of_columns_stay_apart():
     card = json.loads(fitted.model_.card())
     assert card["features"] == list(frame.columns) and card["targets"] == ["y_"]
     assert fitted.score(frame, y) > 0.5
+
+
+def test_an_endless_stream_ends_at_the_memory():
+    pa = pytest.importorskip("pyarrow")
+    batch = pa.record_batch({"a": np.arange(1000.0), "y": np.arange(1000.0)})
+    read = 0
+
+    def batches():
+        nonlocal read
+        while True:
+            read += 1
+            yield batch
+
+    with pytest.raises(MemoryError, match=r"holds more than 64\.0 MiB, `memory`; write it to files"):
+        model(memory="64MiB").fit(pa.RecordBatchReader.from_batches(batch.schema, batches()), "y")
+    assert read < 64 * 2**20 // batch.nbytes + 2
+    # a frame is in memory already, and the memory is what the fit may take
+    fitted = model().fit(pa.Table.from_batches([batch]), "y")
+    with pytest.raises(MemoryError, match="`memory`"):
+        fitted.set_params(memory="64MiB").predict(pa.RecordBatchReader.from_batches(batch.schema, batches()))

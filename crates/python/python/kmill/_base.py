@@ -22,7 +22,7 @@ from ._matrix import Coordinates, is_told, refuse
 from ._parameters import check
 from ._progress import Progress
 from ._splits import choose
-from ._rows import free, has_names, is_stream, of_numbers, paths_of, stream_of, table_of, unmasked
+from ._rows import free, has_names, is_stream, of_numbers, paths_of, stream_table, table_of, unmasked
 
 _LOG = logging.getLogger("kmill")
 
@@ -99,7 +99,7 @@ class KernelEstimator(Described, BaseEstimator):
         self._is_table = is_stream(X) or has_names(X)
         self._by_name = is_stream(X) and has_names(X)
         if is_stream(X):
-            stream = _kmill.Table.from_stream(stream_of(X))
+            stream = stream_table(X, self._run().get("memory"))
             names, count = [name for name, _, _ in stream.columns], stream.rows
         else:
             unmasked(X, "X")
@@ -439,7 +439,7 @@ class KernelEstimator(Described, BaseEstimator):
     def _table(self, X: Any, more: Any = ()) -> Any:
         """The rows as a table of the engine, with more columns."""
         if self._streams(X):
-            table = _kmill.Table.from_stream(stream_of(X))
+            table = stream_table(X, self._run().get("memory"))
             return table.with_columns(list(more)) if more else table
         names = self._columns() if self.model_.sparse is None else [f"x{j}" for j in range(X.shape[1])]
         return table_of(X if self.model_.sparse is None else csr_array(X), names, list(more))

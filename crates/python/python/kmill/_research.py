@@ -11,15 +11,15 @@ from sklearn.utils import check_array
 from . import _kernel, _kmill
 from ._parameters import check, listed
 from ._progress import Progress
-from ._rows import is_stream, paths_of, stream_of
+from ._rows import is_stream, paths_of, stream_table
 from ._unsupervised import Nystroem
 
 
-def _table(X: Any) -> Any:
+def _table(X: Any, memory: int | str | None = None) -> Any:
     if isinstance(X, str) or hasattr(X, "__fspath__"):
         return _kmill.Table.open(paths_of(X))
     if is_stream(X):
-        return _kmill.Table.from_stream(stream_of(X))
+        return stream_table(X, None if memory is None else str(memory))
     X = check_array(X, dtype=[np.float64, np.float32], order="C")
     return _kmill.Table.from_array(X, [f"x{j}" for j in range(X.shape[1])])
 
@@ -87,7 +87,7 @@ def curve(
                                ("sample", sample, "int | None"), ("features", features, "Sequence[str] | None"),
                                ("precision", precision, "str"), ("random_state", random_state, "int")]:
         check(name, value, type_)
-    table = _table(X)
+    table = _table(X, memory)
     rows: dict[str, Any] = {"features": features or []}
     run: dict[str, Any] = {} if memory is None else {"memory": str(memory)}
 

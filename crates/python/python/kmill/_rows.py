@@ -55,6 +55,11 @@ def stream_of(X: Any) -> Any:
     return pyarrow.Table.from_pandas(X, preserve_index=False)
 
 
+def stream_table(X: Any, memory: str | None) -> Any:
+    """Returns the table of a stream. Batches of a frame are in memory already; any other stream may hold at most `memory`."""
+    return _kmill.Table.from_stream(stream_of(X), None if hasattr(X, "__len__") else memory)
+
+
 def table_of(X: Any, names: list[str], more: list[tuple[str, Any]] | None = None) -> Any:
     """The table of checked rows, and of further columns."""
     if issparse(X):
