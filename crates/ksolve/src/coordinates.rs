@@ -31,7 +31,7 @@ pub enum MatrixOf {
     SquaredDistances,
 }
 
-crate::error::enum_of_words!(MatrixOf, "of", "kernel" => Kernel, "distances" => Distances, "squared-distances" => SquaredDistances);
+kmodel::enum_of_words!(MatrixOf, "of", "kernel" => Kernel, "distances" => Distances, "squared-distances" => SquaredDistances);
 
 /// Which coordinates.
 #[derive(Clone, Copy, Debug)]

@@ -22,50 +22,26 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
-pub mod bins;
-pub mod certificate;
 pub mod coordinates;
 pub mod curve;
-mod error;
-mod feature_fold;
 pub mod features;
-pub mod folds;
-pub mod gram;
 pub mod job;
-mod linalg;
-pub mod lists;
 pub mod metric;
-pub mod model;
-mod moments;
-mod neighbours;
-pub mod onnx;
 mod platt;
-pub mod predict;
-pub mod preimage;
 mod prepare;
-pub mod quadratic;
-mod ranked;
 pub mod request;
-mod row_weights;
-pub mod score;
 pub mod solver;
-mod stacked;
 pub mod statistic;
-pub mod task;
 pub mod train;
 pub mod tune;
 
-pub use bins::Targets;
-pub use certificate::{Certificate, CertificateState};
-pub use error::{Error, Result};
-pub use feature_fold::{FeatureFold, Take};
-pub use folds::{FoldSpec, Folds, HeldOut};
-pub use gram::{FoldGram, GramScratch, GramState};
-pub use model::{AnyModel, Card, Head, Intercept, Model, PredictScratch};
-pub use moments::{MomentScratch, Moments, RidgeFold, RidgeState};
-pub use preimage::PreImages;
-pub use quadratic::Quadratic;
-pub use solver::ridge::mistakes::{CvErrorFold, CvErrorScratch, CvErrorState, Mistakes};
+pub use kmodel::{
+    AnyModel, Card, Certificate, CertificateState, Classes, Error, FeatureFold, FoldGram, FoldSpec, Folds, GramScratch,
+    GramState, Head, HeldOut, Intercept, Link, Model, MomentScratch, Moments, PreImages, PredictScratch, Quadratic,
+    Result, RidgeFold, RidgeState, Take, Targets, Task, bins, certificate, feature_fold, folds, gram, lists, model,
+    moments, onnx, predict, preimage, quadratic, score, task,
+};
+pub(crate) use kmodel::{linalg, neighbours, ranked, row_weights, stacked};
+pub use solver::ridge::mistakes::{CvErrorScratch, CvErrorState, Mistakes};
 pub use solver::ridge::surface::{Cell, FoldCoefficients, Surface};
 pub use solver::ridge::{RidgeFit, RidgeOptions, fit};
-pub use task::{Classes, Link, Task};

@@ -193,7 +193,8 @@ fn tune<T: kapprox::Real>(
         notes: vec![("search".to_string(), described(args, &compared, &options))],
     });
     let stand_in = stand_in(&options.fit, args.score)?;
-    let journal = checkpoint.as_ref().map(|kept| kept.open(&stand_in, &selected, &compared.training)).transpose()?;
+    let journal =
+        checkpoint.as_ref().map(|kept| stand_in.open_checkpoint(kept, &selected, &compared.training)).transpose()?;
     let mut memory = Memory::open(journal.as_ref())?;
     let watch = SearchStages::new(run, &pace);
     let job = pipeline::job(run).watch(&watch);

@@ -1,45 +1,52 @@
 //! The checkpoint of a job: its folder, and the manifest that tells which job it belongs to.
 
-use super::fit::Fit;
+use super::{Checkpoint, Run, fit::Fit};
 use crate::request::{MetricSource, TrainOptions};
 use crate::train::target_names;
 use crate::{Error, Result};
-use kstore::checkpoint::{Journal, Listener, Manifest, Resume};
+use kstore::checkpoint::{Journal, Manifest, Resume};
 use kstore::{Digest, Selected};
 use serde_json::Value;
-use std::path::PathBuf;
-use std::time::Duration;
 
-/// The options of a checkpoint, which keeps the results of the passes of a run on disk while it runs.
-#[derive(Clone)]
-pub struct Checkpoint<'a> {
-    /// The folder of the checkpoint.
-    pub folder: PathBuf,
-    /// Time between two saves of a pass.
-    pub every: Duration,
-    /// Whether the run continues from the checkpoint of an earlier run; without one it starts afresh.
-    pub resume: Resume,
-    /// The listener that is told about the checkpoint.
-    pub listener: &'a dyn Listener,
-    /// Further names and values that tell this run from others, beside the options in the model file and the files.
-    pub notes: Vec<(String, String)>,
-}
-
-impl std::fmt::Debug for Checkpoint<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Checkpoint").field("folder", &self.folder).field("resume", &self.resume).finish_non_exhaustive()
-    }
-}
-
-impl<'a> Checkpoint<'a> {
-    /// Opens the journal of a fit.
+impl Fit {
+    /// Opens the journal of this fit in the folder of a checkpoint.
     ///
     /// # Errors
-    /// A checkpoint of another run where this one is to go on, and anything else that has its name.
-    pub fn open(&self, fit: &Fit, selected: &Selected, training: &TrainOptions) -> Result<Journal<'a>> {
-        let manifest = manifest(fit, selected, training, &self.notes)?;
-        Ok(Journal::open(&self.folder, &manifest, self.every, self.resume, self.listener)?)
+    /// The checkpoint of another run if this run is to continue, and anything else with the name of the folder.
+    pub fn open_checkpoint<'a>(
+        &self,
+        checkpoint: &Checkpoint<'a>,
+        selected: &Selected,
+        training: &TrainOptions,
+    ) -> Result<Journal<'a>> {
+        let manifest = manifest(self, selected, training, &checkpoint.notes)?;
+        Ok(Journal::open(&checkpoint.folder, &manifest, checkpoint.every, checkpoint.resume, checkpoint.listener)?)
     }
+}
+
+/// Returns the journal of the passes of a run: one that other processes share, or that of its checkpoint.
+///
+/// # Errors
+/// Those of opening the checkpoint and of joining the processes; a run that shares its passes and is to continue from a checkpoint.
+pub(super) fn journal<'a>(
+    run: &Run<'a>,
+    fit: &Fit,
+    selected: &Selected,
+    training: &TrainOptions,
+) -> Result<Option<Journal<'a>>> {
+    let Some(engine) = run.engine else {
+        return run
+            .checkpoint
+            .as_ref()
+            .map(|checkpoint| fit.open_checkpoint(checkpoint, selected, training))
+            .transpose();
+    };
+    if run.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.resume == Resume::Required) {
+        let why = "processes that share a run go on from the states in their folder; leave it out";
+        return Err(Error::option("resume", "", why));
+    }
+    engine.join(&manifest(fit, selected, training, &[])?)?;
+    Ok(Some(Journal::through(engine)))
 }
 
 /// The manifest of a fit: the version, the instruction set, the options, the columns and the files.
@@ -76,22 +83,6 @@ pub(super) fn manifest(
         options: options.into_iter().collect(),
         files,
     })
-}
-
-impl Checkpoint<'_> {
-    /// The error to report for a run that failed: an interruption with a saved checkpoint becomes [`Error::Stopped`], and of other
-    /// errors the listener is told that work was saved.
-    pub fn kept(&self, journal: &Journal<'_>, error: Error) -> Error {
-        match (journal.holds_work(), error.is_interrupted()) {
-            (true, true) => Error::Stopped { checkpoint: journal.folder().to_path_buf() },
-            (true, false) => {
-                let folder = journal.folder().display();
-                self.listener.note(format!("what was done is kept in {folder}; the same command continues from there"));
-                error
-            }
-            (false, _) => error,
-        }
-    }
 }
 
 #[cfg(test)]

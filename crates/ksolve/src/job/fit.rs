@@ -23,7 +23,7 @@ pub enum ElementType {
     F64,
 }
 
-crate::error::enum_of_words!(ElementType, "precision", "f32" => F32, "f64" => F64);
+kmodel::enum_of_words!(ElementType, "precision", "f32" => F32, "f64" => F64);
 
 /// A fit to be run: the rows it is of, a solver with its parameters, a kernel, a map and its landmarks.
 ///

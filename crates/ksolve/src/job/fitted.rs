@@ -129,7 +129,7 @@ pub(super) fn fit<T: Real>(
     keep: &dyn Fn(&Fitted) -> Result<()>,
 ) -> Result<Fitted> {
     let watch = run.watched();
-    let journal = run.journal(fit, selected, training)?;
+    let journal = super::checkpoint::journal(run, fit, selected, training)?;
     let resources = Resources { stages: &watch, journal: journal.as_ref(), ..run.resources() };
     let found = train_model::<T>(fit, any, selected, training, &resources);
     // steps that were ended early leave what looks like a result, or an error of the numbers

@@ -17,22 +17,19 @@
 
 mod candidates;
 mod checkpoint;
-mod coded;
 mod files;
 mod fit;
 mod fitted;
-mod run;
 pub mod shards;
 mod text;
 mod training;
 mod verdict;
 
-pub use crate::train::{FitReport, LAMBDA, LandmarkReport, MetricReport, Train, convention};
+pub use crate::train::{FitReport, LAMBDA, LandmarkReport, Train, convention};
 pub use candidates::Candidates;
-pub use checkpoint::Checkpoint;
-pub use coded::COPIES;
 pub use files::is_model;
 pub use fit::{ElementType, Fit};
 pub use fitted::Fitted;
+pub use kmodel::model::MetricReport;
+pub use kmodel::run::{COPIES, Checkpoint, Run};
 pub use kstore::CancelToken;
-pub use run::Run;

@@ -47,25 +47,7 @@ pub(crate) struct Learned {
     pub passes: u64,
 }
 
-/// The errors of ridge regression with and without a metric, on the rows of a fold that the metric was not learned from.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Judgement {
-    /// The fold.
-    pub fold: usize,
-    /// Number of its rows in the sample.
-    pub rows: u64,
-    /// Squared error with the metric.
-    pub with: f64,
-    /// Squared error of the best kernel without a metric.
-    pub without: f64,
-}
-
-impl Judgement {
-    /// True if the metric is better than none.
-    pub(crate) fn is_better(&self) -> bool {
-        self.with < self.without
-    }
-}
+pub use kmodel::model::Judgement;
 
 pub(crate) fn as_text<V: Display, S: Serializer>(value: &V, serializer: S) -> std::result::Result<S::Ok, S::Error> {
     serializer.collect_str(value)

@@ -28,26 +28,7 @@ const HOPELESS: f64 = 1.25;
 /// Factors that are tried once the metric is found.
 const LAST_FACTORS: [f64; 2] = [0.5, 2.0];
 
-/// A round of the search, for the report.
-#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct RoundReport {
-    /// What was tried: `none`, `full`, `diagonal`, `low-rank(5)`.
-    pub form: String,
-    /// Number of the round, from 1; 0 for the features as they are.
-    pub round: usize,
-    /// The kernel, every parameter a number.
-    pub kernel: String,
-    /// Number of rows.
-    pub rows: u64,
-    /// Number of landmarks.
-    pub rank: usize,
-    /// Penalty.
-    pub lambda: f64,
-    /// Squared error of rows that were held out.
-    pub cv_mse: f64,
-    /// Share of the variance that was explained on rows that were held out; `None` where the target does not vary.
-    pub cv_r2: Option<f64>,
-}
+pub use kmodel::model::RoundReport;
 
 /// The length scales of the kernel: the median of the distances on the sample, times a factor, unless they were given.
 pub(super) struct Lengths<'a, T> {

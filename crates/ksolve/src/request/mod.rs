@@ -6,14 +6,13 @@
 mod fit_request;
 mod metric;
 mod options;
-mod resources;
 mod size;
 
-pub use fit_request::{FitRequest, Forecast, RowAccess, Stage};
-pub(crate) use fit_request::{fit, plans};
+pub use fit_request::{FitRequest, RowAccess};
+pub use kmodel::run::{Forecast, PassShape, Resources, Stage, Stages, Unwatched};
+pub(crate) use kmodel::run::{fit, plans};
 pub use metric::{KnownMetric, MetricForm, MetricSource};
 pub(crate) use options::NO_EXACT;
 pub use options::{LandmarkSource, Scaling, TrainOptions};
-pub use resources::{Resources, Stages, Unwatched};
 pub(crate) use size::{MEDIAN_ROWS, MEDIANS, map_shape};
-pub use size::{PassShape, ProblemSize, tile_rows};
+pub use size::{ProblemSize, tile_rows};

@@ -72,7 +72,7 @@ impl Scaling {
     }
 }
 
-crate::error::enum_of_words!(Scaling, "scale", "standard" => Standard, "minmax" => Minmax, "robust" => Robust, "asinh" => Asinh,
+kmodel::enum_of_words!(Scaling, "scale", "standard" => Standard, "minmax" => Minmax, "robust" => Robust, "asinh" => Asinh,
     "quantile" => Quantile, "maxabs" => Maxabs, "unit" => Unit, "tf-idf" => TfIdf, "none" => None);
 
 /// Where landmarks come from.

@@ -66,21 +66,6 @@ pub struct ProblemSize {
     pub keeps: bool,
 }
 
-/// How passes are cut and how many lanes they have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PassShape {
-    /// Number of rows of a tile.
-    pub tile: usize,
-    /// Number of stored rows of a segment.
-    pub segment: u64,
-    /// Number of lanes of passes with small states.
-    pub scan_lanes: usize,
-    /// Number of lanes of the pass that fills the Gram matrix.
-    pub gram_lanes: usize,
-    /// Number of tiles that each lane decodes ahead.
-    pub prefetch: usize,
-}
-
 /// Number of rows of a tile, for rows of d features mapped to p.
 pub fn tile_rows(d: usize, p: usize, element: usize) -> usize {
     let fit = TILE_BYTES / ((d + p).max(1) * element);

@@ -41,7 +41,7 @@ use super::{Figure, Found, Penalty, Solver, SolverFacts, SolverFamily};
 use crate::features::{FitData, GRAM};
 use crate::linalg::eigen::{covariance, sign};
 use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
-use crate::{CvErrorFold, Error, FoldCoefficients, FoldGram, FoldSpec, GramState, Head, Result, Task};
+use crate::{Error, FeatureFold, FoldCoefficients, FoldGram, FoldSpec, GramState, Head, Mistakes, Result, Task};
 use faer::{Mat, Side, prelude::*};
 use kapprox::{Real, decompose::symmetric_eigen};
 use kstore::Plan;
@@ -117,7 +117,8 @@ impl Fisher {
         drop(stage);
         let cells = lambdas.iter().map(|lambda| (p, *lambda)).collect();
         let coefficients = FoldCoefficients { cells, heads };
-        let fold = CvErrorFold::new(data.map, data.folds, data.targets, &coefficients).with_bin(data.cut.tile);
+        let fold =
+            FeatureFold::over(data.map, data.folds, data.targets, Mistakes(&coefficients)).with_bin(data.cut.tile);
         let wrong = data.fold("held-out classes", &fold)?;
         let errors = (0..lambdas.len()).map(|cell| wrong.error(cell).unwrap_or(f64::NAN)).collect();
         Ok(Some(held_out::choose(&self.penalties, gram.rows() as f64, errors, "held-out error at each")))

@@ -33,7 +33,6 @@ pub mod parameter;
 mod perceptron;
 mod pls;
 mod ranking;
-pub(crate) mod recursion;
 pub mod ridge;
 mod spca;
 mod spectral;

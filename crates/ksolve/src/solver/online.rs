@@ -34,11 +34,11 @@
 //! References: Widrow, Hoff, "Adaptive switching circuits", IRE WESCON 1960; Haykin, Adaptive Filter Theory, chapters 6 and 10; Kivinen, Smola, Williamson, "Online learning with kernels", IEEE Trans. Signal Processing 52, 2004.
 
 use super::parameter::{Interval, LAMBDA, Parameter, ParameterKind, Settings, TOLERANCE};
-use super::perceptron::{CONSTANT, Swept, functions, score, sweep};
-use super::recursion::{BLOCK, Recursion};
+use super::perceptron::{CONSTANT, Swept, score, sweep};
 use super::ridge::STD;
 use super::{Figure, Found, Solver, SolverFacts, SolverFamily, refuse};
 use crate::features::{FitData, StoredFeatures, Wanted, values_bytes};
+use crate::linalg::recursion::{BLOCK, Recursion, functions};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Error, Result, Task, linalg::strips::Pool, quadratic::Quadratic};
 use kapprox::Real;

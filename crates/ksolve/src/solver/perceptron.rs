@@ -19,9 +19,9 @@
 use super::parameter::{INTERCEPT, Parameter, ParameterKind, STEPS, Settings, TOLERANCE};
 use super::{Figure, Found, Solver, SolverFacts, SolverFamily};
 use crate::features::{FitData, StoredFeatures, Tile, Wanted};
+use crate::linalg::recursion::functions;
 use crate::request::{PassShape, ProblemSize};
 use crate::{Result, Task};
-use faer::Mat;
 use kapprox::{Real, vectorised};
 use kstore::Plan;
 use kstore::checkpoint::{Persist, Steps};
@@ -200,11 +200,6 @@ impl State {
         let seen = self.seen.max(1) as f64;
         self.w.iter().zip(&self.late).map(|(w, late)| w - late / seen).collect()
     }
-}
-
-/// Coefficients of p features, p x t, and the constants, of t functions one after the other with the constant at the end of each.
-pub(super) fn functions(w: &[f64], (p, t): (usize, usize)) -> (Mat<f64>, Vec<f64>) {
-    (Mat::from_fn(p, t, |i, j| w[j * (p + 1) + i]), w.chunks_exact(p + 1).map(|w| w[p]).collect())
 }
 
 /// wᵀφ + c, in eight interleaved sums.

@@ -18,7 +18,7 @@ mod run;
 mod trained;
 
 pub use forecast::forecast;
-pub use report::{FitReport, LAMBDA, LandmarkReport, MetricReport, Train, convention};
+pub use report::{FitReport, LAMBDA, LandmarkReport, Train, convention};
 pub use run::train;
 pub(crate) use trained::ENDLESS;
 pub use trained::{Trained, target_names};

@@ -1,9 +1,10 @@
 //! The report of a training run: what was learned, from what, and at what cost.
 
-use crate::metric::{Judgement, LengthReport, RoundReport};
+use crate::metric::LengthReport;
 use crate::solver::parameter::C;
 use crate::solver::{Figure, Solved, by_name};
 use crate::{Cell, Certificate};
+use kmodel::model::MetricReport;
 use kstore::Label;
 use kstore::shown::{count, number};
 use std::fmt;
@@ -118,50 +119,6 @@ impl fmt::Display for FitReport {
         self.lambda.iter().try_for_each(|lambda| write!(f, ", lambda {}", number(*lambda)))?;
         self.train.iter().try_for_each(|train| write!(f, ", train mse {:.3e}", train.mse))?;
         self.warnings.iter().try_for_each(|warning| write!(f, "\nwarning: {warning}"))
-    }
-}
-
-/// The metric of a fit.
-#[derive(Clone, Debug, serde::Serialize)]
-pub struct MetricReport {
-    /// How it was come to: `given`, `learn`, `full`, `diagonal`, `low-rank(5)`.
-    pub source: String,
-    /// Number of features that the kernel sees.
-    pub features: usize,
-    /// Each feature with its share in the metric, the largest first; the shares sum to 1.
-    pub importance: Vec<(String, f64)>,
-    /// In the same order, the standard deviation of the share over folds of the sample: of the averages of the gradients of one function
-    /// over the rows of each fold. Empty where the metric was not learned here.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub spread: Vec<f64>,
-    /// The rounds in which it was learned.
-    pub rounds: Vec<RoundReport>,
-    /// Its error on rows that it was not learned from; `None` if there are none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub judged: Option<Judgement>,
-}
-
-impl MetricReport {
-    /// The report of a metric of so many outputs, from the shares of the features in any order, and the deviations of these where they are
-    /// known.
-    pub fn new(
-        source: String,
-        features: usize,
-        shares: Vec<(String, f64)>,
-        deviations: &[f64],
-        rounds: Vec<RoundReport>,
-    ) -> Self {
-        let mut order: Vec<usize> = (0..shares.len()).collect();
-        order.sort_by(|a, b| shares[*b].1.total_cmp(&shares[*a].1));
-        let importance = order.iter().map(|j| shares[*j].clone()).collect();
-        let spread = order.iter().filter_map(|j| deviations.get(*j)).copied().collect();
-        Self { source, features, importance, spread, rounds, judged: None }
-    }
-
-    /// Each feature with its share and the deviation of that, where it is known.
-    pub fn shares(&self) -> impl Iterator<Item = (&str, f64, Option<f64>)> {
-        let spread = self.spread.iter().copied().map(Some).chain(std::iter::repeat(None));
-        self.importance.iter().zip(spread).map(|((name, share), spread)| (name.as_str(), *share, spread))
     }
 }
 

@@ -1,11 +1,12 @@
 //! The result of a training run: a model in terms of the rows, and its report.
 
-use super::report::{FitReport, LandmarkReport, MetricReport, Train};
+use super::report::{FitReport, LandmarkReport, Train};
 use crate::model::{Basis, Form, Leaves, Model, SecondView, needs_wide_for};
 use crate::request::{RowAccess, TrainOptions};
 use crate::{Card, Certificate, Head, solver::Found, train::prepared::Prepared};
 use faer::{Mat, MatRef};
 use kapprox::{Real, map::MapSpec};
+use kmodel::model::MetricReport;
 use kstore::encoding::{Code, CodedColumn};
 use kstore::{Scaler, Selected, Workers, statistics::Moments};
 use std::sync::Arc;

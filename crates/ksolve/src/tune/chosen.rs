@@ -20,7 +20,7 @@ pub enum Part {
     Fit,
 }
 
-crate::error::enum_of_words!(Part, "part", "search" => Search, "solvers" => Solvers, "machines" => Machines, "fit" => Fit);
+kmodel::enum_of_words!(Part, "part", "search" => Search, "solvers" => Solvers, "machines" => Machines, "fit" => Fit);
 
 /// A moment of the choice: what was done, and the least held-out error of a kernel so far.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]

@@ -28,7 +28,7 @@ impl Score {
     }
 }
 
-crate::error::enum_of_words!(Score, "score", "cv" => Cv, "gcv" => Gcv, "alignment" => Alignment);
+kmodel::enum_of_words!(Score, "score", "cv" => Cv, "gcv" => Gcv, "alignment" => Alignment);
 
 /// What solvers are compared by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -52,7 +52,7 @@ impl Select {
     }
 }
 
-crate::error::enum_of_words!(Select, "measure", "error" => Error, "auc" => Auc, "log-loss" => LogLoss, "brier" => Brier);
+kmodel::enum_of_words!(Select, "measure", "error" => Error, "auc" => Auc, "log-loss" => LogLoss, "brier" => Brier);
 
 /// The options of a search, which define the result for given rows.
 #[derive(Clone, Debug)]

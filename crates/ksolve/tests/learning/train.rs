@@ -2,7 +2,7 @@
 use faer::{Mat, MatMut, MatRef};
 use kapprox::{FeatureMap, Real};
 use ksolve::{
-    Classes, CvErrorFold, FoldCoefficients, FoldSpec, Folds, GramScratch, GramState, Intercept, RidgeFold,
+    Classes, FeatureFold, FoldCoefficients, FoldSpec, Folds, GramScratch, GramState, Intercept, Mistakes, RidgeFold,
     RidgeOptions, RidgeState, Targets,
 };
 use kstore::pass::Unobserved;
@@ -189,10 +189,13 @@ fn cv_error_counts_the_wrong_decisions_on_held_out_rows() {
         };
         let cells = [(P, 1e-4), (2, 1e-2)];
         let heads = FoldCoefficients::compute(&state.gram, &cells, &options, &workers, &Unobserved).unwrap();
-        let (got, _) = pass.fold(&toy, &CvErrorFold::<f64>::new(&map, &folds, &targets, &heads)).unwrap();
+        let (got, _) = pass.fold(&toy, &FeatureFold::<f64, _>::over(&map, &folds, &targets, Mistakes(&heads))).unwrap();
         let pool = Workers::new(3);
         let threaded = Pass { lanes: 1, workers: &pool, ..pass };
-        assert!(threaded.fold(&toy, &CvErrorFold::<f64>::new(&map, &folds, &targets, &heads)).unwrap().0 == got);
+        assert!(
+            threaded.fold(&toy, &FeatureFold::<f64, _>::over(&map, &folds, &targets, Mistakes(&heads))).unwrap().0
+                == got
+        );
         let Targets::Classes(classes) = &targets else { unreachable!() };
         for (cell, (rank, _)) in cells.iter().enumerate() {
             let wrong = (0..ROWS).filter(|row| row % 11 != 5).filter(|row| {

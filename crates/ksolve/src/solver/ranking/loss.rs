@@ -22,7 +22,7 @@ pub(super) enum PairLoss {
     Logistic,
 }
 
-crate::error::enum_of_words!(PairLoss, "loss", "squared-hinge" => SquaredHinge, "logistic" => Logistic);
+kmodel::enum_of_words!(PairLoss, "loss", "squared-hinge" => SquaredHinge, "logistic" => Logistic);
 
 /// Drawn pairs whose features are held at once.
 const PAIRS: usize = 512;

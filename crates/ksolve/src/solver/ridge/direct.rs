@@ -9,7 +9,7 @@ use crate::prepare::plan::RANK;
 use crate::quadratic::Quadratic;
 use crate::request::{FitRequest, PassShape, ProblemSize};
 use crate::solver::{Figure, Found, explained, gradients};
-use crate::{CvErrorFold, Error, FeatureFold, GramState, Head, Result, RidgeState, Targets, features::FitData};
+use crate::{Error, FeatureFold, GramState, Head, Mistakes, Result, RidgeState, Targets, features::FitData};
 use kapprox::Real;
 use kstore::Plan;
 
@@ -155,7 +155,7 @@ impl<T: Real> Direct<'_, T> {
         drop(stage);
         // the share of held-out rows in the wrong class
         let FitData { map, folds, targets, cut, .. } = *self.data;
-        let fold = CvErrorFold::new(map, folds, targets, &coefficients).with_bin(cut.tile);
+        let fold = FeatureFold::over(map, folds, targets, Mistakes(&coefficients)).with_bin(cut.tile);
         let wrong = self.data.fold("held-out classes", &fold)?;
         for (cell, (rank, lambda)) in cells.iter().enumerate() {
             if let Some(error) = wrong.error(cell) {

@@ -1,24 +1,22 @@
 //! The mistakes on held-out rows of classifications that were learned from moments.
 
-use crate::bins::{Bins, Targets};
-use crate::feature_fold::{FeatureFold, Take};
+use crate::bins::Bins;
+use crate::feature_fold::Take;
 use crate::linalg::strips::{Pool, for_each_strip};
-use crate::{FoldCoefficients, Folds, Head, Result};
+use crate::{FoldCoefficients, Head, Result};
 use faer::{Accum, Mat, MatRef, Par, linalg::matmul::matmul};
-use kapprox::{FeatureMap, Real};
+use kapprox::Real;
 use kstore::Workers;
 
 /// Rows scored at once by one thread: 256 x 4,000 features in f64 are 8 MB.
 const STRIP: usize = 256;
 
-/// The pass that measures `cv_error`: every row is classified by the coefficients that did not see its fold.
+/// Counts the mistakes of `cv_error`: [`FeatureFold`](crate::FeatureFold) gives it every row with the features, and the row is
+/// classified by the coefficients that did not see its fold.
 ///
 /// *Cost per row*: the map, and 2·rank·t flops for each cell.
-pub type CvErrorFold<'a, T> = FeatureFold<'a, T, Mistakes<'a>>;
-
-/// What [`CvErrorFold`] adds up.
 #[derive(Debug)]
-pub struct Mistakes<'a>(&'a FoldCoefficients);
+pub struct Mistakes<'a>(pub &'a FoldCoefficients);
 
 /// Buffers that a lane reuses from bin to bin.
 #[derive(Debug, Default)]
@@ -41,18 +39,6 @@ impl CvErrorState {
 }
 
 kstore::summed!(CvErrorState { fill "rows": rows, fill "wrong": wrong });
-
-impl<'a, T: Real> CvErrorFold<'a, T> {
-    /// A pass with the folds, the map and the targets of training.
-    pub fn new(
-        map: &'a dyn FeatureMap<T>,
-        folds: &'a Folds,
-        targets: &'a Targets,
-        coefficients: &'a FoldCoefficients,
-    ) -> Self {
-        Self::over(map, folds, targets, Mistakes(coefficients))
-    }
-}
 
 impl<T: Real> Take<T> for Mistakes<'_> {
     type State = CvErrorState;

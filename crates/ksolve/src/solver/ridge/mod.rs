@@ -46,7 +46,7 @@ pub enum Criterion {
     Error,
 }
 
-crate::error::enum_of_words!(Criterion, "select", "mse" => Mse, "error" => Error);
+kmodel::enum_of_words!(Criterion, "select", "mse" => Mse, "error" => Error);
 
 /// How the system of ridge regression is solved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub enum RidgeMethod {
     Pcg,
 }
 
-crate::error::enum_of_words!(RidgeMethod, "method", "auto" => Auto, "direct" => Direct, "pcg" => Pcg);
+kmodel::enum_of_words!(RidgeMethod, "method", "auto" => Auto, "direct" => Direct, "pcg" => Pcg);
 
 /// Rows up to which `auto` factors the exact kernel matrix: 400 MB, and 10 s on two cores, which is about what the
 /// iteration takes there.

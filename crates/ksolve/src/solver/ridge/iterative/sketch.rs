@@ -54,7 +54,7 @@ pub enum Preconditioner {
     Falkon,
 }
 
-crate::error::enum_of_words!(Preconditioner, "preconditioner", "krill" => Krill, "falkon" => Falkon);
+kmodel::enum_of_words!(Preconditioner, "preconditioner", "krill" => Krill, "falkon" => Falkon);
 
 /// Number of groups of the rows, and number of rows of the sketch in each; `None` where the table is no longer than the
 /// sketch.

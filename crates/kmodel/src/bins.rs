@@ -1,0 +1,198 @@
+//! Rows sorted by fold into bins of a fixed size, so that the products behind them run on large blocks.
+
+use crate::{Classes, Error, Folds, Result, linalg::strips::for_each_strip, row_weights};
+use faer::{MatMut, MatRef};
+use kapprox::{FeatureMap, Real};
+use kstore::{Coded, RowBlock, Workers};
+
+/// Rows of a bin. An f32 Gram update with 2,048 rows adds p²/2 numbers to f64 sums for every 2,048·p² flops: the
+/// addition then costs a few per cent. A constant, because the cut into bins decides the order of sums.
+pub(crate) const BIN: usize = 2048;
+
+/// The targets that are learned: numbers, or codes of classes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Targets {
+    /// Numeric targets, less a centre each: makes sums of squares accurate, changes no result beyond rounding.
+    Numeric {
+        /// The number that is subtracted from each target, t numbers.
+        centre: Vec<f64>,
+    },
+    /// ±1 codes of classes.
+    Classes(Classes),
+}
+
+impl Targets {
+    /// Number of targets t.
+    pub fn count(&self) -> usize {
+        match self {
+            Self::Numeric { centre } => centre.len(),
+            Self::Classes(classes) => classes.targets(),
+        }
+    }
+
+    /// The number that is subtracted from each target, t numbers, for [`crate::RidgeOptions::target_centre`].
+    pub fn centre(&self) -> Vec<f64> {
+        match self {
+            Self::Numeric { centre } => centre.clone(),
+            Self::Classes(classes) => vec![0.0; classes.targets()],
+        }
+    }
+
+    /// Returns target `j` of row `i` of a block, less its centre; ±1 for classes.
+    ///
+    /// # Errors
+    /// A class that the classes lack.
+    pub fn value<T>(&self, block: &RowBlock<'_, T>, i: usize, j: usize) -> Result<f64> {
+        match self {
+            Self::Numeric { centre } => Ok(block.y[i * block.t + j] - centre[j]),
+            Self::Classes(classes) => {
+                let code = block.classes.map_or(Coded::UNKNOWN, |coded| coded.codes[i]);
+                classes.code(code, j).ok_or(Error::UnknownClass { row: block.rows[i] })
+            }
+        }
+    }
+
+    /// Appends the t targets of a row of a block.
+    pub fn push<T>(&self, block: &RowBlock<'_, T>, i: usize, to: &mut Vec<f64>) -> Result<()> {
+        (0..self.count()).try_for_each(|j| self.value(block, i, j).map(|value| to.push(value)))
+    }
+}
+
+/// One bin per fold, and the features of the bin that is full.
+///
+/// Rows keep their order within a bin and bins are emptied at the end of a segment, so what a bin holds depends on the
+/// rows and the segment, not on tiles.
+#[derive(Debug)]
+pub struct Bins<T> {
+    bins: Vec<Bin<T>>,
+    phi: Vec<T>,
+    size: usize,
+    d: usize,
+    p: usize,
+    t: usize,
+    weighted: bool,
+}
+
+#[derive(Debug)]
+struct Bin<T> {
+    rows: usize,
+    x: Vec<T>,
+    y: Vec<f64>,
+    /// The weights of the rows in the bin; empty where all are 1.
+    w: Vec<f64>,
+}
+
+/// A bin with its features.
+#[derive(Debug)]
+pub struct Filled<'a, T> {
+    /// The rows, b x d row-major.
+    pub x: MatRef<'a, T>,
+    /// Features, b x p column-major.
+    pub phi: MatRef<'a, T>,
+    /// The targets, b x t.
+    pub y: MatRef<'a, f64>,
+    /// Weights of the rows, b; `None` where all are 1.
+    pub w: Option<&'a [f64]>,
+}
+
+impl<T: Real> Bins<T> {
+    pub(crate) fn new((d, p): (usize, usize), t: usize, folds: usize, size: usize) -> Self {
+        let bin = || Bin { rows: 0, x: vec![T::default(); size * d], y: vec![0.0; size * t], w: Vec::new() };
+        let bins = (0..folds).map(|_| bin()).collect();
+        Self { bins, phi: vec![T::default(); size * p], size, d, p, t, weighted: false }
+    }
+
+    /// Sorts the rows of a block into their bins, those of `classes` classes apart where there are more than one; a full bin goes to `full` with
+    /// its number.
+    pub(crate) fn push(
+        &mut self,
+        block: &RowBlock<'_, T>,
+        (folds, classes): (&Folds, usize),
+        targets: &Targets,
+        mut full: impl FnMut(&mut Self, usize) -> Result<()>,
+    ) -> Result<()> {
+        check(block, self.d, targets)?;
+        self.weighted = block.weighted;
+        for i in 0..block.len() {
+            let group = block.groups.map_or(Coded::UNKNOWN, |coded| coded.codes[i]);
+            let fold = folds.fold_of(block.rows[i], group)? * classes + class(block, i, classes)?;
+            let (d, size, t) = (self.d, self.size, self.t);
+            let bin = &mut self.bins[fold];
+            bin.x[bin.rows * d..(bin.rows + 1) * d].copy_from_slice(&block.x[i * d..(i + 1) * d]);
+            for j in 0..t {
+                bin.y[j * size + bin.rows] = targets.value(block, i, j)?;
+            }
+            if let Some(weight) = row_weights::weight(block, i)? {
+                bin.w.truncate(bin.rows);
+                bin.w.push(weight);
+            }
+            bin.rows += 1;
+            if bin.rows == size {
+                full(self, fold)?;
+                self.bins[fold].rows = 0;
+            }
+        }
+        Ok(())
+    }
+
+    /// Empties every bin that holds rows, in the order of folds.
+    pub(crate) fn flush(&mut self, mut full: impl FnMut(&mut Self, usize) -> Result<()>) -> Result<()> {
+        for fold in 0..self.bins.len() {
+            if self.bins[fold].rows > 0 {
+                full(self, fold)?;
+                self.bins[fold].rows = 0;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn apply(&mut self, fold: usize, map: &dyn FeatureMap<T>, workers: &Workers) {
+        let (bin, p) = (&self.bins[fold], self.p);
+        let rows = bin.rows;
+        let x = MatRef::from_row_major_slice(&bin.x[..rows * self.d], rows, self.d);
+        map.apply(x, MatMut::from_column_major_slice_mut(&mut self.phi[..rows * p], rows, p), workers);
+    }
+
+    /// Multiplies the features and targets of the bin that was applied last by the roots of its weights, so that their
+    /// moments are weighted ones. Without weights nothing is changed.
+    pub fn weigh(&mut self, fold: usize, workers: &Workers) {
+        let (bin, size, p) = (&mut self.bins[fold], self.size, self.p);
+        let rows = bin.rows;
+        if self.weighted {
+            bin.w[..rows].iter_mut().for_each(|w| *w = w.sqrt());
+            let roots = &bin.w[..rows];
+            for_each_strip(workers, &mut self.phi[..rows * p], rows, |_, column| {
+                column.iter_mut().zip(roots).for_each(|(v, root)| *v = T::from_f64(v.to_f64() * root));
+            });
+            for j in 0..self.t {
+                bin.y[j * size..][..rows].iter_mut().zip(roots).for_each(|(y, root)| *y *= root);
+            }
+        }
+    }
+
+    /// The rows, features, targets and weights of the bin that was applied last.
+    pub fn filled(&self, fold: usize) -> Filled<'_, T> {
+        let (bin, p) = (&self.bins[fold], self.p);
+        let rows = bin.rows;
+        Filled {
+            x: MatRef::from_row_major_slice(&bin.x[..rows * self.d], rows, self.d),
+            phi: MatRef::from_column_major_slice(&self.phi[..rows * p], rows, p),
+            y: MatRef::from_column_major_slice_with_stride(&bin.y, rows, self.t, self.size),
+            w: self.weighted.then(|| &bin.w[..rows]),
+        }
+    }
+}
+
+/// The class of a row where classes are kept apart; 0 where they are not.
+fn class<T>(block: &RowBlock<'_, T>, i: usize, classes: usize) -> Result<usize> {
+    let code = || block.classes.map(|coded| coded.codes[i] as usize).filter(|code| *code < classes);
+    if classes > 1 { code().ok_or(Error::UnknownClass { row: block.rows[i] }) } else { Ok(0) }
+}
+
+fn check<T>(block: &RowBlock<'_, T>, d: usize, targets: &Targets) -> Result<()> {
+    Error::unless_same("features of a block", d, block.d)?;
+    match targets {
+        Targets::Numeric { centre } => Error::unless_same("targets of a block", centre.len(), block.learned()),
+        Targets::Classes(_) => Ok(()),
+    }
+}

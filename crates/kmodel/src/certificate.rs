@@ -1,0 +1,366 @@
+//! The certificate: how much of the kernel the features miss, measured on every row.
+
+use crate::linalg::strips::for_each_strip;
+use crate::{Error, Result, row_weights};
+use faer::prelude::*;
+use faer::{Mat, MatRef};
+use kapprox::map::contiguous;
+use kapprox::{FeatureMap, Real};
+use kstore::checkpoint::{Arrays, Persist, Stored};
+use kstore::{Fold, Merge, RowBlock, Workers};
+
+/// Rows whose residuals are held at once: 2 KiB of residuals stay in L1 while the columns of phi go by.
+const STRIP: usize = 288;
+
+/// Independent partial sums, so that the additions of a column vectorise; the width of AVX-512 in f64.
+const LANES: usize = 8;
+
+/// Overshoot, as a share of the trace, that is never called wrong: features are rounded.
+const ROUNDED: f64 = 1e-6;
+
+/// Relative error of the approximation in trace norm, measured on all rows of the pass.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Certificate {
+    /// Σ max(r_i, 0) / tr K with r_i = k(x_i, x_i) − ‖φ(x_i)‖²: the error of the approximation.
+    pub trace_error: f64,
+    /// Σ max(−r_i, 0) / tr K: zero in exact arithmetic, so all of it is rounding.
+    pub overshoot: f64,
+    /// Below this number a `trace_error` is rounding: ε_T·√(r + 1) + `overshoot` at rank r.
+    ///
+    /// A residual is k(x, x) minus r squares, each with a relative rounding error of about ε_T; as independent errors
+    /// they add up to ε_T·√r·k(x, x) at most. What the landmarks' condition number amplifies beyond that hits both
+    /// signs alike, and its negative side is measured: it is the overshoot.
+    pub floor: f64,
+}
+
+/// Sums of positive and negative residual diagonals at every rank, over the rows so far.
+///
+/// With nested features the residual at rank j is r_i − φ_i1² − … − φ_ij², so one sweep over the columns of phi gives
+/// the certificate of every rank. *Cost*: 5 flops per entry of phi. *Bytes*: 16·p.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CertificateState {
+    /// Number of rows so far, or the sum of their weights.
+    pub weight: f64,
+    /// The trace of the kernel matrix, tr K = Σ k(x_i, x_i); a row of weight 2 counts in each sum
+    /// as that row twice.
+    pub trace: f64,
+    /// The sums of positive residuals Σ max(r_i, 0) at ranks 1, …, p.
+    pub positive: Vec<f64>,
+    /// The sums of negative residuals Σ max(−r_i, 0) at ranks 1, …, p.
+    pub negative: Vec<f64>,
+    /// Largest residual at rank p: a lower bound on the spectral norm of K − K̂. Zero before any row.
+    pub max_residual: f64,
+    epsilon: f64,
+}
+
+impl CertificateState {
+    /// The state of no rows, for p features.
+    pub fn new(p: usize) -> Self {
+        Self {
+            weight: 0.0,
+            trace: 0.0,
+            positive: vec![0.0; p],
+            negative: vec![0.0; p],
+            max_residual: 0.0,
+            epsilon: f64::EPSILON,
+        }
+    }
+
+    /// Bytes of a state with p features.
+    pub fn bytes(p: usize) -> usize {
+        16 * p
+    }
+
+    /// Bytes of the partial sums of an update with b rows.
+    pub fn scratch_bytes(p: usize, b: usize) -> usize {
+        8 * b.div_ceil(STRIP) * (2 * p + 1)
+    }
+
+    /// Adds b rows with their weights, 1 without: `phi` is b x p with contiguous columns, `diag[i]`
+    /// = k(x_i, x_i).
+    ///
+    /// Strips of a fixed number of rows go to the workers and are added in order, whatever the number of threads.
+    /// A residual that is not a number makes the sums not a number: it is never hidden.
+    pub fn update<T: Real>(
+        &mut self,
+        phi: MatRef<'_, T>,
+        diag: &[f64],
+        weights: Option<&[f64]>,
+        partial: &mut Vec<f64>,
+        workers: &Workers,
+    ) {
+        let p = self.positive.len();
+        debug_assert_eq!((phi.nrows(), phi.ncols()), (diag.len(), p));
+        let sums = 2 * p + 1;
+        partial.resize(diag.len().div_ceil(STRIP) * sums, 0.0);
+        for_each_strip(workers, partial, sums, |strip, out| {
+            let first = strip * STRIP;
+            let rows = STRIP.min(diag.len() - first);
+            let (mut residual, mut own) = ([0.0; STRIP], [1.0; STRIP]);
+            if let Some(weights) = weights {
+                own[..rows].copy_from_slice(&weights[first..first + rows]);
+            }
+            (0..rows).for_each(|i| residual[i] = own[i] * diag[first + i]);
+            strip_sums(phi.subrows(first, rows), &mut residual[..rows], &own[..rows], out);
+        });
+        for strip in partial.chunks_exact(sums) {
+            let (positive, rest) = strip.split_at(p);
+            self.positive.iter_mut().zip(positive).for_each(|(sum, part)| *sum += part);
+            self.negative.iter_mut().zip(rest).for_each(|(sum, part)| *sum += part);
+            self.max_residual = self.max_residual.max(rest[p]);
+        }
+        let weight = |i: usize| weights.map_or(1.0, |weights| weights[i]);
+        self.trace += (0..diag.len()).map(|i| weight(i) * diag[i]).sum::<f64>();
+        self.weight += (0..diag.len()).map(weight).sum::<f64>();
+        self.epsilon = self.epsilon.max(T::EPSILON);
+    }
+
+    /// The certificate of the leading `rank` features (at most p).
+    pub fn certificate(&self, rank: usize) -> Certificate {
+        let share = |sum: f64| if self.trace > 0.0 { sum / self.trace } else { 0.0 };
+        let rank = rank.min(self.positive.len());
+        let (trace_error, overshoot) = match rank {
+            0 => (share(self.trace), 0.0),
+            _ => (share(self.positive[rank - 1]), share(self.negative[rank - 1])),
+        };
+        Certificate { trace_error, overshoot, floor: self.epsilon * (rank as f64 + 1.0).sqrt() + overshoot }
+    }
+
+    /// What the leading `rank` features leave out of k(x, x), in the mean over the rows.
+    pub fn left_out(&self, rank: usize) -> f64 {
+        let sum = rank.checked_sub(1).and_then(|last| self.positive.get(last)).unwrap_or(&self.trace);
+        if self.weight > 0.0 { sum / self.weight } else { 0.0 }
+    }
+
+    /// The [`certificate`](Self::certificate) of the leading `rank` features, where it can be trusted.
+    ///
+    /// # Errors
+    /// [`Error::Overshoot`] where the features exceed the kernel by more than they miss of it and more than their rounding
+    /// explains: they are no projection, and what is learned on them is not what the trace error promises.
+    pub fn sound(&self, rank: usize) -> Result<Certificate> {
+        let found = self.certificate(rank);
+        let Certificate { trace_error, overshoot, floor } = found;
+        match overshoot > trace_error.max(ROUNDED).max(floor - overshoot) {
+            true => Err(Error::Overshoot { rank, overshoot, trace_error }),
+            false => Ok(found),
+        }
+    }
+
+    /// The smallest rank whose trace error is at most `tolerance`, if there is one.
+    pub fn rank_within(&self, tolerance: f64) -> Option<usize> {
+        (1..=self.positive.len()).find(|rank| self.certificate(*rank).trace_error <= tolerance)
+    }
+}
+
+impl Merge for CertificateState {
+    fn merge(&mut self, later: &Self) {
+        self.weight += later.weight;
+        self.trace += later.trace;
+        self.positive.iter_mut().zip(&later.positive).for_each(|(sum, part)| *sum += part);
+        self.negative.iter_mut().zip(&later.negative).for_each(|(sum, part)| *sum += part);
+        self.max_residual = self.max_residual.max(later.max_residual);
+        self.epsilon = self.epsilon.max(later.epsilon);
+    }
+}
+
+impl Persist for CertificateState {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        out.own("scalars", vec![self.weight, self.trace, self.max_residual, self.epsilon]);
+        out.put("positive", &self.positive);
+        out.put("negative", &self.negative);
+    }
+
+    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+        let mut scalars = [0.0; 4];
+        from.fill("scalars", &mut scalars)?;
+        [self.weight, self.trace, self.max_residual, self.epsilon] = scalars;
+        from.fill("positive", &mut self.positive)?;
+        from.fill("negative", &mut self.negative)
+    }
+}
+
+/// `out` = positive sums, negative sums, largest last residual of one strip; `residual` starts as
+/// k(x, x) times the weight.
+fn strip_sums<T: Real>(phi: MatRef<'_, T>, residual: &mut [f64], weights: &[f64], out: &mut [f64]) {
+    let p = phi.ncols();
+    kapprox::vectorised!({
+        let (positive, rest) = out.split_at_mut(p);
+        for j in 0..p {
+            (positive[j], rest[j]) = column_step(residual, weights, contiguous(phi.col(j)));
+        }
+        rest[p] = residual.iter().zip(weights).map(|(left, weight)| left / weight).fold(0.0, f64::max);
+    });
+}
+
+/// Subtracts φ_ij² times the weight from every residual, and returns the sums of the positive and
+/// of the negative residuals.
+#[inline(always)]
+fn column_step<T: Real>(residual: &mut [f64], weights: &[f64], column: &[T]) -> (f64, f64) {
+    let (mut positive, mut negative) = ([0.0; LANES], [0.0; LANES]);
+    let (wide, tail) = residual.as_chunks_mut::<LANES>();
+    let (wide_phi, tail_phi) = column.as_chunks::<LANES>();
+    let (wide_weights, tail_weights) = weights.as_chunks::<LANES>();
+    for ((r, phi), weight) in wide.iter_mut().zip(wide_phi).zip(wide_weights) {
+        for lane in 0..LANES {
+            let square = phi[lane].to_f64() * phi[lane].to_f64();
+            let left = r[lane] - weight[lane] * square;
+            r[lane] = left;
+            // written so that a NaN goes into the positive sum
+            positive[lane] += if left < 0.0 { 0.0 } else { left };
+            negative[lane] += if left < 0.0 { -left } else { 0.0 };
+        }
+    }
+    for (lane, ((r, phi), weight)) in tail.iter_mut().zip(tail_phi).zip(tail_weights).enumerate() {
+        *r -= weight * (phi.to_f64() * phi.to_f64());
+        positive[lane] += if *r < 0.0 { 0.0 } else { *r };
+        negative[lane] += if *r < 0.0 { -*r } else { 0.0 };
+    }
+    (positive.iter().sum(), negative.iter().sum())
+}
+
+/// The fold that finds the certificate of every rank.
+#[derive(Debug)]
+pub struct Residuals<'a, T: Real> {
+    /// The map.
+    pub map: &'a dyn FeatureMap<T>,
+    /// Number of rows of a tile.
+    pub tile: usize,
+}
+
+impl<T: Real> Residuals<'_, T> {
+    /// False for a map that is no projection, which has no certificate.
+    pub fn exist(&self) -> bool {
+        self.map.is_projection()
+    }
+}
+
+/// Buffers of [`Residuals`], one for each lane.
+#[derive(Debug)]
+pub struct ResidualScratch<T: Real> {
+    phi: Mat<T>,
+    diag: Vec<f64>,
+    partial: Vec<f64>,
+}
+
+impl<T: Real> Fold<T> for Residuals<'_, T> {
+    type State = CertificateState;
+    type Scratch = ResidualScratch<T>;
+    type Error = Error;
+
+    fn init(&self) -> CertificateState {
+        CertificateState::new(self.map.dims().1)
+    }
+
+    fn scratch(&self) -> ResidualScratch<T> {
+        ResidualScratch { phi: Mat::zeros(self.tile, self.map.dims().1), diag: Vec::new(), partial: Vec::new() }
+    }
+
+    fn step(
+        &self,
+        state: &mut CertificateState,
+        ResidualScratch { phi, diag, partial }: &mut ResidualScratch<T>,
+        block: &RowBlock<'_, T>,
+        workers: &Workers,
+    ) -> Result<()> {
+        let b = block.len();
+        let x = MatRef::from_row_major_slice(block.x, b, block.d);
+        let mut phi = phi.as_mut().subrows_mut(0, b);
+        self.map.apply(x, phi.rb_mut(), workers);
+        diag.resize(b, 0.0);
+        if self.map.kernel_diag(x, diag).is_some() {
+            let weights = row_weights::weights(block)?;
+            state.update(phi.as_ref(), diag, weights.as_deref(), partial, workers);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faer::Mat;
+
+    fn features(n: usize, p: usize) -> (Mat<f64>, Vec<f64>) {
+        let phi = Mat::from_fn(n, p, |i, j| ((i * 31 + j * 17) as f64).sin() / (j + 1) as f64);
+        // a little more than ‖φ‖² for two rows of three, less for the third
+        let norm = |i: usize| (0..p).map(|j| phi[(i, j)].powi(2)).sum::<f64>();
+        let diag = (0..n).map(|i| norm(i) + if i % 3 == 0 { -1e-3 } else { 0.1 }).collect();
+        (phi, diag)
+    }
+
+    #[test]
+    fn every_rank_equals_its_definition() {
+        let (n, p) = (701, 13);
+        let (phi, diag) = features(n, p);
+        let mut state = CertificateState::new(p);
+        state.update(phi.as_ref(), &diag, None, &mut Vec::new(), &Workers::sequential());
+        let trace: f64 = diag.iter().sum();
+        for rank in 0..=p {
+            let residuals: Vec<f64> =
+                (0..n).map(|i| diag[i] - (0..rank).map(|j| phi[(i, j)].powi(2)).sum::<f64>()).collect();
+            let positive = residuals.iter().map(|r| r.max(0.0)).sum::<f64>() / trace;
+            let negative = residuals.iter().map(|r| (-r).max(0.0)).sum::<f64>() / trace;
+            let got = state.certificate(rank);
+            assert!((got.trace_error - positive).abs() < 1e-13, "rank {rank}: {got:?} against {positive}");
+            assert!((got.overshoot - negative).abs() < 1e-13, "rank {rank}: {got:?} against {negative}");
+        }
+        assert!(state.certificate(p).overshoot > 1e-4, "the test has rows that overshoot");
+        assert!((state.max_residual - 0.1).abs() < 1e-12);
+    }
+
+    #[test]
+    fn threads_give_the_same_bits_and_parts_the_same_sums() {
+        let (phi, diag) = features(1000, 29);
+        let of = |from: usize, rows: usize, threads: usize| {
+            let mut state = CertificateState::new(29);
+            let phi = phi.as_ref().subrows(from, rows);
+            state.update(phi, &diag[from..from + rows], None, &mut Vec::new(), &Workers::new(threads));
+            state
+        };
+        assert_eq!(of(0, 1000, 1), of(0, 1000, 2));
+        assert_eq!(of(0, 1000, 1), of(0, 1000, 8));
+        let mut merged = of(0, 333, 1);
+        merged.merge(&of(333, 667, 1));
+        let (whole, merged) = (of(0, 1000, 1).certificate(20), merged.certificate(20));
+        assert!((whole.trace_error - merged.trace_error).abs() < 1e-14);
+    }
+
+    #[test]
+    fn features_that_exceed_the_kernel_are_refused() {
+        let of = |excess: f64, missing: f64| {
+            let mut state = CertificateState::new(1);
+            let phi = Mat::from_fn(2, 1, |_, _| 1.0f64);
+            state.update(phi.as_ref(), &[1.0 - excess, 1.0 + missing], None, &mut Vec::new(), &Workers::sequential());
+            state.sound(1)
+        };
+        assert!(of(1e-7, 0.0).is_ok(), "rounding");
+        assert!(of(1e-3, 0.1).is_ok(), "less than is missing anyway");
+        let refused = of(1e-3, 1e-4).unwrap_err().to_string();
+        assert!(refused.contains("exceed the kernel by 5.0e-4") && refused.contains("`landmarks`"), "{refused}");
+    }
+
+    #[test]
+    fn nan_is_not_hidden() {
+        let mut state = CertificateState::new(1);
+        let phi = Mat::from_fn(3, 1, |i, _| if i == 1 { f64::NAN } else { 0.5 });
+        state.update(phi.as_ref(), &[1.0; 3], None, &mut Vec::new(), &Workers::sequential());
+        assert!(state.certificate(1).trace_error.is_nan());
+    }
+
+    #[test]
+    fn the_floor_covers_the_rounding_of_f32_features() {
+        // rows of an orthogonal transform: ‖φ‖² = k(x, x) = 1 exactly, so every residual is rounding
+        let (n, p) = (512, 64);
+        let phi = Mat::from_fn(n, p, |i, j| {
+            let (i, j) = ((i % p) as f64, j as f64);
+            let scale = if j == 0.0 { (1.0 / p as f64).sqrt() } else { (2.0 / p as f64).sqrt() };
+            (scale * (std::f64::consts::PI * (i + 0.5) * j / p as f64).cos()) as f32
+        });
+        let mut state = CertificateState::new(p);
+        state.update(phi.as_ref(), &vec![1.0; n], None, &mut Vec::new(), &Workers::sequential());
+        let got = state.certificate(p);
+        assert!(got.trace_error > 0.0 && got.trace_error <= got.floor, "{got:?}");
+        assert!(got.floor < 1e-5, "{got:?}");
+        assert_eq!(state.rank_within(0.26), Some((1..=p).find(|r| state.certificate(*r).trace_error <= 0.26).unwrap()));
+    }
+}

@@ -1,0 +1,392 @@
+//! Which rows are left out together in cross-validation.
+
+use crate::{Error, Result};
+use kstore::Label;
+use kstore::key::{Purpose, Stream};
+use std::ops::Range;
+
+const HELP: &str = "give a number of folds (5), contiguous blocks (blocks:6), a column (column:subject), a number of folds of whole groups \
+    (groups:5:subject), or tests of later rows by earlier ones (forward:5, with a gap of a block forward:5+1, in the order of a column \
+    forward:5:date)";
+
+/// Most folds. Each has a Gram matrix of its own, so more are a slip of the pen that would be refused for memory later.
+const MOST_FOLDS: usize = 1_000;
+
+/// Share of the rows that a fold kept apart should have, where folds have different sizes.
+const APART: f64 = 0.2;
+
+/// The folds as the command line gives them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FoldSpec {
+    /// No cross-validation.
+    None,
+    /// So many folds, to which rows are assigned by a hash of their number: `5`.
+    Hash(usize),
+    /// So many contiguous blocks of rows: `blocks:6`.
+    Blocks(usize),
+    /// One fold per value of a column: `column:subject`.
+    Column(String),
+    /// So many folds, to each of which as many values of a column are assigned at random: `groups:5:subject`.
+    Groups(usize, String),
+    /// So many tests, each of a block of rows by the blocks before it: `forward:5`.
+    Forward {
+        /// Number of blocks that are tested.
+        tests: usize,
+        /// Number of blocks before a tested one that are left out: `forward:5+1`.
+        gap: usize,
+        /// The column by whose values rows are ordered, such as a date: `forward:5:date`; `None` for the order of the table.
+        column: Option<String>,
+    },
+}
+
+impl FoldSpec {
+    /// What is taken where there is something to choose, and no folds were named.
+    pub const USUAL: Self = Self::Hash(5);
+
+    /// Parses `5`, `blocks:6`, `column:subject`, `groups:5:subject`, `forward:5+1:date` or `none`.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for anything else, and for fewer than two folds.
+    pub fn parse(text: &str) -> Result<Self> {
+        let count = |digits: &str| match digits.trim().parse::<usize>() {
+            Ok(k) if (2..=MOST_FOLDS).contains(&k) => Ok(k),
+            Ok(1) => Err(Error::option("folds", text, "one fold leaves no rows to train on; use 2 or more, or none")),
+            Ok(_) => Err(Error::option("folds", text, format!("the number of folds must be 2 to {MOST_FOLDS}"))),
+            Err(_) => Err(Error::option("folds", format!("{text:?}"), HELP)),
+        };
+        match text.trim().split_once(':') {
+            None if text.trim() == "none" => Ok(Self::None),
+            None => Ok(Self::Hash(count(text)?)),
+            Some(("blocks", k)) => Ok(Self::Blocks(count(k)?)),
+            Some(("column", name)) if !name.trim().is_empty() => Ok(Self::Column(name.trim().to_string())),
+            Some(("groups", rest)) => match rest.split_once(':') {
+                Some((k, name)) if !name.trim().is_empty() => Ok(Self::Groups(count(k)?, name.trim().to_string())),
+                _ => Err(Error::option("folds", format!("{text:?}"), HELP)),
+            },
+            Some(("forward", rest)) => {
+                let help = || Error::option("folds", format!("{text:?}"), HELP);
+                let (counts, column) = rest.split_once(':').map_or((rest, None), |(counts, name)| (counts, Some(name)));
+                let (tests, gap) = counts.split_once('+').unwrap_or((counts, "0"));
+                let (tests, gap) = tests.trim().parse().ok().zip(gap.trim().parse().ok()).ok_or_else(help)?;
+                let column = column.map(|name| Some(name.trim()).filter(|name| !name.is_empty()).ok_or_else(help));
+                let column = column.transpose()?.map(str::to_string);
+                match (1..MOST_FOLDS / 2).contains(&tests) && gap < MOST_FOLDS / 2 {
+                    true => Ok(Self::Forward { tests, gap, column }),
+                    false => Err(help()),
+                }
+            }
+            Some(_) => Err(Error::option("folds", format!("{text:?}"), HELP)),
+        }
+    }
+
+    /// The column that rows are left out together by, where there is one.
+    pub fn column(&self) -> Option<&str> {
+        match self {
+            Self::Column(name) | Self::Groups(_, name) | Self::Forward { column: Some(name), .. } => Some(name),
+            Self::None | Self::Hash(_) | Self::Blocks(_) | Self::Forward { column: None, .. } => None,
+        }
+    }
+}
+
+impl std::fmt::Display for FoldSpec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Hash(k) => write!(f, "{k}"),
+            Self::Blocks(k) => write!(f, "blocks:{k}"),
+            Self::Column(name) => write!(f, "column:{name}"),
+            Self::Groups(k, name) => write!(f, "groups:{k}:{name}"),
+            Self::Forward { tests, gap, column } => {
+                write!(f, "forward:{tests}")?;
+                if *gap > 0 {
+                    write!(f, "+{gap}")?;
+                }
+                column.iter().try_for_each(|name| write!(f, ":{name}"))
+            }
+        }
+    }
+}
+
+/// Which folds are held out, and which others are learned from then. By default each fold is, and all others are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeldOut {
+    /// Folds are in order: only those before a fold are learned from, without so many that are next to it.
+    forward: Option<usize>,
+    /// The fold that is neither held out nor learned from.
+    never: Option<usize>,
+    /// The only fold that is held out.
+    only: Option<usize>,
+}
+
+impl HeldOut {
+    /// True if the fold is held out.
+    pub fn scores(self, fold: usize) -> bool {
+        let first = self.forward.map_or(0, |gap| gap + 1);
+        fold >= first && self.never != Some(fold) && self.only.is_none_or(|only| only == fold)
+    }
+
+    /// True if the fold is learned from while `held` is held out, or in the end.
+    pub fn learns(self, held: Option<usize>, fold: usize) -> bool {
+        let before = |held: usize| self.forward.is_none_or(|gap| fold + gap < held);
+        self.never != Some(fold) && held.is_none_or(|held| held != fold && before(held))
+    }
+}
+
+/// A rule that gives every row its fold: a function of the row alone, never of the order of reading.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Folds {
+    /// All rows are fold 0.
+    None,
+    /// Rows by a hash of their stored row number.
+    Hash {
+        /// Number of folds.
+        k: usize,
+        /// Random keys of the rows.
+        keys: Stream,
+    },
+    /// Contiguous blocks of equal length.
+    Blocks {
+        /// Number of folds.
+        k: usize,
+        /// Stored rows that can be selected.
+        rows: Range<u64>,
+    },
+    /// One fold per label of a column.
+    Column {
+        /// The labels; the code of a label is its fold.
+        labels: Vec<Label>,
+    },
+    /// Whole groups, as many in each fold, in the order of a hash of the places of their labels.
+    Groups {
+        /// Number of folds.
+        k: usize,
+        /// The fold of each label, by its code.
+        folds: Vec<usize>,
+    },
+    /// Folds of which not each is held out, or not all others are learned from.
+    Ruled {
+        /// The folds.
+        folds: Box<Folds>,
+        /// Which are held out.
+        rule: HeldOut,
+    },
+}
+
+impl Folds {
+    /// The rule for a table: `rows` are the stored rows that can be selected, `groups` the labels of the fold column
+    /// (read for [`FoldSpec::Column`] and [`FoldSpec::Groups`] only).
+    ///
+    /// # Errors
+    /// [`Error::Folds`] for more folds than rows or groups, or a fold column with a single value.
+    pub fn new(spec: &FoldSpec, seed: u64, rows: Range<u64>, groups: &[Label]) -> Result<Self> {
+        let stored = rows.end.saturating_sub(rows.start);
+        let folds = match spec {
+            FoldSpec::None => Self::None,
+            FoldSpec::Hash(k) => Self::Hash { k: *k, keys: Stream::new(seed, Purpose::Folds, 0) },
+            FoldSpec::Blocks(k) => Self::Blocks { k: *k, rows },
+            FoldSpec::Column(_) => Self::Column { labels: groups.to_vec() },
+            FoldSpec::Forward { tests, gap, column } => {
+                let k = tests + gap + 1;
+                // the labels are in their order
+                let of = |label: usize| label * k / groups.len().max(1);
+                let folds = match column {
+                    None => Self::Blocks { k, rows },
+                    Some(_) => Self::Groups { k, folds: (0..groups.len()).map(of).collect() },
+                };
+                Self::Ruled { folds: Box::new(folds), rule: HeldOut { forward: Some(*gap), ..HeldOut::default() } }
+            }
+            FoldSpec::Groups(k, _) => {
+                let (keys, mut order) = (Stream::new(seed, Purpose::Folds, 0), Vec::from_iter(0..groups.len()));
+                order.sort_by_key(|group| keys.word(*group as u64));
+                let mut folds = vec![0; groups.len()];
+                order.into_iter().enumerate().for_each(|(place, group)| folds[group] = place % k);
+                Self::Groups { k: *k, folds }
+            }
+        };
+        let refuse = |why| Err(Error::Folds { folds: spec.to_string(), why });
+        if matches!(folds, Self::Column { .. }) && folds.count() < 2 {
+            return refuse(format!("the column has {} value; it takes 2 or more", folds.count()));
+        }
+        if let Self::Groups { k, folds } = folds.unruled()
+            && folds.len() < *k
+        {
+            return refuse(format!("the column has {} values; take at most as many folds", folds.len()));
+        }
+        if folds.count() > MOST_FOLDS && stored > MOST_FOLDS as u64 {
+            let values = folds.count();
+            return refuse(format!(
+                "the column has {values} values, and each would be a fold; use at most {MOST_FOLDS}"
+            ));
+        }
+        if !matches!(folds, Self::None) && folds.count() as u64 > stored {
+            return refuse(format!("{} folds need at least as many rows, there are {stored}", folds.count()));
+        }
+        Ok(folds)
+    }
+
+    /// Number of folds; 1 where there is no cross-validation.
+    pub fn count(&self) -> usize {
+        match self {
+            Self::None => 1,
+            Self::Hash { k, .. } | Self::Blocks { k, .. } | Self::Groups { k, .. } => *k,
+            Self::Column { labels } => labels.len(),
+            Self::Ruled { folds, .. } => folds.count(),
+        }
+    }
+
+    /// Which folds are held out.
+    pub fn rule(&self) -> HeldOut {
+        if let Self::Ruled { rule, .. } = self { *rule } else { HeldOut::default() }
+    }
+
+    /// The fold whose rows judge what is learned from the others, of three folds that are held out or more: the last, or of the values of a column
+    /// the one whose share of the rows is nearest to a fifth.
+    pub fn apart(&self, sizes: &[usize]) -> Option<usize> {
+        let held_out = || (0..sizes.len()).filter(|fold| self.rule().scores(*fold));
+        let rows: usize = sizes.iter().sum();
+        let off = |fold: &usize| (sizes[*fold] as f64 / rows.max(1) as f64 - APART).abs();
+        let apart = match self {
+            Self::Column { .. } => held_out().min_by(|a, b| off(a).total_cmp(&off(b))),
+            _ => held_out().next_back(),
+        };
+        apart.filter(|_| sizes.len() > 2 && held_out().count() > 1)
+    }
+
+    fn unruled(&self) -> &Self {
+        if let Self::Ruled { folds, .. } = self { folds } else { self }
+    }
+
+    /// The folds without one, whose rows judge what is learned from the others.
+    pub fn without(&self, fold: usize) -> Self {
+        let rule = HeldOut { never: Some(fold), ..self.rule() };
+        Self::Ruled { folds: Box::new(self.unruled().clone()), rule }
+    }
+
+    /// The folds of which only one is held out.
+    pub fn only(&self, fold: usize) -> Self {
+        let rule = HeldOut { only: Some(fold), ..self.rule() };
+        Self::Ruled { folds: Box::new(self.unruled().clone()), rule }
+    }
+
+    /// The fold of a row; `group` is its code in the fold column ([`kstore::Coded::UNKNOWN`] where there is none).
+    ///
+    /// # Errors
+    /// [`Error::UnknownGroup`] for a code that is not among the labels.
+    pub fn fold_of(&self, row: u64, group: u32) -> Result<usize> {
+        match self {
+            Self::None => Ok(0),
+            Self::Hash { k, keys } => Ok(keys.below(row, *k as u64) as usize),
+            Self::Blocks { k, rows } => Ok(block_of(row, *k, rows)),
+            Self::Column { labels } => {
+                Some(group as usize).filter(|g| *g < labels.len()).ok_or(Error::UnknownGroup { row })
+            }
+            Self::Groups { folds, .. } => folds.get(group as usize).copied().ok_or(Error::UnknownGroup { row }),
+            Self::Ruled { folds, .. } => folds.fold_of(row, group),
+        }
+    }
+}
+
+/// Block i holds the rows from ⌈i·n/k⌉ to ⌈(i+1)·n/k⌉ − 1, counted from the first row that can be selected.
+fn block_of(row: u64, k: usize, rows: &Range<u64>) -> usize {
+    let length = u128::from(rows.end.saturating_sub(rows.start).max(1));
+    let place = u128::from(row.saturating_sub(rows.start)) * k as u128 / length;
+    (place as usize).min(k - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folds_read_and_print() {
+        for text in ["5", "blocks:6", "column:subject", "none"] {
+            assert_eq!(FoldSpec::parse(text).unwrap().to_string(), text);
+        }
+        for wrong in ["1", "0", "-2", "x", "blocks:", "blocks:1", "column:", "rows:3", "", "1000000"] {
+            let message = FoldSpec::parse(wrong).unwrap_err().to_string();
+            assert!(message.starts_with("`folds`"), "{wrong}: {message}");
+        }
+    }
+
+    #[test]
+    fn hash_folds_belong_to_the_row_and_the_seed() {
+        let folds = |seed| Folds::new(&FoldSpec::Hash(5), seed, 0..1000, &[]).unwrap();
+        let list = |folds: Folds| (0..1000).map(|row| folds.fold_of(row, 0).unwrap()).collect::<Vec<_>>();
+        let first = list(folds(1));
+        assert_eq!(first, list(folds(1)));
+        assert_ne!(first, list(folds(2)));
+        for fold in 0..5 {
+            let count = first.iter().filter(|f| **f == fold).count();
+            assert!((140..260).contains(&count), "fold {fold} has {count} of 1000 rows");
+        }
+    }
+
+    #[test]
+    fn blocks_are_contiguous_and_even() {
+        let folds = Folds::new(&FoldSpec::Blocks(3), 0, 100..110, &[]).unwrap();
+        let list: Vec<usize> = (100..110).map(|row| folds.fold_of(row, 0).unwrap()).collect();
+        assert_eq!(list, [0, 0, 0, 0, 1, 1, 1, 2, 2, 2]);
+        let far = Folds::new(&FoldSpec::Blocks(7), 0, 0..u64::MAX, &[]).unwrap();
+        assert_eq!(far.fold_of(u64::MAX - 1, 0).unwrap(), 6);
+    }
+
+    #[test]
+    fn groups_are_whole_and_shared_out_evenly() {
+        let labels: Vec<Label> = (0..13).map(Label::Int).collect();
+        let spec = FoldSpec::parse("groups:5:subject").unwrap();
+        assert_eq!((spec.to_string().as_str(), spec.column()), ("groups:5:subject", Some("subject")));
+        let folds = Folds::new(&spec, 3, 0..100, &labels).unwrap();
+        let of: Vec<usize> = (0..13).map(|group| folds.fold_of(u64::from(group) * 7, group).unwrap()).collect();
+        assert_eq!((folds.fold_of(99, 4).unwrap(), folds.count()), (of[4], 5), "the row does not matter");
+        let sizes: Vec<usize> = (0..5).map(|fold| of.iter().filter(|other| **other == fold).count()).collect();
+        assert!(sizes.iter().all(|size| (2..=3).contains(size)) && of[..5] != [0, 1, 2, 3, 4], "{of:?}");
+        assert!(matches!(folds.fold_of(7, 13), Err(Error::UnknownGroup { row: 7 })));
+        let few = Folds::new(&spec, 3, 0..100, &labels[..4]).unwrap_err().to_string();
+        assert!(few.contains("4 values"), "{few}");
+        assert!(FoldSpec::parse("groups:subject").is_err() && FoldSpec::parse("groups:1:subject").is_err());
+    }
+
+    #[test]
+    fn forward_learns_from_the_blocks_before_and_leaves_a_gap() {
+        for text in ["forward:3", "forward:3+1", "forward:2:day", "forward:2+1:day"] {
+            assert_eq!(FoldSpec::parse(text).unwrap().to_string(), text);
+        }
+        for wrong in ["forward:", "forward:0", "forward:x", "forward:3+", "forward:3:", "forward:600"] {
+            assert!(FoldSpec::parse(wrong).is_err(), "{wrong}");
+        }
+        // scikit-learn 1.9, TimeSeriesSplit(n_splits=3, gap=2) of ten rows in blocks of two
+        let folds = Folds::new(&FoldSpec::parse("forward:3+1").unwrap(), 0, 0..10, &[]).unwrap();
+        let (rule, of) = (folds.rule(), |row| folds.fold_of(row, 0).unwrap());
+        let learned = |held: usize| Vec::from_iter((0..10).filter(|row| rule.learns(Some(held), of(*row))));
+        assert_eq!(Vec::from_iter((0..folds.count()).filter(|fold| rule.scores(*fold))), [2, 3, 4]);
+        assert_eq!([2, 3, 4].map(learned), [vec![0, 1], vec![0, 1, 2, 3], vec![0, 1, 2, 3, 4, 5]]);
+        assert!((0..5).all(|fold| rule.learns(None, fold)));
+        // by a column the labels are in order, wherever their rows are
+        let labels: Vec<Label> = (0..9).map(Label::Int).collect();
+        let days = Folds::new(&FoldSpec::parse("forward:2:day").unwrap(), 0, 0..100, &labels).unwrap();
+        assert_eq!(Vec::from_iter((0..9).map(|day| days.fold_of(99, day).unwrap())), [0, 0, 0, 1, 1, 1, 2, 2, 2]);
+        // a fold that judges is never learned from, and the only one that is held out then
+        let (rest, judge) = (folds.without(4).rule(), folds.only(4).rule());
+        assert!(!rest.scores(4) && !rest.learns(None, 4) && rest.scores(3) && rest.learns(Some(3), 1));
+        assert!(judge.scores(4) && !judge.scores(3) && judge.learns(Some(4), 2) && !judge.learns(Some(4), 3));
+    }
+
+    #[test]
+    fn columns_give_a_fold_per_label() {
+        let labels = [Label::Int(3), Label::Text("a".into())];
+        let spec = FoldSpec::Column("subject".into());
+        let folds = Folds::new(&spec, 0, 0..10, &labels).unwrap();
+        assert_eq!((folds.count(), folds.fold_of(7, 1).unwrap()), (2, 1));
+        assert!(matches!(folds.fold_of(7, kstore::Coded::UNKNOWN), Err(Error::UnknownGroup { row: 7 })));
+        assert!(matches!(Folds::new(&spec, 0, 0..10, &labels[..1]), Err(Error::Folds { .. })));
+    }
+
+    #[test]
+    fn more_folds_than_rows_are_refused() {
+        assert!(matches!(Folds::new(&FoldSpec::Hash(5), 0, 0..4, &[]), Err(Error::Folds { .. })));
+        assert!(matches!(Folds::new(&FoldSpec::Blocks(5), 0, 6..10, &[]), Err(Error::Folds { .. })));
+        assert!(Folds::new(&FoldSpec::Hash(5), 0, 0..5, &[]).is_ok());
+    }
+}

@@ -1,0 +1,320 @@
+//! The Gram state: everything that ridge regression needs to know about the rows.
+
+use crate::linalg::dots::{dot_products, widen};
+use crate::linalg::strips::{Pool, for_each_strip, row_strips};
+use crate::{Error, Result, folds::HeldOut};
+use faer::linalg::matmul::matmul;
+use faer::{Accum, MatMut, MatRef, Par};
+use kapprox::Real;
+use kapprox::gram::{self, Panels};
+use kstore::checkpoint::{Arrays, Persist, Stored};
+use kstore::{Merge, Workers};
+use std::borrow::Cow;
+
+/// Columns of phi converted to f64 at once for b = phiᵀy: 2,048 x 32 in f64 is 512 KiB, half of an L2 cache.
+const MOMENT_PANEL: usize = 32;
+
+/// Second moments of the rows of one fold: what a fold adds to every training set it is in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FoldGram {
+    /// Number of rows n.
+    pub rows: u64,
+    /// Sum of the rows' weights: n where all are 1. The sums below are weighted.
+    pub weight: f64,
+    /// The Gram matrix G = Σ φφᵀ, p x p column-major; only the lower triangle is used.
+    pub g: Vec<f64>,
+    /// The sum of the features s = Σ φ, p numbers.
+    pub s: Vec<f64>,
+    /// The products with the targets b = Σ φ yᵀ, p x t column-major.
+    pub b: Vec<f64>,
+    /// The sums Σ y of the targets, t numbers.
+    pub sy: Vec<f64>,
+    /// The sums Σ y² of squared targets, t numbers.
+    pub yy: Vec<f64>,
+}
+
+impl FoldGram {
+    /// Returns the sums of no rows, for p features and t targets.
+    pub fn new(p: usize, t: usize) -> Self {
+        // written, not `vec![0.0; …]`: pages that are read before they are written fault twice
+        let mut g = Vec::with_capacity(p * p);
+        g.resize(p * p, 0.0);
+        Self { rows: 0, weight: 0.0, g, s: vec![0.0; p], b: vec![0.0; p * t], sy: vec![0.0; t], yy: vec![0.0; t] }
+    }
+
+    fn add(&mut self, others: &Self) {
+        let p = self.s.len();
+        self.rows += others.rows;
+        self.weight += others.weight;
+        for column in 0..p {
+            let lower = column * p + column..(column + 1) * p;
+            add(&mut self.g[lower.clone()], &others.g[lower]);
+        }
+        add(&mut self.s, &others.s);
+        add(&mut self.b, &others.b);
+        add(&mut self.sy, &others.sy);
+        add(&mut self.yy, &others.yy);
+    }
+}
+
+/// For every fold g, G_g = Σ φφᵀ, s_g = Σ φ, b_g = Σ φyᵀ, Σ y and Σ y²: mergeable, and enough for every rank, every
+/// lambda and every left-out fold.
+///
+/// Products within a block run in the type of the features, sums over blocks in f64. With f32 features an entry of G
+/// therefore carries a relative error of about ε₃₂ (of √(G_ii G_jj)), whatever the number of rows.
+///
+/// *Cost of an update with b rows*: b·p² flops for G (half of the full product), 2·b·p·(t + 1) for b and s.
+/// *Bytes*: [`GramState::bytes`], 8·p² per fold for the most part.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GramState {
+    p: usize,
+    t: usize,
+    folds: Vec<FoldGram>,
+    held_out: HeldOut,
+    precision: &'static str,
+    epsilon: f64,
+}
+
+/// Buffers of [`GramState::update`], kept over calls.
+#[derive(Debug, Default)]
+pub struct GramScratch<T> {
+    panels: Pool<Panels<T>>,
+    wide: Pool<Vec<f64>>,
+    targets: Vec<f64>,
+    products: Vec<f64>,
+}
+
+impl<T: Real> GramScratch<T> {
+    /// Bytes of the buffers for p features, t targets, blocks of b rows and so many threads.
+    pub fn bytes(p: usize, t: usize, b: usize, threads: usize) -> usize {
+        let threads = threads.max(1);
+        Panels::<T>::bytes(p) * threads + 8 * (b * MOMENT_PANEL * threads + (b + p) * (t + 1))
+    }
+}
+
+impl GramState {
+    /// The state of no rows, for p features, t targets and so many folds (1 where there are none).
+    pub fn new(p: usize, t: usize, folds: usize) -> Self {
+        let folds = (0..folds.max(1)).map(|_| FoldGram::new(p, t)).collect();
+        Self { p, t, folds, held_out: HeldOut::default(), precision: "f64", epsilon: f64::EPSILON }
+    }
+
+    pub(crate) fn ruled(self, held_out: HeldOut) -> Self {
+        Self { held_out, ..self }
+    }
+
+    /// Which folds are held out.
+    pub fn held_out(&self) -> HeldOut {
+        self.held_out
+    }
+
+    /// Bytes of a state for p features, t targets and so many folds.
+    pub fn bytes(p: usize, t: usize, folds: usize) -> usize {
+        folds.max(1).saturating_mul(8 * (p * p + p * (t + 1) + 2 * t))
+    }
+
+    /// Number of features p.
+    pub fn features(&self) -> usize {
+        self.p
+    }
+
+    /// Number of targets t.
+    pub fn targets(&self) -> usize {
+        self.t
+    }
+
+    /// The moments of each fold.
+    pub fn folds(&self) -> &[FoldGram] {
+        &self.folds
+    }
+
+    /// The moments of the rows of all folds but one, or of all: 8p² bytes where they are a sum.
+    pub fn sum(&self, left_out: Option<usize>) -> Cow<'_, FoldGram> {
+        if let ([only], None) = (&self.folds[..], left_out) {
+            return Cow::Borrowed(only);
+        }
+        let mut sum = FoldGram::new(self.p, self.t);
+        let others = self.folds.iter().enumerate().filter(|(fold, _)| self.held_out.learns(left_out, *fold));
+        others.for_each(|(_, fold)| sum.add(fold));
+        Cow::Owned(sum)
+    }
+
+    /// Number of rows in all folds.
+    pub fn rows(&self) -> u64 {
+        self.folds.iter().map(|fold| fold.rows).sum()
+    }
+
+    /// Sum of the weights of all rows: their number where all are 1.
+    pub fn weight(&self) -> f64 {
+        self.folds.iter().map(|fold| fold.weight).sum()
+    }
+
+    /// `"f32"` or `"f64"`: the type of the features.
+    pub fn precision(&self) -> &'static str {
+        self.precision
+    }
+
+    /// ε of the type of the features: the relative rounding error of an entry of G.
+    pub fn epsilon(&self) -> f64 {
+        self.epsilon
+    }
+
+    /// Adds b rows of a fold: `phi` is b x p with contiguous columns, `y` b x t.
+    ///
+    /// Strips of rows of G go to the workers; each is computed by one thread, so the bits do not depend on how many.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where `phi`, `y`, the fold and the state do not fit together.
+    pub fn update<T: Real>(
+        &mut self,
+        fold: usize,
+        phi: MatRef<'_, T>,
+        y: MatRef<'_, f64>,
+        scratch: &mut GramScratch<T>,
+        workers: &Workers,
+    ) -> Result<()> {
+        self.update_weighted(fold, phi, y, None, scratch, workers)
+    }
+
+    /// Adds b rows of a fold as [`GramState::update`] does, multiplied already by `roots`, the roots of their weights.
+    /// The errors of [`GramState::update`].
+    pub(crate) fn update_weighted<T: Real>(
+        &mut self,
+        fold: usize,
+        phi: MatRef<'_, T>,
+        y: MatRef<'_, f64>,
+        roots: Option<&[f64]>,
+        scratch: &mut GramScratch<T>,
+        workers: &Workers,
+    ) -> Result<()> {
+        let (p, t, folds) = (self.p, self.t, self.folds.len());
+        Error::unless_same("columns of phi", p, phi.ncols())?;
+        Error::unless_same("columns of y", t, y.ncols())?;
+        Error::unless_same("rows of y", phi.nrows(), y.nrows())?;
+        let state = self.folds.get_mut(fold).ok_or(Error::Shape { what: "fold", expected: folds, got: fold })?;
+        if T::EPSILON > self.epsilon {
+            (self.precision, self.epsilon) = (T::NAME, T::EPSILON);
+        }
+        if phi.nrows() == 0 {
+            return Ok(());
+        }
+        state.rows += phi.nrows() as u64;
+        state.weight += roots.map_or(phi.nrows() as f64, |roots| roots.iter().map(|root| root * root).sum());
+        add_gram(&mut state.g, phi, &scratch.panels, workers);
+        add_moments(state, phi, y, roots, scratch, workers);
+        Ok(())
+    }
+}
+
+impl Merge for GramState {
+    fn merge(&mut self, later: &Self) {
+        debug_assert_eq!((self.p, self.t, self.folds.len()), (later.p, later.t, later.folds.len()));
+        if later.epsilon > self.epsilon {
+            (self.precision, self.epsilon) = (later.precision, later.epsilon);
+        }
+        for (mine, theirs) in self.folds.iter_mut().zip(&later.folds).filter(|(_, theirs)| theirs.rows > 0) {
+            mine.add(theirs);
+        }
+    }
+}
+
+kstore::persist!(FoldGram {
+    one "rows": rows,
+    one "weight": weight,
+    fill "g": g,
+    fill "s": s,
+    fill "b": b,
+    fill "sy": sy,
+    fill "yy": yy,
+});
+
+impl Persist for GramState {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        out.one("epsilon", self.epsilon);
+        for (i, fold) in self.folds.iter().enumerate() {
+            out.within(&i.to_string(), |out| fold.save(out));
+        }
+    }
+
+    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+        self.epsilon = from.one("epsilon")?;
+        self.precision = if self.epsilon > f64::EPSILON { "f32" } else { "f64" };
+        for (i, fold) in self.folds.iter_mut().enumerate() {
+            from.within(&i.to_string(), |from| fold.load(from))?;
+        }
+        Ok(())
+    }
+}
+
+fn add(to: &mut [f64], from: &[f64]) {
+    to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
+}
+
+/// Lower triangle of `g` += phiᵀ·phi, strip by strip.
+pub fn add_gram<T: Real>(g: &mut [f64], phi: MatRef<'_, T>, panels: &Pool<Panels<T>>, workers: &Workers) {
+    let p = phi.ncols();
+    let mut strips = row_strips(MatMut::from_column_major_slice_mut(g, p, p), gram::strip_height(p));
+    // the longest rows first, so that threads end together
+    strips.reverse();
+    workers.each(strips, |(first, g)| {
+        // the pass throws away what is left undone
+        if !workers.is_cancelled() {
+            panels.with(Panels::default, |panels| gram::add_rows(phi, first, g, panels));
+        }
+    });
+}
+
+/// Σφ, Σφyᵀ, Σy and Σy² in f64: `[s b] += phiᵀ·[1 y]`, a few columns of phi at a time.
+fn add_moments<T: Real>(
+    state: &mut FoldGram,
+    phi: MatRef<'_, T>,
+    y: MatRef<'_, f64>,
+    roots: Option<&[f64]>,
+    scratch: &mut GramScratch<T>,
+    workers: &Workers,
+) {
+    let (b, p, t) = (phi.nrows(), phi.ncols(), y.ncols());
+    scratch.targets.clear();
+    match roots {
+        Some(roots) => scratch.targets.extend(roots),
+        None => scratch.targets.resize(b, 1.0),
+    }
+    for j in 0..t {
+        let column = || y.col(j).iter().copied();
+        scratch.targets.extend(column());
+        state.sy[j] += match roots {
+            Some(roots) => column().zip(roots).map(|(y, root)| y * root).sum::<f64>(),
+            None => column().sum::<f64>(),
+        };
+        state.yy[j] += column().map(|y| y * y).sum::<f64>();
+    }
+    let right = MatRef::from_column_major_slice(&scratch.targets, b, t + 1);
+    let size = MOMENT_PANEL * (t + 1);
+    scratch.products.resize(p * (t + 1), 0.0);
+    let wide = &scratch.wide;
+    for_each_strip(workers, &mut scratch.products, size, |panel, out| {
+        let width = out.len() / (t + 1);
+        if t < FEW_TARGETS {
+            return dot_products(phi.subcols(panel * MOMENT_PANEL, width), right, out);
+        }
+        wide.with(Vec::new, |wide| {
+            wide.resize(wide.len().max(b * width), 0.0);
+            widen(phi.subcols(panel * MOMENT_PANEL, width), &mut wide[..b * width]);
+            let left = MatRef::from_column_major_slice(&wide[..b * width], b, width);
+            let out = MatMut::from_column_major_slice_mut(out, width, t + 1);
+            matmul(out, Accum::Replace, left.transpose(), right, 1.0, Par::Seq);
+        });
+    });
+    for (panel, products) in scratch.products.chunks(size).enumerate() {
+        let (first, width) = (panel * MOMENT_PANEL, products.len() / (t + 1));
+        let (s, b) = products.split_at(width);
+        add(&mut state.s[first..first + width], s);
+        for (j, column) in b.chunks_exact(width).enumerate() {
+            add(&mut state.b[j * p + first..j * p + first + width], column);
+        }
+    }
+}
+
+/// Up to so many columns of targets the product with them reads phi once from memory instead of converting it first:
+/// with one target the conversion and the product took a tenth of a whole fit, now it is a fiftieth.
+const FEW_TARGETS: usize = 4;

@@ -1,0 +1,46 @@
+//! Kernel models: their files, predictions and scores, and the sums over rows that they are computed from.
+//!
+//! A [`Model`] is coefficients of kernel functions, and everything that defines the result, in one file. A
+//! [`predict::Predictor`] applies it to slices and tables; [`score`] compares predictions with the truth. [`run::Run`]
+//! holds the resources of a job. The crate knows no solver: `kfit` makes models, and programs use both through `ksolve`.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
+
+pub mod bins;
+pub mod certificate;
+mod error;
+pub mod feature_fold;
+pub mod folds;
+pub mod gram;
+#[doc(hidden)]
+pub mod linalg;
+pub mod lists;
+pub mod model;
+pub mod moments;
+#[doc(hidden)]
+pub mod neighbours;
+pub mod onnx;
+pub mod predict;
+pub mod preimage;
+pub mod quadratic;
+#[doc(hidden)]
+pub mod ranked;
+#[doc(hidden)]
+pub mod row_weights;
+pub mod run;
+pub mod score;
+#[doc(hidden)]
+pub mod stacked;
+pub mod task;
+
+pub use bins::Targets;
+pub use certificate::{Certificate, CertificateState};
+pub use error::{Error, Result};
+pub use feature_fold::{FeatureFold, Take};
+pub use folds::{FoldSpec, Folds, HeldOut};
+pub use gram::{FoldGram, GramScratch, GramState};
+pub use model::{AnyModel, Card, Head, Intercept, Model, PredictScratch};
+pub use moments::{MomentScratch, Moments, RidgeFold, RidgeState};
+pub use preimage::PreImages;
+pub use quadratic::Quadratic;
+pub use task::{Classes, Link, Task};

@@ -1,0 +1,134 @@
+//! Cholesky factors in f64, and triangular systems with a fixed number of columns at a time: the same bits whatever the threads.
+
+use crate::linalg::strips::{par, row_strips};
+use faer::dyn_stack::{MemBuffer, MemStack};
+use faer::linalg::cholesky::llt::factor as llt;
+use faer::linalg::matmul::matmul;
+use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
+use faer::prelude::{Reborrow, ReborrowMut};
+use faer::{Accum, MatMut, MatRef, Par, Spec};
+use kstore::Workers;
+
+/// Columns of a triangular system that one thread solves at a time.
+const COLUMNS: usize = 64;
+
+/// Order up to which a matrix is factored by one call, which takes half a second and cannot be stopped; larger ones take a panel at a time.
+const WHOLE: usize = 4096;
+
+const PANEL: usize = 512;
+
+/// Replaces the lower triangle of a matrix by its Cholesky factor, on all threads; false where there is none, and where the workers are to stop.
+/// What is above the diagonal is overwritten.
+pub fn factor_by_all(mut matrix: MatMut<'_, f64>, workers: &Workers) -> bool {
+    let order = matrix.nrows();
+    let width = if order > WHOLE { PANEL } else { order.max(1) };
+    (0..order).step_by(width).all(|first| factor_panel(matrix.rb_mut(), first, width.min(order - first), workers))
+}
+
+/// Replaces the lower triangle of a matrix by its Cholesky factor, by one call. What is above the diagonal is overwritten.
+pub fn factor_at_once(mut matrix: MatMut<'_, f64>, par: Par) -> Result<(), usize> {
+    let (order, params) = (matrix.nrows(), Spec::default());
+    let mut memory = MemBuffer::new(llt::cholesky_in_place_scratch::<f64>(order, par, params));
+    let stack = MemStack::new(&mut memory);
+    let done = llt::cholesky_in_place(matrix.rb_mut(), Default::default(), par, stack, params);
+    if let Err(llt::LltError::NonPositivePivot { index }) = done {
+        return Err(index);
+    }
+    // overflow and NaN pass for a positive pivot
+    (0..order).find(|i| !matrix[(*i, *i)].is_finite()).map_or(Ok(()), Err)
+}
+
+/// Solves L Lᵀ x = `right` in place, on one thread.
+pub fn substitute(lower: MatRef<'_, f64>, mut right: MatMut<'_, f64>) {
+    solve_lower_triangular_in_place(lower, right.rb_mut(), Par::Seq);
+    solve_upper_triangular_in_place(lower.transpose(), right, Par::Seq);
+}
+
+/// The columns of the factor from `first` on, from those before it.
+fn factor_panel(matrix: MatMut<'_, f64>, first: usize, width: usize, workers: &Workers) -> bool {
+    let (order, par) = (matrix.nrows(), par(workers));
+    let (earlier, rest) = matrix.split_at_col_mut(first);
+    let left = earlier.rb().subrows(first, order - first);
+    let mut panel = rest.subrows_mut(first, order - first).subcols_mut(0, width);
+    if workers.is_cancelled() {
+        return false;
+    }
+    if first > 0 {
+        let right = left.subrows(0, width).transpose();
+        workers.install(|| matmul(panel.rb_mut(), Accum::Add, left, right, -1.0, par));
+    }
+    let (mut diagonal, below) = panel.split_at_row_mut(width);
+    let done = workers.install(|| factor_at_once(diagonal.rb_mut(), par).is_ok());
+    if done {
+        let diagonal = diagonal.rb();
+        workers.each(row_strips(below, COLUMNS), |(_, strip)| {
+            solve_lower_triangular_in_place(diagonal, strip.transpose_mut(), Par::Seq);
+        });
+    }
+    done
+}
+
+/// Replaces the lower triangle of a matrix by its Cholesky factor, and the upper one by zeros, on one thread; `None` where there is none.
+pub fn factor(mut matrix: MatMut<'_, f64>) -> Option<()> {
+    factor_at_once(matrix.rb_mut(), Par::Seq).ok()?;
+    (0..matrix.nrows()).for_each(|j| matrix.rb_mut().col_mut(j).subrows_mut(0, j).fill(0.0));
+    Some(())
+}
+
+/// Which triangular system: that of the factor, or that of its transpose.
+#[derive(Clone, Copy, Debug)]
+pub enum Side {
+    Factor,
+    Transpose,
+}
+
+/// Solves a triangular system in place, a fixed number of columns at a time.
+pub fn solve(lower: MatRef<'_, f64>, side: Side, right: MatMut<'_, f64>, workers: &Workers) {
+    workers.each(row_strips(right.transpose_mut(), COLUMNS), |(_, columns)| match side {
+        Side::Factor => solve_lower_triangular_in_place(lower, columns.transpose_mut(), Par::Seq),
+        Side::Transpose => solve_upper_triangular_in_place(lower.transpose(), columns.transpose_mut(), Par::Seq),
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faer::Mat;
+    use kstore::CancelToken;
+
+    fn matrix(order: usize) -> Mat<f64> {
+        Mat::from_fn(order, order, |i, j| {
+            (-(i as f64 - j as f64).abs() / 7.0).exp() + f64::from(u8::from(i == j)) * 0.1
+        })
+    }
+
+    /// Factors by panels of `width` columns whatever the order.
+    fn by_panels(order: usize, width: usize, workers: &Workers) -> Mat<f64> {
+        let mut l = matrix(order);
+        for first in (0..order).step_by(width) {
+            assert!(factor_panel(l.as_mut(), first, width.min(order - first), workers));
+        }
+        Mat::from_fn(order, order, |i, j| if i >= j { l[(i, j)] } else { 0.0 })
+    }
+
+    #[test]
+    fn panels_give_the_factor_with_the_same_bits_on_any_threads() {
+        for (order, width) in [(1, 8), (40, 8), (203, 50), (600, 512)] {
+            let l = by_panels(order, width, &Workers::sequential());
+            assert!((&l * l.transpose() - matrix(order)).norm_max() < 1e-13, "{order}");
+            assert!(l == by_panels(order, width, &Workers::new(3)), "{order}");
+        }
+    }
+
+    #[test]
+    fn no_factor_of_an_indefinite_matrix_or_of_workers_that_are_to_stop() {
+        let stop = CancelToken::new();
+        let workers = Workers::sequential().heeding(stop.clone());
+        let mut l = matrix(30);
+        l[(20, 20)] = -1.0;
+        assert!(!factor_by_all(l.as_mut(), &workers));
+        assert!(factor_by_all(matrix(30).as_mut(), &workers));
+        stop.cancel();
+        assert!(!factor_by_all(matrix(30).as_mut(), &workers));
+    }
+}

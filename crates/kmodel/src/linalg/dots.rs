@@ -1,0 +1,66 @@
+//! Products of columns in f64, whatever their own type, in an order that depends on their lengths alone.
+
+use faer::{Mat, MatRef};
+use kapprox::Real;
+use kapprox::map::{contiguous, contiguous_mut};
+
+/// Partial sums of a dot product: two vectors of AVX-512 in f64.
+const LANES: usize = 16;
+
+/// `out[j + width·k]` = Σ_i phi_ij right_ik in f64, for a few columns of `right`.
+pub fn dot_products<T: Real>(phi: MatRef<'_, T>, right: MatRef<'_, f64>, out: &mut [f64]) {
+    let width = phi.ncols();
+    kapprox::vectorised!({
+        for k in 0..right.ncols() {
+            let target = contiguous(right.col(k));
+            for j in 0..width {
+                out[j + width * k] = dot(contiguous(phi.col(j)), target);
+            }
+        }
+    });
+}
+
+/// Σ x_i y_i in f64, in an order that depends on the length alone.
+#[inline(always)]
+pub fn dot<T: Real>(x: &[T], y: &[f64]) -> f64 {
+    let mut sums = [0.0; LANES];
+    let (x_whole, y_whole) = (x.chunks_exact(LANES), y.chunks_exact(LANES));
+    let tail: f64 = x_whole.remainder().iter().zip(y_whole.remainder()).map(|(x, y)| x.to_f64() * y).sum();
+    for (x, y) in x_whole.zip(y_whole) {
+        for lane in 0..LANES {
+            sums[lane] += x[lane].to_f64() * y[lane];
+        }
+    }
+    sums.iter().sum::<f64>() + tail
+}
+
+/// Writes the numbers of a matrix to `to` in f64, column after column.
+pub fn widen<T: Real>(from: MatRef<'_, T>, to: &mut [f64]) {
+    let rows = from.nrows();
+    for (j, to) in to.chunks_exact_mut(rows.max(1)).enumerate().take(from.ncols()) {
+        match from.col(j).try_as_col_major() {
+            Some(column) => to.iter_mut().zip(column.as_slice()).for_each(|(to, from)| *to = from.to_f64()),
+            None => to.iter_mut().zip(from.col(j).iter()).for_each(|(to, from)| *to = from.to_f64()),
+        }
+    }
+}
+
+pub fn widened<T: Real>(from: MatRef<'_, T>) -> Mat<f64> {
+    let mut wide = Mat::zeros(from.nrows(), from.ncols());
+    for (j, column) in wide.col_iter_mut().enumerate() {
+        widen(from.subcols(j, 1), contiguous_mut(column));
+    }
+    wide
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "blocks are column-major")]
+    fn columns_that_are_not_contiguous_are_never_left_out_of_a_sum() {
+        let rows = MatRef::from_row_major_slice(&[1.0, 2.0, 3.0, 4.0], 2, 2);
+        dot_products(rows, Mat::identity(2, 1).as_ref(), &mut [0.0; 2]);
+    }
+}

@@ -1,0 +1,269 @@
+//! Products with a block of rows, of which each is read once.
+//!
+//! An iteration of conjugate gradient multiplies by K_nm and by its transpose. One after the other they read the matrix
+//! twice, and reading it is what they cost: here the rows come from memory a few at a time, and both products are made
+//! while they are in the processor's cache.
+//!
+//! Rows are contiguous, numbers are in `T` and sums in f64. Strips of a fixed number of rows go to the threads, each with
+//! sums of its own, which are added in the order of the strips: the bits do not depend on how many threads there are.
+
+use crate::linalg::strips::{Pool, for_each_strip};
+use faer::{Mat, MatMut, MatRef, prelude::*};
+use kapprox::map::{contiguous, contiguous_mut};
+use kapprox::{Kernel, Real, map::nystrom::STRIP};
+use kstore::Workers;
+
+/// Rows that are multiplied together, so that a number of the vector is loaded once for all of them. Eight are 1.4
+/// times as fast as four, and as fast as memory.
+const GROUP: usize = 8;
+
+/// Partial sums of a row: a vector of AVX-512 in f64.
+const LANES: usize = 8;
+
+/// Some rows of the kernel matrix K, b x m row-major.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelBlock<'k, T> {
+    pub k: &'k [T],
+    pub m: usize,
+}
+
+/// Landmarks whose kernel values with a strip of rows are made, and turned, while they lie in the second-level cache.
+const CHUNK: usize = 256;
+
+/// Side of a square that is turned at a time: a line of the cache in f32.
+const SQUARE: usize = 16;
+
+/// `k` (b x m row-major) = the kernel between rows and landmarks; strips of rows go to the threads. The values of a row
+/// depend on it and the landmarks alone.
+pub fn kernel_rows<T: Real>(
+    kernel: &dyn Kernel<T>,
+    x: MatRef<'_, T>,
+    z: MatRef<'_, T>,
+    k: &mut [T],
+    workers: &Workers,
+) {
+    let (m, spare) = (z.nrows(), Pool::<Vec<T>>::default());
+    for_each_strip(workers, k, STRIP * m, |strip, k| {
+        let b = k.len() / m;
+        let x = x.subrows(strip * STRIP, b);
+        spare.with(
+            || vec![T::ZERO; STRIP * CHUNK],
+            |columns| {
+                for first in (0..m).step_by(CHUNK) {
+                    let z = z.subrows(first, CHUNK.min(m - first));
+                    let columns = &mut columns[..b * z.nrows()];
+                    kernel.block(x, z, MatMut::from_column_major_slice_mut(columns, b, z.nrows()));
+                    turn(columns, b, &mut k[first..], m);
+                }
+            },
+        );
+    });
+}
+
+/// Transposes columns of `b` numbers into parts of rows that begin `stride` numbers after each other.
+fn turn<T: Copy>(columns: &[T], b: usize, rows: &mut [T], stride: usize) {
+    for (side, columns) in columns.chunks(SQUARE * b).enumerate() {
+        for first in (0..b).step_by(SQUARE) {
+            let height = SQUARE.min(b - first);
+            for i in first..first + height {
+                let row = &mut rows[i * stride + side * SQUARE..];
+                row.iter_mut().zip(columns[i..].iter().step_by(b)).for_each(|(to, from)| *to = *from);
+            }
+        }
+    }
+}
+
+impl<T: Real> KernelBlock<'_, T> {
+    /// Bytes of the sums of a tile's strips, for t targets.
+    pub fn bytes(tile: usize, m: usize, t: usize) -> usize {
+        8 * (tile.div_ceil(STRIP) * m * t + tile * t)
+    }
+
+    pub fn len(&self) -> usize {
+        self.k.len().checked_div(self.m).unwrap_or(0)
+    }
+
+    /// `s` (b x t row-major) = K v for v m x t. 2bmt flops.
+    pub fn times(&self, v: MatRef<'_, f64>, s: &mut [f64], workers: &Workers) {
+        let (m, t) = (self.m, v.ncols());
+        for_each_strip(workers, s, STRIP * t, |strip, s| {
+            let k = &self.k[strip * STRIP * m..][..s.len() / t * m];
+            // closures given to a function would be compiled for the oldest machine: loops are written out, here and below
+            kapprox::vectorised!({
+                for (k, s) in k.chunks(GROUP * m).zip(s.chunks_mut(GROUP * t)) {
+                    dots(k, v, s);
+                }
+            });
+        });
+    }
+
+    /// `out` (m x t) += Kᵀ s for `s` b x t row-major, which with a `product` (v, shift) is K v − 1 shiftᵀ and written first: 2bmt flops
+    /// for either, with one reading of K. Every strip has its own sums.
+    pub fn add_transposed(
+        &self,
+        product: Option<(MatRef<'_, f64>, &[f64])>,
+        s: &mut [f64],
+        mut out: MatMut<'_, f64>,
+        workers: &Workers,
+    ) {
+        let (m, t) = (self.m, out.ncols());
+        let parts: Vec<_> = self.k.chunks(STRIP * m).zip(s.chunks_mut(STRIP * t)).collect();
+        let mut sums: Vec<Mat<f64>> = parts.iter().map(|_| Mat::zeros(m, t)).collect();
+        workers.each(parts.into_iter().zip(&mut sums).collect(), |((k, s), sums)| {
+            kapprox::vectorised!({
+                for (k, s) in k.chunks(GROUP * m).zip(s.chunks_mut(GROUP * t)) {
+                    if let Some((v, shift)) = product {
+                        dots(k, v, s);
+                        for s in s.chunks_exact_mut(t) {
+                            s.iter_mut().zip(shift).for_each(|(s, shift)| *s -= shift);
+                        }
+                    }
+                    add(k, s, sums.as_mut());
+                }
+            });
+        });
+        for sums in &sums {
+            for (out, sums) in out.rb_mut().col_iter_mut().zip(sums.col_iter()) {
+                out.iter_mut().zip(sums.iter()).for_each(|(out, sum)| *out += sum);
+            }
+        }
+    }
+}
+
+/// `s` (row-major) = K v for a few rows. Every row has the bits that it has alone.
+#[inline(always)]
+fn dots<T: Real>(k: &[T], v: MatRef<'_, f64>, s: &mut [f64]) {
+    let (m, t) = v.shape();
+    for (j, column) in v.col_iter().enumerate() {
+        let column = contiguous(column);
+        if k.len() == GROUP * m {
+            let sums = dot_group(std::array::from_fn(|r| &k[r * m..][..m]), column);
+            for (r, sum) in sums.iter().enumerate() {
+                s[r * t + j] = *sum;
+            }
+        } else {
+            for (r, k) in k.chunks_exact(m).enumerate() {
+                s[r * t + j] = dot_row(k, column);
+            }
+        }
+    }
+}
+
+/// Dot products of a group of rows with one vector.
+///
+/// The rows stand apart, not in an array under an index: that way the compiler keeps their sums in registers, more than twice as fast.
+#[inline(always)]
+fn dot_group<T: Real>(rows: [&[T]; GROUP], v: &[f64]) -> [f64; GROUP] {
+    let (whole, _) = v.as_chunks::<LANES>();
+    let n = whole.len();
+    let [a, b, c, d, e, f, g, h] = rows.map(|row| row.as_chunks::<LANES>().0);
+    let (a, b, c, d, e, f, g, h) = (&a[..n], &b[..n], &c[..n], &d[..n], &e[..n], &f[..n], &g[..n], &h[..n]);
+    let mut sums = [[0.0; LANES]; GROUP];
+    for (i, v) in whole.iter().enumerate() {
+        add_products(&mut sums[0], &a[i], v);
+        add_products(&mut sums[1], &b[i], v);
+        add_products(&mut sums[2], &c[i], v);
+        add_products(&mut sums[3], &d[i], v);
+        add_products(&mut sums[4], &e[i], v);
+        add_products(&mut sums[5], &f[i], v);
+        add_products(&mut sums[6], &g[i], v);
+        add_products(&mut sums[7], &h[i], v);
+    }
+    std::array::from_fn(|r| total(&sums[r], rows[r], v))
+}
+
+/// The dot product of a row with a vector, with the bits that the row has in a group.
+#[inline(always)]
+fn dot_row<T: Real>(row: &[T], v: &[f64]) -> f64 {
+    let mut sums = [0.0; LANES];
+    row.as_chunks::<LANES>().0.iter().zip(v.as_chunks::<LANES>().0).for_each(|(k, v)| add_products(&mut sums, k, v));
+    total(&sums, row, v)
+}
+
+#[inline(always)]
+fn add_products<T: Real>(sums: &mut [f64; LANES], k: &[T; LANES], v: &[f64; LANES]) {
+    for lane in 0..LANES {
+        sums[lane] = k[lane].to_f64().mul_add(v[lane], sums[lane]);
+    }
+}
+
+/// The sum of the partial sums, and of the products behind the last whole vector.
+#[inline(always)]
+fn total<T: Real>(sums: &[f64; LANES], row: &[T], v: &[f64]) -> f64 {
+    let rest = row.as_chunks::<LANES>().1.iter().zip(v.as_chunks::<LANES>().1);
+    sums.iter().sum::<f64>() + rest.map(|(k, v)| k.to_f64() * v).sum::<f64>()
+}
+
+/// `sums` (m x t) += Kᵀ s for a few rows.
+#[inline(always)]
+fn add<T: Real>(k: &[T], s: &[f64], mut sums: MatMut<'_, f64>) {
+    let (m, t) = sums.shape();
+    for j in 0..t {
+        let column = contiguous_mut(sums.rb_mut().col_mut(j));
+        if k.len() == GROUP * m {
+            let (rows, s) = (std::array::from_fn(|r| &k[r * m..][..m]), std::array::from_fn(|r| s[r * t + j]));
+            add_group::<T, GROUP>(rows, s, column);
+        } else {
+            for (r, k) in k.chunks_exact(m).enumerate() {
+                add_group([k], [s[r * t + j]], column);
+            }
+        }
+    }
+}
+
+/// `sums` += Σ_r s_r k_r.
+#[inline(always)]
+fn add_group<T: Real, const R: usize>(rows: [&[T]; R], s: [f64; R], sums: &mut [f64]) {
+    let rows = rows.map(|row| &row[..sums.len()]);
+    for (i, sum) in sums.iter_mut().enumerate() {
+        for r in 0..R {
+            *sum = rows[r][i].to_f64().mul_add(s[r], *sum);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn number(i: usize, j: usize) -> f64 {
+        ((i * 37 + j * 101) as f64 * 0.618).sin()
+    }
+
+    #[test]
+    fn products_are_those_of_the_matrix_with_the_same_bits_on_any_threads() {
+        // rows and columns around groups, vectors and strips
+        for (b, m, t) in [(1, 1, 1), (3, 7, 2), (4, 8, 1), (290, 33, 3), (700, 64, 19)] {
+            let k: Vec<f32> = (0..b * m).map(|i| number(i / m, i % m) as f32).collect();
+            let rows = KernelBlock { k: &k, m };
+            let wide = Mat::<f64>::from_fn(b, m, |i, j| f64::from(k[i * m + j]));
+            let v = Mat::<f64>::from_fn(m, t, |i, j| number(i + 3, j + 5));
+            let shift: Vec<f64> = (0..t).map(|j| number(j, 9)).collect();
+            let product = &wide * &v;
+            let expected = Mat::<f64>::from_fn(b, t, |i, j| product[(i, j)] - shift[j]);
+            let sums = wide.transpose() * &expected;
+            let close = |found: f64, expected: f64| (found - expected).abs() < 1e-12 * (b * m) as f64;
+            let run = |workers: &Workers| {
+                let (mut s, mut out) = (vec![f64::NAN; b * t], Mat::<f64>::from_fn(m, t, number));
+                rows.times(v.as_ref(), &mut s, workers);
+                for (i, s) in s.iter().enumerate() {
+                    assert!(close(*s, product[(i / t, i % t)]), "{b} x {m}, {t}: {i}");
+                }
+                s.fill(f64::NAN);
+                rows.add_transposed(Some((v.as_ref(), &shift)), &mut s, out.as_mut(), workers);
+                let mut again = Mat::<f64>::from_fn(m, t, number);
+                rows.add_transposed(None, &mut s, again.as_mut(), workers);
+                assert_eq!(again, out, "{b} x {m}, {t}");
+                (s, out)
+            };
+            let (s, out) = run(&Workers::sequential());
+            for (i, s) in s.iter().enumerate() {
+                assert!(close(*s, expected[(i / t, i % t)]), "{b} x {m}, {t}: {i}");
+            }
+            for (i, j) in (0..m).flat_map(|i| (0..t).map(move |j| (i, j))) {
+                assert!(close(out[(i, j)], sums[(i, j)] + number(i, j)), "{b} x {m}, {t}: {i}, {j}");
+            }
+            assert!((s, out) == run(&Workers::new(3)), "{b} x {m}, {t}");
+        }
+    }
+}

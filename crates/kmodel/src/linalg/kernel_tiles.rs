@@ -1,0 +1,270 @@
+//! Products with the kernel matrix of n points, whose entries are computed when they are needed, and kept as far as there is room.
+//!
+//! The points are cut into strips. A pair of strips is a tile, of which every block of 288 x 288 values is made once and
+//! used twice, for K_IJ v_J and K_JIᵀ v_I: half of the kernel values, and a product that is symmetric to the last bit.
+//! Two threads must not add to the same strip, and sums must not depend on who comes first; so the pairs are played as a
+//! tournament, in rounds in which every strip meets one other (the circle method).
+//!
+//! *Cost*: n²/2 kernel values that are not kept, 4·n²/2·t flops; *bytes*: the points, a block for each thread, and the blocks that are kept.
+
+use crate::linalg::strips::{Pool, row_strips};
+use faer::{Mat, MatMut, MatRef, prelude::*};
+use kapprox::map::{contiguous, contiguous_mut};
+use kapprox::{Kernel, Real};
+use kstore::Workers;
+use std::array::from_fn;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// Rows and columns of a block: the rows are those of a tile of the kernels, and the values of a block in f64 (650 KiB)
+/// stay in L2.
+const BLOCK: usize = 288;
+
+/// Most strips: enough pairs in every round for the threads of a large machine, few enough that rounds are long.
+const STRIPS: usize = 64;
+
+/// The kernel matrix K of some points, in tiles.
+#[derive(Debug)]
+pub struct Tiles<'a, T: Real> {
+    kernel: &'a dyn Kernel<T>,
+    x: MatRef<'a, T>,
+    workers: &'a Workers,
+    strip: usize,
+    /// The first blocks below the diagonal, by rows of blocks, once they are made.
+    kept: Vec<OnceLock<Vec<T>>>,
+}
+
+impl<'a, T: Real> Tiles<'a, T> {
+    /// The kernel matrix of the rows of `x` (n x d row-major).
+    pub fn new(kernel: &'a dyn Kernel<T>, x: MatRef<'a, T>, workers: &'a Workers) -> Self {
+        let strip = BLOCK * x.nrows().div_ceil(BLOCK * STRIPS).max(1);
+        Self { kernel, x, workers, strip, kept: Vec::new() }
+    }
+
+    /// Keeps the blocks that fit so many bytes, for the next products.
+    pub fn keeping(mut self, bytes: usize) -> Self {
+        let side = self.x.nrows().div_ceil(BLOCK);
+        let count = (bytes / (BLOCK * BLOCK * size_of::<T>())).min(side * (side + 1) / 2);
+        self.kept.resize_with(count, OnceLock::new);
+        self
+    }
+
+    pub fn all_bytes(n: usize) -> usize {
+        let side = n.div_ceil(BLOCK);
+        (side * (side + 1) / 2).saturating_mul(BLOCK * BLOCK * size_of::<T>())
+    }
+
+    /// Bytes of buffers for a product with t columns on so many threads.
+    pub fn bytes(threads: usize, t: usize) -> usize {
+        threads.max(1) * BLOCK * (BLOCK * size_of::<T>() + 16 * t)
+    }
+
+    /// K v, n x t.
+    pub fn product(&self, v: MatRef<'_, f64>) -> Mat<f64> {
+        let mut out = Mat::zeros(v.nrows(), v.ncols());
+        self.apply(v, out.as_mut());
+        out
+    }
+
+    /// `out` = K v, both n x t with contiguous columns.
+    pub fn apply(&self, v: MatRef<'_, f64>, mut out: MatMut<'_, f64>) {
+        out.fill(0.0);
+        let strips: Vec<Mutex<MatMut<'_, f64>>> =
+            row_strips(out, self.strip).into_iter().map(|(_, strip)| Mutex::new(strip)).collect();
+        let blocks = Pool::default();
+        let one = |i: usize| strips[i].lock().unwrap_or_else(PoisonError::into_inner);
+        self.workers.run(strips.len(), |i| {
+            blocks.with(Vec::new, |block| self.diagonal(i, v, one(i).rb_mut(), block));
+        });
+        for pairs in rounds(strips.len()) {
+            self.workers.run(pairs.len(), |k| {
+                let (i, j) = pairs[k];
+                blocks.with(Vec::new, |block| self.pair(i, j, v, (one(i).rb_mut(), one(j).rb_mut()), block));
+            });
+        }
+    }
+
+    fn rows(&self, strip: usize) -> std::ops::Range<usize> {
+        strip * self.strip..((strip + 1) * self.strip).min(self.x.nrows())
+    }
+
+    /// Adds the part of the product from the blocks of a strip with itself.
+    fn diagonal(&self, i: usize, v: MatRef<'_, f64>, mut out: MatMut<'_, f64>, block: &mut Vec<T>) {
+        let rows = self.rows(i);
+        for a in rows.clone().step_by(BLOCK) {
+            let height = BLOCK.min(rows.end - a);
+            for b in (rows.start..=a).step_by(BLOCK) {
+                let k = self.block(a, height, b, BLOCK.min(rows.end - b), block);
+                let (_, tail) = out.rb_mut().split_at_row_mut(b - rows.start);
+                if a == b {
+                    below_diagonal(k, v.subrows(a, height), tail.subrows_mut(0, height));
+                } else {
+                    let (upper, lower) = tail.split_at_row_mut(a - b);
+                    let lower = lower.subrows_mut(0, height);
+                    both(k, v.subrows(a, height), v.subrows(b, k.ncols()), lower, upper.subrows_mut(0, k.ncols()));
+                }
+            }
+        }
+    }
+
+    /// Adds the parts of the product from the blocks of two strips.
+    fn pair(
+        &self,
+        i: usize,
+        j: usize,
+        v: MatRef<'_, f64>,
+        (mut first, mut second): (MatMut<'_, f64>, MatMut<'_, f64>),
+        block: &mut Vec<T>,
+    ) {
+        let (of_i, of_j) = (self.rows(i), self.rows(j));
+        for a in of_i.clone().step_by(BLOCK) {
+            let height = BLOCK.min(of_i.end - a);
+            for b in of_j.clone().step_by(BLOCK) {
+                let width = BLOCK.min(of_j.end - b);
+                let k = self.block(a, height, b, width, block);
+                let upper = first.rb_mut().subrows_mut(a - of_i.start, height);
+                let lower = second.rb_mut().subrows_mut(b - of_j.start, width);
+                both(k, v.subrows(a, height), v.subrows(b, width), upper, lower);
+            }
+        }
+    }
+
+    fn block<'b>(&'b self, a: usize, height: usize, b: usize, width: usize, block: &'b mut Vec<T>) -> MatRef<'b, T> {
+        let make = |block: &mut Vec<T>| {
+            block.resize(height * width, T::default());
+            let out = MatMut::from_column_major_slice_mut(block, height, width);
+            self.kernel.block(self.x.subrows(a, height), self.x.subrows(b, width), out);
+        };
+        let (row, column) = (a.max(b) / BLOCK, a.min(b) / BLOCK);
+        let values = match self.kept.get(row * (row + 1) / 2 + column) {
+            Some(kept) => kept.get_or_init(|| {
+                let mut block = Vec::new();
+                make(&mut block);
+                block
+            }),
+            None => {
+                make(block);
+                block
+            }
+        };
+        MatRef::from_column_major_slice(values, height, width)
+    }
+}
+
+/// `rows` += K v_columns and `columns` += Kᵀ v_rows.
+fn both<T: Real>(
+    k: MatRef<'_, T>,
+    v_rows: MatRef<'_, f64>,
+    v_columns: MatRef<'_, f64>,
+    mut rows: MatMut<'_, f64>,
+    mut columns: MatMut<'_, f64>,
+) {
+    for t in 0..v_rows.ncols() {
+        let (right, sums) = (contiguous(v_rows.col(t)), contiguous_mut(rows.rb_mut().col_mut(t)));
+        for j in 0..k.ncols() {
+            columns[(j, t)] += twice(contiguous(k.col(j)), right, v_columns[(j, t)], sums);
+        }
+    }
+}
+
+/// `out` += K v for a block on the diagonal, of which only the lower triangle is read.
+fn below_diagonal<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, mut out: MatMut<'_, f64>) {
+    let height = k.nrows();
+    for t in 0..v.ncols() {
+        let (right, sums) = (contiguous(v.col(t)), contiguous_mut(out.rb_mut().col_mut(t)));
+        for j in 0..height {
+            let (column, below, own) = (contiguous(k.col(j)), j + 1..height, right[j]);
+            let across = twice(&column[below.clone()], &right[below.clone()], own, &mut sums[below]);
+            sums[j] += kstore::Real::to_f64(column[j]) * own + across;
+        }
+    }
+}
+
+/// Partial sums: two vectors of AVX-512 in f64.
+const LANES: usize = 16;
+
+/// `sums` += `weight`·`k`, and Σ k·`right`: one reading of a column for both of its uses, in f64.
+fn twice<T: Real>(k: &[T], right: &[f64], weight: f64, sums: &mut [f64]) -> f64 {
+    kapprox::vectorised!({
+        let mut partial = [0.0; LANES];
+        let (k_whole, k_tail) = k.as_chunks::<LANES>();
+        let (right_whole, right_tail) = right.as_chunks::<LANES>();
+        let (sums_whole, sums_tail) = sums.as_chunks_mut::<LANES>();
+        for ((k, right), sums) in k_whole.iter().zip(right_whole).zip(sums_whole) {
+            // lane by lane, a store between two loads would keep the compiler from vectors
+            let k: [f64; LANES] = from_fn(|lane| k[lane].to_f64());
+            partial = from_fn(|lane| partial[lane] + k[lane] * right[lane]);
+            *sums = from_fn(|lane| sums[lane] + k[lane] * weight);
+        }
+        let mut tail = 0.0;
+        for ((k, right), sum) in k_tail.iter().zip(right_tail).zip(sums_tail) {
+            let k = k.to_f64();
+            *sum += k * weight;
+            tail += k * right;
+        }
+        partial.iter().sum::<f64>() + tail
+    })
+}
+
+/// All pairs of `count` strips, in rounds in which no strip comes twice: the first stays, the others move round a
+/// circle.
+fn rounds(count: usize) -> Vec<Vec<(usize, usize)>> {
+    let even = count + count % 2;
+    let player = |round: usize, seat: usize| if seat == 0 { 0 } else { 1 + (round + seat - 1) % (even - 1) };
+    let pairs = |round: usize| {
+        let seats = (0..even / 2).map(move |seat| (player(round, seat), player(round, even - 1 - seat)));
+        // of an odd number one rests
+        seats.map(|(a, b)| (a.min(b), a.max(b))).filter(|(_, b)| *b < count).collect()
+    };
+    (0..even.saturating_sub(1)).map(pairs).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kapprox::Spec;
+
+    #[test]
+    fn everybody_meets_everybody_once_and_nobody_twice_in_a_round() {
+        for count in [0, 1, 2, 3, 7, 12] {
+            let rounds = rounds(count);
+            let mut pairs: Vec<(usize, usize)> = rounds.iter().flatten().copied().collect();
+            for round in &rounds {
+                let mut seen: Vec<usize> = round.iter().flat_map(|(a, b)| [*a, *b]).collect();
+                seen.sort_unstable();
+                assert!(seen.windows(2).all(|w| w[0] < w[1]), "{count}: {round:?}");
+            }
+            pairs.sort_unstable();
+            let all: Vec<(usize, usize)> = (0..count).flat_map(|a| (a + 1..count).map(move |b| (a, b))).collect();
+            assert_eq!(pairs, all, "{count}");
+        }
+    }
+
+    #[test]
+    fn a_product_is_that_of_the_dense_matrix_with_the_same_bits_on_any_threads() {
+        let kernel = Spec::parse("gaussian(sigma=1.5)").unwrap().build().unwrap().typed::<f64>();
+        // below a block, above one, and several blocks in each of many strips
+        for n in [5, 300, 1000, 20_000] {
+            let x: Vec<f64> = (0..n * 2).map(|i| ((i * i) as f64 * 0.37).sin() * 2.0).collect();
+            let x = MatRef::from_row_major_slice(&x, n, 2);
+            let v = Mat::from_fn(n, 2, |i, j| ((i + 3 * j) as f64).cos());
+            let product = |threads: usize, room: usize| {
+                let workers = Workers::new(threads);
+                let tiles = Tiles::new(&*kernel, x, &workers).keeping(room);
+                let found = tiles.product(v.as_ref());
+                assert!(found == tiles.product(v.as_ref()), "{n} {threads} {room}: made and kept");
+                found
+            };
+            let found = product(1, 0);
+            // none, some and all of the blocks are kept
+            for (threads, room) in [(3, 0), (1, 1 << 21), (3, Tiles::<f64>::all_bytes(n).min(1 << 24))] {
+                assert!(found == product(threads, room), "{n} {threads} {room}");
+            }
+            for i in (0..n).step_by(n.div_ceil(17)) {
+                let mut row = Mat::zeros(1, n);
+                kernel.block(x.subrows(i, 1), x, row.as_mut());
+                let expected = &row * &v;
+                assert!((found.row(i) - expected.row(0)).norm_max() < 1e-11 * n as f64, "{n} {i}");
+            }
+        }
+    }
+}

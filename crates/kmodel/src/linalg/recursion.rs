@@ -1,0 +1,155 @@
+//! Recursive least squares: a linear function of features that learns row after row.
+//!
+//! φ are the features of a row, with a 1 behind them for the constant. After i rows w has the least Σ_j f^(i−j) (y_j − wᵀφ_j)² + f^i (w − w₀)ᵀP₀⁻¹(w − w₀), where w₀ and
+//! P₀ are those that it began with: P⁻¹ is the moments of the rows, each faded by f for every row that followed, and of the penalty.
+//!
+//! Blocks of rows are learned at once, with the w and the errors of row after row but for rounding: of rows X and targets y, divided by the roots
+//! f^(i/2) of their fading, with S = I + XPXᵀ = LLᵀ the errors are those of L⁻¹(y − Xw), each times its entry of the diagonal of L, and
+//!
+//! ```text
+//! V = L⁻¹XP,   w += VᵀL⁻¹(y − Xw),   P = (P − VᵀV) / f^b
+//! ```
+//!
+//! ‖L⁻¹(y − Xw)‖² is what the block adds to that least sum, from which the noise of the target follows; φᵀPφ is the variance of wᵀφ in units of it.
+//! So P is what `std` keeps of ridge regression, and a model with it can go on learning: [`Predictor::learn`](crate::predict::Predictor::learn).
+//!
+//! *Flops* a row: 3p². *Bytes*: 24p².
+//!
+//! References: Plackett, "Some theorems in least squares", Biometrika 37, 1950; Haykin, Adaptive Filter Theory, chapter 10.
+
+use crate::gram::{GramScratch, add_gram};
+use crate::linalg::cholesky::{self, Side};
+use crate::linalg::strips::Pool;
+use crate::quadratic::Quadratic;
+use faer::linalg::matmul::{matmul, triangular};
+use faer::{Accum, Mat, MatMut, MatRef, Par};
+use kapprox::{Real, gram::Panels};
+use kstore::Workers;
+use triangular::BlockStructure::{Rectangular, StrictTriangularUpper, TriangularLower};
+
+/// Rows that are learned at once: products with P then read it from memory once for so many rows.
+pub const BLOCK: usize = 64;
+
+/// Coefficients of p features, p x t, and the constants, of t functions one after the other with the constant at the end of each.
+pub fn functions(w: &[f64], (p, t): (usize, usize)) -> (Mat<f64>, Vec<f64>) {
+    (Mat::from_fn(p, t, |i, j| w[j * (p + 1) + i]), w.chunks_exact(p + 1).map(|w| w[p]).collect())
+}
+
+/// What was learned so far.
+#[derive(Clone, Debug)]
+pub struct Recursion {
+    p: usize,
+    /// The feature that the constant is the coefficient of: 1, or 0 without a constant.
+    one: f64,
+    /// The functions, one after the other, each with its constant at the end.
+    pub w: Vec<f64>,
+    /// −P, (p + 1) x (p + 1) column-major, of which the lower triangle means anything.
+    minus_p: Vec<f64>,
+    /// The least sum of each target, and the rows that it is of, less those that the constant took.
+    sums: Vec<f64>,
+    rows: f64,
+}
+
+kstore::persist!(Recursion { fill "w": w, fill "minus P": minus_p, fill "sums": sums, one "rows": rows });
+
+impl Recursion {
+    /// Nothing learned yet of t targets: P is diagonal, with these numbers for features and the constant.
+    pub fn new((p, t): (usize, usize), one: f64, of_features: f64, of_constant: f64) -> Self {
+        let q = p + 1;
+        let mut minus_p = vec![0.0; q * q];
+        let diagonal = minus_p.iter_mut().step_by(q + 1).enumerate();
+        diagonal.for_each(|(j, entry)| *entry = if j < p { -of_features } else { -of_constant });
+        Self { p, one, w: vec![0.0; q * t], minus_p, sums: vec![0.0; t], rows: -one }
+    }
+
+    /// A fit that goes on: w is (p + 1) x t, P = RRᵀ of its roots R, (p + 1) x k, and `noise` the variance of each target's noise, told by so many rows.
+    pub fn from_roots(w: MatRef<'_, f64>, one: f64, roots: MatRef<'_, f64>, noise: &[f64], rows: f64) -> Self {
+        let q = w.nrows();
+        let mut minus_p = vec![0.0; q * q];
+        let (lower, across) = (MatMut::from_column_major_slice_mut(&mut minus_p, q, q), roots.transpose());
+        let (accum, by) = (Accum::Replace, Rectangular);
+        triangular::matmul(lower, TriangularLower, accum, roots, by, across, by, -1.0, Par::Seq);
+        if one == 0.0 {
+            // what the constant's would be counts for nothing
+            minus_p[q * q - 1] = -1.0;
+        }
+        let w = w.col_iter().flat_map(|column| column.iter().copied()).collect();
+        Self { p: q - 1, one, w, minus_p, sums: noise.iter().map(|noise| noise * rows).collect(), rows }
+    }
+
+    pub fn targets(&self) -> usize {
+        self.sums.len()
+    }
+
+    /// Bytes of the state, of the one that follows it in a pass, and of what a block takes.
+    pub fn bytes(p: usize, t: usize, threads: usize) -> usize {
+        let q = p + 1;
+        3 * 8 * q * q + 8 * BLOCK * (3 * q + BLOCK) + GramScratch::<f64>::bytes(q, t, BLOCK, threads)
+    }
+
+    /// Learns a block of b rows at once, φ (b x p) and y (b x t) row-major; returns the sum of the squared errors that the rows have one after the
+    /// other. `None` where f64 cannot hold P.
+    pub fn learn<T: Real>(
+        &mut self,
+        (phi, y): (&[T], &[f64]),
+        forgetting: f64,
+        panels: &Pool<Panels<f64>>,
+        workers: &Workers,
+    ) -> Option<f64> {
+        let (p, t) = (self.p, self.targets());
+        let (b, q) = (phi.len() / p, p + 1);
+        let root = |i: usize| forgetting.powf(-0.5 * (i + 1) as f64);
+        let of = |i: usize, j: usize| phi[i * p..(i + 1) * p].get(j).map_or(self.one, |v| kstore::Real::to_f64(*v));
+        let x = Mat::from_fn(b, q, |i, j| root(i) * of(i, j));
+        let mut v = self.times_p(x.as_ref());
+        let mut factor = Mat::<f64>::identity(b, b);
+        matmul(factor.as_mut(), Accum::Add, v.as_ref(), x.transpose(), 1.0, Par::Seq);
+        cholesky::factor(factor.as_mut())?;
+        let mut w = MatMut::from_column_major_slice_mut(&mut self.w, q, t);
+        let mut errors = Mat::from_fn(b, t, |i, j| root(i) * y[i * t + j]);
+        matmul(errors.as_mut(), Accum::Add, x.as_ref(), w.as_ref(), -1.0, Par::Seq);
+        cholesky::solve(factor.as_ref(), Side::Factor, errors.as_mut(), workers);
+        cholesky::solve(factor.as_ref(), Side::Factor, v.as_mut(), workers);
+        matmul(w.as_mut(), Accum::Add, v.transpose(), errors.as_ref(), 1.0, Par::Seq);
+        add_gram(&mut self.minus_p, v.as_ref(), panels, workers);
+        let faded = forgetting.powi(b as i32);
+        self.rows = faded * (self.rows + (0..b).map(|i| root(i).powi(2)).sum::<f64>());
+        let added = errors.col_iter().map(|errors| errors.squared_norm_l2());
+        self.sums.iter_mut().zip(added).for_each(|(sum, added)| *sum = faded * (*sum + added));
+        if forgetting < 1.0 {
+            self.minus_p.iter_mut().for_each(|entry| *entry /= faded);
+        }
+        let square = |i: usize| (0..t).map(|j| (factor[(i, i)] * errors[(i, j)] / root(i)).powi(2)).sum::<f64>();
+        Some((0..b).map(square).sum())
+    }
+
+    /// Coefficients of the features, p x t, and the constants.
+    pub fn functions(&self) -> (Mat<f64>, Vec<f64>) {
+        functions(&self.w, (self.p, self.targets()))
+    }
+
+    /// The variance of wᵀφ as a function of the features, in units of the noise, and ρ and τ of what the map leaves of the kernel; `None` where f64
+    /// cannot hold its root.
+    pub fn variance(&self, residual: f64, typical: f64) -> Option<Quadratic> {
+        let (p, q) = (self.p, self.p + 1);
+        let mut root = Mat::from_fn(q, q, |i, j| -self.minus_p[j * q + i]);
+        cholesky::factor(root.as_mut())?;
+        let units = self.sums.iter().map(|sum| sum / self.rows.max(1.0)).collect();
+        let freedom = Some(self.rows);
+        let (factor, shift) = (root.subrows(0, p).to_owned(), root.row(p).iter().map(|v| self.one * v).collect());
+        Some(Quadratic { factor, shift, constant: 0.0, residual, typical, units, freedom, features: None })
+    }
+
+    /// XP for rows X, b x (p + 1).
+    fn times_p(&self, x: MatRef<'_, f64>) -> Mat<f64> {
+        let q = self.p + 1;
+        let (minus_p, mut out) = (MatRef::from_column_major_slice(&self.minus_p, q, q), Mat::zeros(x.nrows(), q));
+        let mut add = |accum, part, side| {
+            let out = out.as_mut();
+            triangular::matmul(out, Rectangular, accum, x, Rectangular, part, side, -1.0, Par::Seq);
+        };
+        add(Accum::Replace, minus_p, TriangularLower);
+        add(Accum::Add, minus_p.transpose(), StrictTriangularUpper);
+        out
+    }
+}

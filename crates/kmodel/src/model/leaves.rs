@@ -1,0 +1,170 @@
+//! Machines on the kernel itself in the leaves of a tree of the rows, beside a model of all rows.
+//!
+//! ```text
+//! f(x) = f₀(x) + Σ_l w_l(x) Σ_{i in leaf l} α_i k(x_i, x)
+//! ```
+//!
+//! Node j of a complete binary tree has the function s_j(x) = a_jᵀb(x) + c_j of the basis of f₀ and a half-width h_j. Of a row the share
+//! (1 + s_j/h_j)/2, between 0 and 1, goes to its second child 2j + 2 and the rest to the first, 2j + 1: w_l is the product of the shares on the way to leaf l. So the
+//! weights of a row sum to 1, most rows are in one leaf, and f is continuous.
+//!
+//! *Flops* of a row: those of f₀, 2m of each node, and the kernel values of the leaves that it is in. *Bytes*: the rows of all leaves.
+
+use super::outputs::{Buffers, combine};
+use super::{Head, Model, STRIP, needs_wide_for, predict::overflowed};
+use crate::{Result, linalg::strips::Pool};
+use faer::{Mat, MatMut, MatRef};
+use kapprox::landmark::{LandmarkSet, NO_ROW};
+use kapprox::map::KernelFunctions;
+use kapprox::{FeatureMap, Real};
+use kstore::{Footprint, Workers};
+use std::ops::Range;
+
+/// The tree and its machines.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Leaves<T> {
+    /// The functions of the nodes, on the basis of the model: m x (L − 1) coefficients and their constants.
+    pub splits: Head,
+    /// Half-widths of the nodes, L − 1.
+    pub widths: Vec<f64>,
+    /// Numbers of rows of the L leaves.
+    pub counts: Vec<usize>,
+    /// The rows of all leaves, one leaf after the other, as the kernel sees them.
+    pub points: Vec<T>,
+    /// α of those rows, x t.
+    pub coefficients: Mat<f64>,
+}
+
+impl<T: Real> Leaves<T> {
+    /// The places of each leaf's rows.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+        let starts = self.counts.iter().scan(0, |start, count| {
+            *start += count;
+            Some(*start - count..*start)
+        });
+        starts.into_iter()
+    }
+
+    /// True where the kernel values of the leaves are needed in f64, for targets with these errors.
+    pub fn needs_wide(&self, errors: &[f64]) -> bool {
+        let of_leaf = |rows: Range<usize>| self.coefficients.as_ref().subrows(rows.start, rows.len());
+        self.ranges().any(|rows| needs_wide_for::<T>(of_leaf(rows), errors))
+    }
+
+    pub(super) fn widen(self) -> Leaves<f64> {
+        let Self { splits, widths, counts, points, coefficients } = self;
+        let points = points.into_iter().map(kstore::Real::to_f64).collect();
+        Leaves { splits, widths, counts, points, coefficients }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let numbers = self.splits.weights.nrows() * self.widths.len() + 2 * self.widths.len();
+        size_of::<T>() * self.points.len() + 8 * (numbers + self.coefficients.nrows() * self.coefficients.ncols())
+    }
+
+    /// The shares of a row in the leaves, those above 0, from the values of the nodes.
+    pub fn shares(widths: &[f64], values: &[f64], mut each: impl FnMut(usize, f64)) {
+        let mut open = vec![(0, 1.0)];
+        while let Some((node, share)) = open.pop() {
+            let Some(width) = widths.get(node) else {
+                each(node - widths.len(), share);
+                continue;
+            };
+            let second = match *width > 0.0 {
+                true => (0.5 + 0.5 * values[node] / width).clamp(0.0, 1.0),
+                false => f64::from(u8::from(values[node] > 0.0)),
+            };
+            let children = [(2 * node + 2, share * second), (2 * node + 1, share * (1.0 - second))];
+            open.extend(children.into_iter().filter(|(_, share)| *share > 0.0));
+        }
+    }
+}
+
+/// The functions of a model's basis, with the kernel functions of every leaf.
+#[derive(Debug)]
+pub(super) struct WithLeaves<T: Real> {
+    basis: Box<dyn FeatureMap<T>>,
+    leaves: Vec<Box<dyn FeatureMap<T>>>,
+}
+
+impl<T: Real> FeatureMap<T> for WithLeaves<T> {
+    fn dims(&self) -> (usize, usize) {
+        self.basis.dims()
+    }
+
+    fn footprint(&self) -> Footprint {
+        let Footprint { fixed, per_row } = self.basis.footprint();
+        Footprint { fixed: fixed + self.leaves.iter().map(|leaf| leaf.footprint().fixed).sum::<usize>(), per_row }
+    }
+
+    fn apply(&self, x: MatRef<'_, T>, phi: MatMut<'_, T>, workers: &Workers) {
+        self.basis.apply(x, phi, workers);
+    }
+
+    fn leaves(&self) -> &[Box<dyn FeatureMap<T>>] {
+        &self.leaves
+    }
+}
+
+/// A leaf, the rows that are in it with their shares, and what it adds to them.
+type Visit = (usize, Vec<(usize, f64)>, Vec<f64>);
+
+impl<T: Real> Model<T> {
+    pub(super) fn with_leaves(&self, basis: Box<dyn FeatureMap<T>>) -> Result<Box<dyn FeatureMap<T>>> {
+        let Some(leaves) = &self.leaves else { return Ok(basis) };
+        let (kernel, d) = (self.any_kernel()?, self.dims().1);
+        let of = |rows: Range<usize>| -> Box<dyn FeatureMap<T>> {
+            let points = leaves.points[rows.start * d..rows.end * d].to_vec();
+            let set = LandmarkSet { points, rows: vec![NO_ROW; rows.len()], d, passes: 0, evaluations: 0 };
+            Box::new(KernelFunctions::new(&kernel, set))
+        };
+        Ok(Box::new(WithLeaves { basis, leaves: leaves.ranges().map(of).collect() }))
+    }
+
+    /// Adds what the leaves say to the scores of some rows (b x t), from the values of the nodes (b x (L − 1), row-major). A row's sum has the bits that it has alone.
+    pub(crate) fn add_leaves(
+        &self,
+        basis: &dyn FeatureMap<T>,
+        x: MatRef<'_, T>,
+        values: &[f64],
+        mut scores: MatMut<'_, f64>,
+        workers: &Workers,
+    ) {
+        let Some(leaves) = &self.leaves else { return };
+        let (nodes, t, d) = (leaves.widths.len(), scores.ncols(), x.ncols());
+        let mut visits: Vec<Visit> = (0..=nodes).map(|leaf| (leaf, Vec::new(), Vec::new())).collect();
+        for i in 0..x.nrows() {
+            let values = &values[i * nodes..(i + 1) * nodes];
+            Leaves::<T>::shares(&leaves.widths, values, |leaf, share| visits[leaf].1.push((i, share)));
+        }
+        visits.retain(|(leaf, rows, _)| !rows.is_empty() && leaves.counts[*leaf] > 0);
+        let (ranges, pool): (Vec<_>, _) = (leaves.ranges().collect(), Pool::default());
+        let zeros = vec![0.0; t];
+        workers.each(visits.iter_mut().collect(), |(leaf, rows, added)| {
+            let (functions, at) = (&basis.leaves()[*leaf], ranges[*leaf].clone());
+            let alpha = leaves.coefficients.as_ref().subrows(at.start, at.len()).to_owned();
+            pool.with(Buffers::default, |Buffers { basis: block, wide, sums, .. }: &mut Buffers<T>| {
+                for rows in rows.chunks(STRIP) {
+                    let some: Vec<T> = rows.iter().flat_map(|(i, _)| x.row(*i).iter().copied()).collect();
+                    block.resize(STRIP * at.len(), T::default());
+                    let block = &mut block[..rows.len() * at.len()];
+                    let k = MatMut::from_column_major_slice_mut(block, rows.len(), at.len());
+                    let some = MatRef::from_row_major_slice(&some, rows.len(), d);
+                    functions.apply(some, k, &Workers::sequential());
+                    let k = MatRef::from_column_major_slice(block, rows.len(), at.len());
+                    combine(&alpha, &zeros, k, wide, sums);
+                    for i in 0..rows.len() {
+                        let lost = overflowed(k.row(i).iter().copied());
+                        let sums = (0..t).map(|j| if lost { f64::INFINITY } else { sums[j * rows.len() + i] });
+                        added.extend(sums);
+                    }
+                }
+            });
+        });
+        for (_, rows, added) in visits {
+            for ((i, share), added) in rows.into_iter().zip(added.chunks_exact(t)) {
+                added.iter().enumerate().for_each(|(j, added)| scores[(i, j)] += share * added);
+            }
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! A trained model: functions, coefficients and everything that defines the result, in one safetensors file.
+//!
+//! f(x) = b(x)·α + c, with b(x) the values of the model's [`Basis`] at x, in its [`Form`], α (m x t) their coefficients and c the intercepts. Of
+//! models of novelty that have a [`quadratic`] function, f is that less the function.
+//! Maps in the span of landmarks are stored as kernel functions of those: predicting then needs no factor. The module `file` tells
+//! of the format.
+
+mod basis;
+mod card;
+mod file;
+mod form;
+mod leaves;
+mod load;
+mod metric_report;
+mod outputs;
+mod predict;
+
+pub use basis::Basis;
+pub use basis::needs_wide_for;
+pub(crate) use card::is_zero;
+pub use card::{Card, FEATURES, Head, Intercept, SecondView};
+pub use form::Form;
+pub use leaves::Leaves;
+pub use load::MOST_HEADER_BYTES;
+pub use metric_report::{Judgement, MetricReport, RoundReport};
+pub(crate) use outputs::Outputs;
+pub use predict::PredictScratch;
+
+use crate::linalg::strips::{Pool, row_strips};
+use crate::quadratic::{self, Quadratic};
+use crate::{Error, Result, Task};
+use faer::prelude::ReborrowMut;
+use faer::{Mat, MatMut, MatRef};
+use kapprox::metric::Metric;
+use kapprox::{FeatureMap, Kernel, Real};
+use kstore::sparse::{SparseShape, with_room};
+use kstore::{Encoding, Scaler, Workers};
+use outputs::{Buffers, combine, none};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Rows predicted at once by one thread: a kernel block of 256 x 4,000 in f32 is 4 MB.
+const STRIP: usize = quadratic::STRIP;
+
+/// Basis functions whose values are widened to f64 at once: 256 x 128 in f64 is 256 KiB, within L2.
+const PANEL: usize = 128;
+
+/// A model in the precision of its rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Model<T> {
+    /// The card of the model: its options, names and classes.
+    pub card: Card,
+    /// The functions that the coefficients multiply.
+    pub basis: Basis<T>,
+    /// What is made of them before the coefficients multiply it.
+    pub form: Form,
+    /// The coefficients α, m x t.
+    pub coefficients: Mat<f64>,
+    /// The intercepts c, t numbers.
+    pub intercept: Vec<f64>,
+    /// The scaling of the d features of a row, before anything else.
+    pub scaler: Scaler,
+    /// The metric between scaling and the basis; `None` where the basis sees the scaled features.
+    pub metric: Option<Arc<Metric>>,
+    /// Variances of the predictions, or distances from the components, where the fit was asked for them.
+    pub quadratic: Option<Quadratic>,
+    /// Coordinates beside the predictions, where the fit was asked for them: coefficients m x q of the functions, and q constants.
+    pub components: Option<Head>,
+    /// Machines on the kernel itself in parts of space, added to the scores; `None` for most.
+    pub leaves: Option<Leaves<T>>,
+}
+
+/// A model of either precision, as a file gives it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AnyModel {
+    /// A model whose rows are in f32.
+    F32(Model<f32>),
+    /// A model whose rows are in f64.
+    F64(Model<f64>),
+}
+
+/// The value of an expression for a model, or what holds one, of either precision; after `to`, as a kind of the same precision.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! either {
+    ($kind:ident to $to:ident: $of:expr, $typed:ident => $value:expr) => {
+        match $of {
+            $kind::F32($typed) => $to::F32($value),
+            $kind::F64($typed) => $to::F64($value),
+        }
+    };
+    ($kind:ident: $of:expr, $typed:ident => $value:expr) => {
+        match $of {
+            $kind::F32($typed) => $value,
+            $kind::F64($typed) => $value,
+        }
+    };
+}
+
+#[doc(hidden)]
+pub use crate::either;
+
+impl AnyModel {
+    /// Writes the model, whole or not at all; see [`Model::save`].
+    ///
+    /// # Errors
+    /// The errors of [`Model::save`].
+    pub fn save(&self, path: &Path) -> Result<()> {
+        either!(Self: self, model => model.save(path))
+    }
+
+    /// The card of the model: its options, names and classes.
+    pub fn card(&self) -> &Card {
+        either!(Self: self, model => &model.card)
+    }
+}
+
+impl<T: Real> Model<T> {
+    /// Number of basis functions m, of features that they see, behind the metric where there is one, and of outputs t.
+    pub fn dims(&self) -> (usize, usize, usize) {
+        let d = self.metric.as_ref().map_or(self.scaler.features(), |metric| metric.outputs());
+        (self.coefficients.nrows(), d, self.intercept.len())
+    }
+
+    /// Converts the model to one that predicts in f64: for landmarks so close to each other that the coefficients,
+    /// large and of both signs, would amplify the rounding of kernel values in f32 ([`kapprox::Nystrom::needs_wide`]).
+    #[must_use]
+    pub fn widen(self) -> Model<f64> {
+        Model {
+            card: Card { precision: "f64".to_string(), ..self.card },
+            basis: self.basis.widen(),
+            form: self.form,
+            coefficients: self.coefficients,
+            intercept: self.intercept,
+            scaler: self.scaler,
+            metric: self.metric,
+            quadratic: self.quadratic,
+            components: self.components,
+            leaves: self.leaves.map(Leaves::widen),
+        }
+    }
+
+    /// The model with room for sparse rows of these shapes too, one for each column.
+    #[must_use]
+    pub(crate) fn with_rooms(mut self, shapes: &[SparseShape]) -> Self {
+        let Some((encoding, own)) = self.card.encoding.as_ref().zip(self.card.sparse()) else { return self };
+        let encoding = Encoding::clone(encoding).with_rooms(shapes);
+        let numbers = encoding.features();
+        if let Basis::Landmarks { points, .. } = &mut self.basis {
+            *points = with_room(points, own.numbers(), numbers);
+        }
+        self.scaler.centre.resize(numbers, 0.0);
+        self.scaler.scale.resize(numbers, 1.0);
+        self.scaler.mean.resize(numbers, 0.0);
+        self.card.features = encoding.names();
+        self.card.encoding = Some(Arc::new(encoding));
+        self
+    }
+
+    /// True for a fit in f32 that predicts in f64: rows are rounded to f32 first, as those of the fit were, so that categories
+    /// that were equal to a landmark's are so again.
+    pub(crate) fn is_narrow(&self) -> bool {
+        let single = <f32 as kstore::Real>::NAME;
+        self.card.precision != single && self.card.options["precision"] == single
+    }
+
+    /// Bytes the model holds.
+    pub fn bytes(&self) -> usize {
+        let (m, d, t) = self.dims();
+        let quadratic = self.quadratic.as_ref().map_or(0, Quadratic::held);
+        let metric = self.metric.as_ref().map_or(0, |metric| 8 * metric.numbers().len());
+        let components = 8 * self.component_count() * (m + 1);
+        // a basis of nodes may have more points than functions
+        let points = self.basis.landmarks().map_or(m, |(_, rows)| rows.len());
+        let numbers = points + m * t + t + 3 * self.scaler.features();
+        let codes = self.card.encoding.as_ref().map_or(0, |encoding| encoding.bytes());
+        let leaves = self.leaves.as_ref().map_or(0, Leaves::bytes);
+        codes + size_of::<T>() * points * d + 8 * numbers + metric + quadratic + components + leaves + self.form.bytes()
+    }
+
+    /// Bytes of scratch that [`Model::predict`] takes on so many threads.
+    pub fn scratch_bytes(&self, threads: usize) -> usize {
+        let (m, _, t) = self.dims();
+        let t = t.max(self.component_count());
+        let quadratic = self.quadratic.as_ref().map_or(0, |quadratic| quadratic.scratch_bytes(threads));
+        let widest = self.leaves.iter().flat_map(|leaves| leaves.counts.iter().copied()).max().unwrap_or(0);
+        STRIP * (size_of::<T>() * m.max(widest) + 8 * PANEL + 8 * t) * threads.max(1) + quadratic
+    }
+
+    /// `out` (b x t) = f(x) for the rows of `x` (b x d row-major, scaled and behind the metric); `basis` is that of [`Model::functions`].
+    ///
+    /// The basis is computed in `T`; its product with α is accumulated in f64, because dual coefficients are
+    /// large and cancel. A few rows go as in [`predict_with`](Self::predict_with). Strips of 256 rows go to the workers, so bits do not depend on their number; given a row's
+    /// basis values, its prediction does not depend on its neighbours either. *Cost*: the basis, and 2·m·t flops a row.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where `x` or `out` do not fit the model; a kernel that this version does not know.
+    pub fn predict(
+        &self,
+        basis: &dyn FeatureMap<T>,
+        x: MatRef<'_, T>,
+        out: MatMut<'_, f64>,
+        workers: &Workers,
+    ) -> Result<()> {
+        self.check_shapes(basis, x, &out)?;
+        if let Some(few_rows) = basis.few_rows()
+            && x.nrows() <= predict::MOST
+            && self.distance().is_none()
+            && self.leaves.is_none()
+        {
+            self.predict_few(few_rows, x, out, &mut PredictScratch::new(basis));
+            return Ok(());
+        }
+        let kernel = self.distance().map(|_| self.kernel()).transpose()?;
+        self.predict_all(basis, kernel.as_deref(), x, Outputs::of_scores(out), workers);
+        Ok(())
+    }
+
+    /// Computes all outputs from one evaluation of the basis; `kernel` is that of [`Model::kernel`], needed where the quadratic function
+    /// is. *Cost* of components: 2·m·q flops a row.
+    pub(crate) fn predict_all(
+        &self,
+        basis: &dyn FeatureMap<T>,
+        kernel: Option<&dyn Kernel<T>>,
+        x: MatRef<'_, T>,
+        Outputs { mut scores, components, quadratic }: Outputs<'_>,
+        workers: &Workers,
+    ) {
+        let nodes = self.leaves.as_ref().filter(|_| scores.ncols() > 0).map_or(0, |leaves| leaves.widths.len());
+        let mut values = vec![0.0; x.nrows() * nodes];
+        let of_nodes = MatMut::from_row_major_slice_mut(&mut values, x.nrows(), nodes);
+        let outputs = Outputs { scores: scores.rb_mut(), components, quadratic };
+        self.predict_strips(basis, kernel, x, (outputs, of_nodes), workers);
+        if scores.ncols() > 0 {
+            self.add_leaves(basis, x, &values, scores, workers);
+        }
+    }
+
+    /// As [`predict_all`](Self::predict_all), the values of the nodes in the place of what the leaves add.
+    fn predict_strips(
+        &self,
+        basis: &dyn FeatureMap<T>,
+        kernel: Option<&dyn Kernel<T>>,
+        x: MatRef<'_, T>,
+        (outputs, nodes): (Outputs<'_>, MatMut<'_, f64>),
+        workers: &Workers,
+    ) {
+        let distance = self.distance().filter(|_| outputs.scores.ncols() > 0);
+        let quadratic = if outputs.quadratic.ncols() > 0 { self.quadratic.as_ref() } else { distance };
+        let (m, pool) = (basis.dims().1, Pool::default());
+        let strips = outputs.strips().into_iter().zip(row_strips(nodes, STRIP)).collect();
+        workers.each(strips, |((first, mut out), (_, mut nodes)): ((usize, Outputs<'_>), (usize, MatMut<'_, f64>))| {
+            let x = x.subrows(first, out.scores.nrows());
+            let rows = x.nrows();
+            pool.with(Buffers::default, |Buffers { basis: block, wide, sums, scratch }: &mut Buffers<T>| {
+                block.resize(STRIP * m, T::default());
+                let block = &mut block[..rows * m];
+                let values = MatMut::from_column_major_slice_mut(block, rows, m);
+                basis.apply(x, values, &Workers::sequential());
+                let k = MatRef::from_column_major_slice(block, rows, m);
+                let mut values = vec![0.0; rows];
+                if let Some((quadratic, kernel)) = quadratic.zip(kernel) {
+                    quadratic.values(k, &self.squares(k, x, kernel), scratch, &mut values);
+                }
+                if out.quadratic.ncols() > 0 {
+                    out.quadratic.rb_mut().col_mut(0).iter_mut().zip(&values).for_each(|(out, value)| *out = *value);
+                }
+                let splits = self.leaves.as_ref().map(|leaves| &leaves.splits);
+                let heads = [(self.components.as_ref(), out.components.rb_mut()), (splits, nodes.rb_mut())];
+                for (head, mut out) in heads.into_iter().filter(|(_, out)| out.ncols() > 0) {
+                    let Some(Head { weights, intercept }) = head else { continue };
+                    combine(weights, intercept, k, wide, sums);
+                    out.copy_from(MatRef::from_column_major_slice(sums, rows, intercept.len()));
+                }
+                if out.scores.ncols() > 0 {
+                    combine(&self.coefficients, &self.intercept, k, wide, sums);
+                    if distance.is_some() {
+                        sums.iter_mut().zip(values).for_each(|(score, value)| *score -= value);
+                    }
+                    out.scores.copy_from(MatRef::from_column_major_slice(sums, rows, self.intercept.len()));
+                    let overflows = k.col_iter().any(|column| predict::overflowed(column.iter().copied()));
+                    let wrong = |r: &usize| overflows && predict::overflowed(k.row(*r).iter().copied());
+                    (0..rows).filter(wrong).for_each(|r| out.scores.rb_mut().row_mut(r).fill(f64::INFINITY));
+                }
+            });
+        });
+    }
+
+    /// The quadratic function that is a part of the scores.
+    pub(crate) fn distance(&self) -> Option<&Quadratic> {
+        self.quadratic.as_ref().filter(|_| self.card.task == Task::Novelty)
+    }
+
+    fn check_shapes(&self, basis: &dyn FeatureMap<T>, x: MatRef<'_, T>, out: &MatMut<'_, f64>) -> Result<()> {
+        let (m, d, t) = self.dims();
+        Error::unless_same("columns of the rows to predict", d, x.ncols())?;
+        Error::unless_same("functions of the basis", m, basis.dims().1)?;
+        Error::unless_same("rows of the predictions", x.nrows(), out.nrows())?;
+        Error::unless_same("columns of the predictions", t, out.ncols())
+    }
+
+    /// `out[i]` = the model's [`quadratic`] function at x_i: for ridge regression the variance of f(x_i) over σ², the variance of
+    /// the noise, so that a new observation has the variance σ²(1 + out); for components the squared distance from their span.
+    /// `kernel` is that of [`Model::kernel`]. *Cost*: the basis, and 4m² flops a row for m landmarks.
+    ///
+    /// # Errors
+    /// [`Error::NoQuadratic`] where the model has none; [`Error::Shape`].
+    pub fn predict_quadratic(
+        &self,
+        basis: &dyn FeatureMap<T>,
+        kernel: &dyn Kernel<T>,
+        x: MatRef<'_, T>,
+        out: &mut [f64],
+        workers: &Workers,
+    ) -> Result<()> {
+        if self.quadratic.is_none() {
+            return Err(Error::NoQuadratic);
+        }
+        let rows = out.len();
+        Error::unless_same("columns of the rows to predict", self.dims().1, x.ncols())?;
+        Error::unless_same("values of the quadratic function", x.nrows(), rows)?;
+        let quadratic = MatMut::from_row_major_slice_mut(out, rows, 1);
+        let outputs = Outputs { scores: none(rows), components: none(rows), quadratic };
+        self.predict_all(basis, Some(kernel), x, outputs, workers);
+        Ok(())
+    }
+
+    /// Number of components q that the model holds beside its predictions; 0 where it holds none.
+    pub(crate) fn component_count(&self) -> usize {
+        self.components.as_ref().map_or(0, |head| head.intercept.len())
+    }
+
+    /// k(x, x) for each of some rows, or ‖φ‖² from their basis values `k` where the basis is the features.
+    fn squares(&self, k: MatRef<'_, T>, x: MatRef<'_, T>, kernel: &dyn Kernel<T>) -> Vec<f64> {
+        let mut squares = vec![0.0; x.nrows()];
+        match self.basis {
+            Basis::Landmarks { .. } => kernel.diag(x, &mut squares),
+            Basis::Features { .. } => k.col_iter().for_each(|column| {
+                squares.iter_mut().zip(column.iter()).for_each(|(square, v)| *square += v.to_f64() * v.to_f64());
+            }),
+        }
+        squares
+    }
+}

@@ -1,0 +1,117 @@
+//! The moments of features and targets, and the certificate, from one pass.
+
+use crate::bins::{Bins, Filled, Targets};
+use crate::feature_fold::{FeatureFold, Take};
+use crate::folds::HeldOut;
+use crate::{CertificateState, Folds, GramScratch, GramState, Result};
+use faer::Mat;
+use kapprox::{FeatureMap, Real};
+use kstore::Workers;
+
+/// The pass that ridge regression needs: for every fold the moments of features and targets, and the certificate of
+/// every rank from the same features.
+///
+/// *Cost per row*: the map, p² flops for the Gram matrix, 5·p for the certificate.
+pub type RidgeFold<'a, T> = FeatureFold<'a, T, Moments<'a, T>>;
+
+/// What [`RidgeFold`] adds up.
+#[derive(Debug)]
+pub struct Moments<'a, T> {
+    map: &'a dyn FeatureMap<T>,
+    targets: &'a Targets,
+    folds: usize,
+    held_out: HeldOut,
+    certify: bool,
+    /// What makes features of the targets, whose moments are then taken in the place of theirs.
+    target_features: Option<&'a dyn FeatureMap<f64>>,
+}
+
+/// The result of the pass.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RidgeState {
+    /// Second moments of features and targets, fold by fold.
+    pub gram: GramState,
+    /// Residuals at every rank; `None` for a map that is no projection.
+    pub certificate: Option<CertificateState>,
+}
+
+kstore::summed!(RidgeState { part "gram": gram, some "certificate": certificate });
+
+/// Buffers that a lane reuses from bin to bin.
+#[derive(Debug, Default)]
+pub struct MomentScratch<T> {
+    gram: GramScratch<T>,
+    diag: Vec<f64>,
+    partial: Vec<f64>,
+}
+
+impl<'a, T: Real> RidgeFold<'a, T> {
+    /// A pass over rows of the map's d features. It certifies where the map knows its kernel's diagonal.
+    pub fn new(map: &'a dyn FeatureMap<T>, folds: &'a Folds, targets: &'a Targets) -> Self {
+        let certify = map.is_projection();
+        let (count, held_out) = (folds.count(), folds.rule());
+        let take = Moments { map, targets, folds: count, held_out, certify, target_features: None };
+        Self::over(map, folds, targets, take)
+    }
+
+    /// Takes the moments with these features of the targets, where there are some, and not with the targets.
+    #[must_use]
+    pub fn with_target_features(mut self, target_features: Option<&'a dyn FeatureMap<f64>>) -> Self {
+        self.take.target_features = target_features;
+        self
+    }
+
+    /// Keeps the moments of each class apart: those of class c in fold g are number g · classes + c.
+    #[must_use]
+    pub fn by_class(mut self, classes: usize) -> Self {
+        (self.take.folds, self.classes) = (self.take.folds * classes, classes);
+        self
+    }
+
+    /// Leaves the certificate out.
+    #[must_use]
+    pub fn without_certificate(mut self) -> Self {
+        self.take.certify = false;
+        self
+    }
+}
+
+impl<T: Real> Take<T> for Moments<'_, T> {
+    type State = RidgeState;
+    type Scratch = MomentScratch<T>;
+
+    fn init(&self) -> RidgeState {
+        let p = self.map.dims().1;
+        let columns = self.target_features.map_or(self.targets.count(), |map| map.dims().1);
+        RidgeState {
+            gram: GramState::new(p, columns, self.folds).ruled(self.held_out),
+            certificate: self.certify.then(|| CertificateState::new(p)),
+        }
+    }
+
+    fn take(
+        &self,
+        state: &mut RidgeState,
+        MomentScratch { gram, diag, partial }: &mut MomentScratch<T>,
+        fold: usize,
+        bins: &mut Bins<T>,
+        workers: &Workers,
+    ) -> Result<()> {
+        if let Some(certificate) = &mut state.certificate {
+            let Filled { x, phi, w, .. } = bins.filled(fold);
+            diag.resize(x.nrows(), 0.0);
+            if self.map.kernel_diag(x, diag).is_some() {
+                kapprox::kernel::check_finite::<T>("of this fit", diag)?;
+                certificate.update(phi, diag, w, partial, workers);
+            }
+        }
+        bins.weigh(fold, workers);
+        let Filled { phi, y, w, .. } = bins.filled(fold);
+        if let Some(map) = self.target_features {
+            let mut features = Mat::zeros(y.nrows(), map.dims().1);
+            map.apply(y, features.as_mut(), workers);
+            return state.gram.update_weighted(fold, phi, features.as_ref(), w, gram, workers);
+        }
+        state.gram.update_weighted(fold, phi, y, w, gram, workers)
+    }
+}

@@ -1,0 +1,83 @@
+//! The functions of a row that are made of its nearest nodes, as a feature map: what coefficients multiply in models of graphs.
+
+use super::{Nodes, Reconstruction, nearest};
+use crate::linalg::strips::row_strips;
+use faer::{Mat, MatMut, MatRef};
+use kapprox::{FeatureMap, Real};
+use kstore::{Footprint, Workers};
+
+/// Rows that one thread works on at a time.
+const STRIP: usize = 64;
+
+/// Functions of the k nearest nodes of a row x.
+///
+/// Without paths there is one function for each node j: the weight of node j among the neighbours of x, 0 for all others. With
+/// paths there is one for each landmark l: the square of the shortest way to it, min over the neighbours j of (‖x − x_j‖ + g_lj)².
+/// *Cost*: 3Nd flops a row, and k³/3 + k²d or km.
+#[derive(Debug)]
+pub struct NearNodes {
+    nodes: Nodes,
+    neighbours: usize,
+    /// g, m x N.
+    paths: Option<Mat<f64>>,
+}
+
+impl NearNodes {
+    /// The functions of these nodes, N x d row-major.
+    pub fn new<T: Real>(points: &[T], d: usize, neighbours: usize, paths: Option<Mat<f64>>) -> Self {
+        Self { nodes: Nodes::new(points, d), neighbours, paths }
+    }
+
+    fn row<T: Real>(&self, x: &[f64], buffers: &mut Buffers, mut out: impl FnMut(usize, T)) {
+        self.nodes.squares(x, &mut buffers.squares);
+        nearest(&buffers.squares, self.neighbours, None, &mut buffers.found);
+        let Some(paths) = &self.paths else {
+            (0..self.nodes.len()).for_each(|j| out(j, T::ZERO));
+            buffers.reconstruction.weights(&self.nodes, x, &buffers.found, &mut buffers.values);
+            buffers.found.iter().zip(&buffers.values).for_each(|((_, j), w)| out(*j, T::from_f64(*w)));
+            return;
+        };
+        buffers.values.clear();
+        buffers.values.resize(paths.nrows(), f64::INFINITY);
+        for (square, j) in &buffers.found {
+            let (distance, paths) = (square.sqrt(), paths.col_as_slice(*j));
+            buffers.values.iter_mut().zip(paths).for_each(|(least, path)| *least = least.min(distance + path));
+        }
+        buffers.values.iter().enumerate().for_each(|(l, length)| out(l, T::from_f64(length * length)));
+    }
+}
+
+struct Buffers {
+    squares: Vec<f64>,
+    found: Vec<super::Neighbour>,
+    values: Vec<f64>,
+    reconstruction: Reconstruction,
+}
+
+impl Buffers {
+    fn new(nodes: usize) -> Self {
+        let (found, values) = (Vec::new(), Vec::new());
+        Self { squares: vec![0.0; nodes], found, values, reconstruction: Reconstruction::of_rows() }
+    }
+}
+
+impl<T: Real> FeatureMap<T> for NearNodes {
+    fn dims(&self) -> (usize, usize) {
+        (self.nodes.d, self.paths.as_ref().map_or(self.nodes.len(), Mat::nrows))
+    }
+
+    fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
+        workers.each(row_strips(out, STRIP), |(first, mut out)| {
+            let mut buffers = Buffers::new(self.nodes.len());
+            for i in 0..out.nrows() {
+                let x: Vec<f64> = x.row(first + i).iter().map(|v| v.to_f64()).collect();
+                self.row(&x, &mut buffers, |j, value| out[(i, j)] = value);
+            }
+        });
+    }
+
+    fn footprint(&self) -> Footprint {
+        let paths = self.paths.as_ref().map_or(0, |paths| 8 * paths.nrows() * paths.ncols());
+        Footprint { fixed: Nodes::bytes(self.nodes.len(), self.nodes.d) + paths, per_row: 0 }
+    }
+}

@@ -1,0 +1,120 @@
+//! The graph in which every node has an edge to its k nearest ones, and the lengths of shortest paths.
+
+use super::{Neighbour, Nodes, nearest};
+use crate::Error;
+use kstore::Workers;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Nodes whose neighbours one thread finds at a time.
+const STRIP: usize = 64;
+
+/// The k nearest other nodes of every node, N x k row-major. 3N²d flops.
+pub fn neighbours_of_nodes(nodes: &Nodes, k: usize, workers: &Workers) -> Vec<Neighbour> {
+    let mut lists = vec![(0.0, 0); nodes.len() * k];
+    crate::linalg::strips::for_each_strip(workers, &mut lists, STRIP * k, |strip, lists| {
+        let (mut squares, mut found) = (vec![0.0; nodes.len()], Vec::new());
+        for (i, list) in lists.chunks_exact_mut(k).enumerate() {
+            let node = strip * STRIP + i;
+            nodes.squares(&nodes.point(node), &mut squares);
+            nearest(&squares, k, Some(node), &mut found);
+            list.copy_from_slice(&found);
+        }
+    });
+    lists
+}
+
+/// An undirected graph: two nodes are joined where either is among the nearest of the other, by an edge as long as their distance.
+#[derive(Debug)]
+pub struct Graph {
+    /// The edges of node i are those from `starts[i]` to `starts[i + 1]`.
+    starts: Vec<usize>,
+    /// Length and other end.
+    edges: Vec<(f64, usize)>,
+}
+
+impl Graph {
+    pub fn bytes(nodes: usize, k: usize) -> usize {
+        nodes.saturating_mul(k.saturating_mul(3 * size_of::<Neighbour>()) + 8)
+    }
+
+    /// The graph of the lists of [`neighbours_of_nodes`].
+    pub fn new(lists: &[Neighbour], k: usize) -> Self {
+        let count = lists.len() / k.max(1);
+        let mut starts = vec![0; count + 1];
+        for (place, (_, to)) in lists.iter().enumerate() {
+            starts[place / k + 1] += 1;
+            starts[to + 1] += 1;
+        }
+        (0..count).for_each(|i| starts[i + 1] += starts[i]);
+        let (mut next, mut edges) = (starts.clone(), vec![(0.0, 0); 2 * lists.len()]);
+        for (place, (square, to)) in lists.iter().enumerate() {
+            for (end, other) in [(place / k, *to), (*to, place / k)] {
+                edges[next[end]] = (square.sqrt(), other);
+                next[end] += 1;
+            }
+        }
+        Self { starts, edges }
+    }
+
+    fn edges(&self, node: usize) -> &[(f64, usize)] {
+        &self.edges[self.starts[node]..self.starts[node + 1]]
+    }
+
+    /// Numbers of nodes of the components, the largest first.
+    pub fn components(&self) -> Vec<usize> {
+        let mut seen = vec![false; self.starts.len() - 1];
+        let (mut sizes, mut open) = (Vec::new(), Vec::new());
+        for first in 0..seen.len() {
+            if std::mem::replace(&mut seen[first], true) {
+                continue;
+            }
+            let mut size = 0;
+            open.push(first);
+            while let Some(node) = open.pop() {
+                size += 1;
+                let new = self.edges(node).iter().filter(|(_, to)| !std::mem::replace(&mut seen[*to], true));
+                open.extend(new.map(|(_, to)| *to));
+            }
+            sizes.push(size);
+        }
+        sizes.sort_unstable_by_key(|size| Reverse(*size));
+        sizes
+    }
+
+    /// The refusal of a graph of several components, between which there is no path.
+    pub fn apart(&self, k: usize) -> Error {
+        let sizes = self.components();
+        let why = format!(
+            "the graph of {} nodes falls into {} components, the largest of {} nodes, with no path between them; raise `neighbours` or \
+             `nodes`, or learn from the rows of one part",
+            self.starts.len() - 1,
+            sizes.len(),
+            sizes[0]
+        );
+        Error::option("neighbours", k, why)
+    }
+
+    /// `lengths[i]` = the length of the shortest path from node `from` to node i; infinite where there is none.
+    ///
+    /// Reference: Dijkstra, "A note on two problems in connexion with graphs", Numerische Mathematik 1, 1959.
+    pub fn paths(&self, from: usize, lengths: &mut [f64]) {
+        lengths.fill(f64::INFINITY);
+        lengths[from] = 0.0;
+        // lengths are not negative: their bits have their order
+        let mut open = BinaryHeap::from([Reverse((0f64.to_bits(), from))]);
+        while let Some(Reverse((bits, node))) = open.pop() {
+            let length = f64::from_bits(bits);
+            if length > lengths[node] {
+                continue;
+            }
+            for (edge, to) in self.edges(node) {
+                let through = length + edge;
+                if through < lengths[*to] {
+                    lengths[*to] = through;
+                    open.push(Reverse((through.to_bits(), *to)));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Rows that are nodes of a graph: nearest ones, paths between them, and weights that make a row of its neighbours.
+//!
+//! Distances are Euclidean, between rows as they are scaled (and behind the metric). They are sums of squared differences in f64,
+//! which do not cancel as products do. Every search looks at all N nodes: 3Nd flops a row, the same neighbours whatever the threads.
+//! Of nodes at the same distance the first counts as nearer.
+
+mod functions;
+mod graph;
+mod weights;
+
+pub use functions::NearNodes;
+pub use graph::{Graph, neighbours_of_nodes};
+pub use weights::Reconstruction;
+
+use kapprox::Real;
+
+pub type Neighbour = (f64, usize);
+
+/// The nodes, N x d in f64, feature after feature.
+#[derive(Clone, Debug)]
+pub struct Nodes {
+    columns: Vec<f64>,
+    count: usize,
+    d: usize,
+}
+
+impl Nodes {
+    pub fn new<T: Real>(points: &[T], d: usize) -> Self {
+        let count = points.len() / d.max(1);
+        let columns = (0..d).flat_map(|c| points.iter().skip(c).step_by(d).map(|v| v.to_f64())).collect();
+        Self { columns, count, d }
+    }
+
+    pub fn bytes(nodes: usize, d: usize) -> usize {
+        nodes.saturating_mul(8 * d)
+    }
+
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    fn value(&self, i: usize, c: usize) -> f64 {
+        self.columns[c * self.count + i]
+    }
+
+    pub fn point(&self, i: usize) -> Vec<f64> {
+        (0..self.d).map(|c| self.value(i, c)).collect()
+    }
+
+    pub fn alike(&self) -> bool {
+        self.columns.chunks(self.count.max(1)).all(|column| column.iter().all(|value| *value == column[0]))
+    }
+
+    /// `out[i]` = ‖x − x_i‖² for every node.
+    pub fn squares(&self, x: &[f64], out: &mut [f64]) {
+        out.fill(0.0);
+        kapprox::vectorised!({
+            for (column, x) in self.columns.chunks_exact(self.count.max(1)).zip(x) {
+                out.iter_mut().zip(column).for_each(|(sum, z)| *sum += (x - z) * (x - z));
+            }
+        });
+    }
+}
+
+/// `found` = the k nearest nodes of these squared distances, the nearest first, without the node `but`.
+pub fn nearest(squares: &[f64], k: usize, but: Option<usize>, found: &mut Vec<Neighbour>) {
+    found.clear();
+    let mut farthest = f64::INFINITY;
+    for (i, square) in squares.iter().enumerate() {
+        if found.len() == k && *square >= farthest || but == Some(i) {
+            continue;
+        }
+        let at = found.partition_point(|(other, _)| other <= square);
+        found.insert(at, (*square, i));
+        found.truncate(k);
+        if let (true, Some((last, _))) = (found.len() == k, found.last()) {
+            farthest = *last;
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The weights with which its neighbours make up a point.
+//!
+//! For a point x with k neighbours z_j the weights w, of sum 1, minimise ‖x − Σ_j w_j z_j‖² + r‖w‖², r = 1e-3 tr C, with C_ij = (z_i − x)ᵀ(z_j − x):
+//! (C + rI)w is the same for all neighbours. The penalty decides where there are more neighbours than features.
+//!
+//! Of rows that are placed among the nodes ([`Reconstruction::of_rows`]) the penalty of a neighbour which is much nearer than the others falls
+//! with its squared distance, so that the weights of a row that is a node are that node alone: with the same penalty for all it would be a
+//! mixture of its neighbours, and be placed up to a tenth of the embedding away from itself. Nodes are made of others by the same penalty for
+//! all, or two that are equal would be made of each other and of nothing else.
+//!
+//! Reference: Roweis, Saul, "Nonlinear dimensionality reduction by locally linear embedding", Science 290, 2000; the penalty is
+//! that of scikit-learn.
+
+use super::{Neighbour, Nodes};
+
+/// The penalty r as a share of tr C.
+const PENALTY: f64 = 1e-3;
+
+/// A neighbour is much nearer where its squared distance is below this share of the mean.
+const NEAR: f64 = 1e-6;
+
+/// The least share of the penalty that is left: neighbours that are the point itself share it equally.
+const LEFT: f64 = 1e-9;
+
+/// Buffers for the weights of one point after the other.
+#[derive(Debug, Default)]
+pub struct Reconstruction {
+    /// z_j − x, k x d.
+    apart: Vec<f64>,
+    /// C + rI over tr C and then its Cholesky factor, k x k row-major, the lower half.
+    gram: Vec<f64>,
+    /// The share of the mean squared distance below which a neighbour is much nearer; 0 for none.
+    near: f64,
+}
+
+impl Reconstruction {
+    pub fn of_rows() -> Self {
+        Self { near: NEAR, ..Self::default() }
+    }
+
+    /// `weights` = the weights of the `neighbours` of x. k²d + k³/3 flops.
+    pub fn weights(&mut self, nodes: &Nodes, x: &[f64], neighbours: &[Neighbour], weights: &mut Vec<f64>) {
+        let (k, d) = (neighbours.len(), x.len());
+        self.apart.clear();
+        for (_, node) in neighbours {
+            self.apart.extend(x.iter().enumerate().map(|(c, x)| nodes.value(*node, c) - x));
+        }
+        let apart = &self.apart;
+        let dot = |i: usize, j: usize| (0..d).map(|c| apart[i * d + c] * apart[j * d + c]).sum::<f64>();
+        let trace: f64 = (0..k).map(|i| dot(i, i)).sum();
+        // neighbours that are the point itself all count alike
+        let unit = if trace >= f64::MIN_POSITIVE { trace } else { f64::INFINITY };
+        self.gram.clear();
+        self.gram.resize(k * k, 0.0);
+        for i in 0..k {
+            for j in 0..=i {
+                self.gram[i * k + j] = dot(i, j) / unit;
+            }
+            // C_ii over the share of the mean, tr C/k
+            let share = self.gram[i * k + i] * k as f64 / self.near;
+            let share = if trace >= f64::MIN_POSITIVE && self.near > 0.0 { share.clamp(LEFT, 1.0) } else { 1.0 };
+            self.gram[i * k + i] += PENALTY * share;
+        }
+        weights.clear();
+        weights.resize(k, 1.0);
+        factor(&mut self.gram, k);
+        solve(&self.gram, k, weights);
+        // 1ᵀ(C + rI)⁻¹1 is at least k/(1 + r) here
+        let sum: f64 = weights.iter().sum();
+        weights.iter_mut().for_each(|w| *w /= sum);
+    }
+}
+
+/// The Cholesky factor of a positive definite matrix of trace about 1 whose eigenvalues are at least [`PENALTY`]·[`LEFT`], in its place.
+fn factor(a: &mut [f64], k: usize) {
+    for i in 0..k {
+        for j in 0..=i {
+            let rest = a[i * k + j] - (0..j).map(|l| a[i * k + l] * a[j * k + l]).sum::<f64>();
+            // rounding takes far less from a pivot than the penalty
+            a[i * k + j] = if i == j { rest.max(PENALTY * LEFT / 2.0).sqrt() } else { rest / a[j * k + j] };
+        }
+    }
+}
+
+fn solve(l: &[f64], k: usize, b: &mut [f64]) {
+    for i in 0..k {
+        b[i] = (b[i] - (0..i).map(|j| l[i * k + j] * b[j]).sum::<f64>()) / l[i * k + i];
+    }
+    for i in (0..k).rev() {
+        b[i] = (b[i] - (i + 1..k).map(|j| l[j * k + i] * b[j]).sum::<f64>()) / l[i * k + i];
+    }
+}

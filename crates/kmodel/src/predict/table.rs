@@ -1,0 +1,357 @@
+//! Predictions of a model for the rows of a table, segment by segment, in the order of the rows.
+
+use super::typed::{SeenRows, Typed, is_far};
+use crate::row_weights::{self, RowWeights};
+use crate::{
+    Error, PreImages, Result,
+    model::Outputs,
+    run::{Run, Stages},
+};
+use faer::{MatMut, MatRef};
+use kapprox::{Kernel, Real};
+use kstore::budget::Term;
+use kstore::pass::lanes::{self, Lane, Lanes};
+use kstore::{Coded, Fold, Label, Missing, Pass, Reading, RowBlock, RowSource, Selected, TableRows, Workers, shown};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What is computed for every row beside its scores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extras {
+    /// The scores that classes are decided by, of models that have classes.
+    pub scores: bool,
+    /// Probabilities of the classes, of models that have them.
+    pub probabilities: bool,
+    /// Coordinates along the components that the model holds beside its predictions, of fisher fitted with `components`.
+    pub components: bool,
+    /// Standard deviations, of ridge regression fitted with `std`.
+    pub std: bool,
+    /// Squared distances from the components, of kpca fitted with `novelty`.
+    pub novelty: bool,
+    /// Pre-images, of kpca fitted with `novelty`.
+    pub preimages: bool,
+    /// The coordinate outside the span of the features, of `features` by a projection.
+    pub residual: bool,
+    /// k(x, x), in the place of the residual: with the scores of clusters it makes the distances from their centres. Nothing is written of it.
+    pub squares: bool,
+}
+
+impl Extras {
+    pub(super) fn has_quadratic(self) -> bool {
+        self.std || self.novelty
+    }
+
+    fn outside(self) -> bool {
+        self.residual || self.squares
+    }
+}
+
+/// Scores of the rows of a segment, with their true values and row numbers from the table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Scores {
+    /// Scores, row-major, t per row.
+    pub scores: Vec<f64>,
+    /// Components beside the scores, row-major, q per row; empty where they were not asked for.
+    pub components: Vec<f64>,
+    /// The model's quadratic function, a number per row; empty where it was not asked for.
+    pub quadratic: Vec<f64>,
+    /// √(k(x, x) − ‖φ(x)‖²), a number per row: the coordinate outside the span of the features; or k(x, x) with [`Extras::squares`]; empty where
+    /// neither was asked for.
+    pub residual: Vec<f64>,
+    /// Pre-images, row-major, d per row; empty where they were not asked for.
+    pub preimages: Vec<f64>,
+    /// Number of pre-images whose iteration did not settle.
+    pub unsettled: u64,
+    /// Numeric targets of the table, row-major; empty where they were not asked for.
+    pub y: Vec<f64>,
+    /// Weights of the rows, if the selection has a column of weights.
+    pub weights: RowWeights,
+    /// Codes of the class column in the model's classes; empty where it was not asked for.
+    pub classes: Vec<u32>,
+    /// Labels of the column of groups; empty where it was not asked for.
+    pub groups: Vec<Label>,
+    /// Stored row numbers.
+    pub rows: Vec<u64>,
+    /// What makes the rows strange, in words; empty where it was not asked for.
+    pub reasons: Vec<String>,
+    /// True for a row with a missing value, whose other numbers mean nothing; empty if rows with one were not kept.
+    pub incomplete: Vec<bool>,
+}
+
+/// Bytes of the numbers of a segment, at most, and as a share of the memory: of rows with many outputs a segment has fewer. A
+/// row's numbers do not depend on its segment.
+const SEGMENT_BYTES: (usize, usize) = (64 << 20, 8);
+
+pub(super) struct TableScorer<'a, T: Real> {
+    typed: &'a Typed<T>,
+    selected: &'a Selected,
+    extras: Extras,
+    /// Number of components that are computed beside the scores.
+    components: usize,
+    /// The kernel, where k(x, x) is needed.
+    kernel: Option<Arc<dyn Kernel<T>>>,
+    preimages: Option<PreImages>,
+    /// Rows with a value far outside the ranges of the model, and such values of each feature.
+    outside: (AtomicU64, Vec<AtomicU64>),
+    /// Rows that were kept in spite of a missing value.
+    incomplete: AtomicU64,
+}
+
+impl<'a, T: Real> TableScorer<'a, T> {
+    pub(super) fn new(typed: &'a Typed<T>, selected: &'a Selected, extras: Extras) -> Result<Self> {
+        let model = &typed.model;
+        let squares = extras.has_quadratic() || extras.outside() || model.distance().is_some();
+        let kernel = if squares { Some(model.kernel()?) } else { None };
+        let preimages = if extras.preimages { Some(PreImages::new(model)?) } else { None };
+        let components = if extras.components { model.component_count() } else { 0 };
+        let ranges = typed.ranges.as_ref().map_or(0, Vec::len);
+        let outside = (AtomicU64::new(0), (0..ranges).map(|_| AtomicU64::new(0)).collect());
+        Ok(Self { typed, selected, extras, components, kernel, preimages, outside, incomplete: AtomicU64::new(0) })
+    }
+
+    /// The number of lanes that fit the memory beside the terms `held` of the caller, and the rows of a segment: those that a share of the
+    /// memory holds, or half, a quarter, … of them where only fewer fit, so that a refusal names the least memory that is enough.
+    pub(super) fn lanes(&self, memory: usize, threads: usize, held: &[Term]) -> Result<(Lanes, u64)> {
+        let model = &self.typed.model;
+        let source = self.source()?;
+        let (shape, (m, d, _)) = (source.shape(), model.dims());
+        let copies = if self.preimages.is_some() { PreImages::bytes(m, d) } else { 0 };
+        let single = if model.is_narrow() || self.keeps() { shape.features * size_of::<T>() } else { 0 };
+        let behind = if model.metric.is_some() { d * size_of::<T>() } else { 0 };
+        let inside = self.outside.1.len() * size_of::<T>();
+        let tile = lanes::TILE * (single + behind + inside);
+        let range = self.selected.range();
+        let mut segment = self.segment(shape.targets, memory);
+        loop {
+            let rows = segment.min(range.end - range.start) as usize;
+            let lane = Lane {
+                tile: lanes::TILE,
+                name: "kernel values and scores",
+                bytes: model.scratch_bytes(1) + tile + rows * self.row_bytes(shape.targets),
+                shared: [held, &[self.typed.term(copies)]].concat(),
+            };
+            match lanes::lanes("prediction", &source, &lane, memory, threads) {
+                Err(_) if segment > lanes::TILE as u64 => segment = (segment / 2).max(lanes::TILE as u64),
+                lanes => return Ok((lanes?, segment)),
+            }
+        }
+    }
+
+    /// Bytes of the numbers of a row that wait in a segment: scores, components, the quadratic function and the residual, the
+    /// pre-image, the targets, the code of the class, the label of the group, the number of the row.
+    fn row_bytes(&self, targets: usize) -> usize {
+        let (_, d, t) = self.typed.model.dims();
+        let preimages = if self.preimages.is_some() { d } else { 0 };
+        let extras = usize::from(self.extras.has_quadratic()) + usize::from(self.extras.outside());
+        let numbers = t + self.components + extras + targets + preimages;
+        let group = self.selected.group_name().map_or(0, |_| size_of::<Label>());
+        numbers * size_of::<f64>() + size_of::<u32>() + size_of::<u64>() + group + usize::from(self.keeps())
+    }
+
+    /// True if rows with a missing value are kept.
+    fn keeps(&self) -> bool {
+        self.selected.missing() == Missing::Keep
+    }
+
+    fn segment(&self, targets: usize, memory: usize) -> u64 {
+        let bytes = SEGMENT_BYTES.0.min(memory / SEGMENT_BYTES.1);
+        let tiles = bytes / self.row_bytes(targets) / lanes::TILE;
+        ((tiles.max(1) * lanes::TILE) as u64).min(lanes::SEGMENT)
+    }
+
+    /// The rows as they are scaled; the metric follows once they are rounded.
+    fn source(&self) -> Result<TableRows<T>> {
+        let labels = &self.typed.model.card.classes;
+        let classes = (!labels.is_empty()).then(|| Arc::new(labels.clone()));
+        let scaler = Some(Arc::new(self.typed.model.scaler.clone()));
+        Ok(self.selected.rows::<T>(Reading { scaler, classes, ..Reading::default() })?)
+    }
+
+    /// Scores every selected row and hands the segments to `deliver`, in row order. Returns the number of rows.
+    pub(super) fn run(
+        &self,
+        run: &Run<'_>,
+        (lanes, segment): (Lanes, u64),
+        mut deliver: impl FnMut(&Scores) -> Result<()> + Send,
+    ) -> Result<u64> {
+        let source = self.source()?;
+        let watch = run.watched();
+        let observer = watch.stage("predict", self.selected.known_rows());
+        let pass = Pass { segment, ..lanes::scan(lanes.count, run.workers(), &*observer) };
+        let report = pass.segments(&source, self, |scores: Scores| deliver(&scores))?;
+        if report.rows == 0 {
+            let what = self.selected.table().files().next().map(|file| file.display().to_string()).unwrap_or_default();
+            let why = "no row is left after `rows`, `where`, `missing` and weights of 0; ask for more rows".to_string();
+            return Err(kstore::Error::Empty { what, why }.into());
+        }
+        self.tell(report.rows, source.without_target(), &watch);
+        Ok(report.rows)
+    }
+
+    /// Counts a row with a value far outside the ranges of the model, and such values.
+    fn count_outside(&self, row: &[T], ranges: &[[T; 2]]) {
+        let far = |(value, range): (&T, &[T; 2])| is_far(*value, *range);
+        if row.iter().zip(ranges).any(far) {
+            self.outside.0.fetch_add(1, Ordering::Relaxed);
+            for (value, count) in row.iter().zip(ranges).zip(&self.outside.1) {
+                count.fetch_add(u64::from(far(value)), Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Says how many rows lie outside what the fit saw, and by which feature most.
+    fn tell_outside(&self, rows: u64, stages: &dyn Stages) {
+        let counts = self.outside.1.iter().map(|count| count.load(Ordering::Relaxed));
+        let names = self.typed.model.card.features.iter();
+        // the first of equals
+        let most = counts.zip(names).rev().max_by_key(|(count, _)| *count).filter(|(count, _)| *count > 0);
+        let Some((most, name)) = most else { return };
+        let outside = shown::count(self.outside.0.load(Ordering::Relaxed));
+        let (most, rows) = (shown::count(most), shown::count(rows));
+        stages.warn(format!(
+            "{outside} of {rows} rows lie outside what the fit saw, in {name} {most}; they are predicted as if at its edge (`no_clip` of \
+             the fit predicts them as they are)"
+        ));
+    }
+
+    fn tell(&self, rows: u64, without_target: u64, stages: &dyn Stages) {
+        if without_target > 0 {
+            let count = shown::count(without_target);
+            stages.warn(format!("rows without a target are left out: {count} (`missing_target` error stops)"));
+        }
+        self.tell_outside(rows, stages);
+        self.selected.table().note().into_iter().for_each(|note| stages.warn(note));
+        for (column, count) in self.selected.unseen() {
+            stages.warn(format!(
+                "column {column}: {count} of {rows} rows have a value that the fit did not see; unseen values count as \"other\", like none of the known"
+            ));
+        }
+        let range = self.selected.range();
+        let all = range.end - range.start - without_target;
+        if self.selected.missing() == Missing::Drop && !self.selected.is_filtered() && rows < all {
+            stages.warn(format!("{} of {all} rows have a missing value and are left out (`missing` drop)", all - rows));
+        }
+        let incomplete = self.incomplete.load(Ordering::Relaxed);
+        if incomplete > 0 {
+            stages.warn(format!(
+                "{incomplete} of {rows} rows have a missing value and get no prediction, as the fit left such rows out"
+            ));
+        }
+    }
+
+    /// Refuses a value that is not finite. `values` has the same number of values for each of `rows`.
+    fn check(&self, what: &'static str, values: &[f64], rows: &[u64]) -> Result<()> {
+        let Some(at) = values.iter().position(|value| !value.is_finite()) else { return Ok(()) };
+        let (row, value) = (rows[at * rows.len() / values.len()], values[at]);
+        let (path, row) = self.selected.table().locate(row).unwrap_or((Path::new("the table"), row));
+        Err(Error::NotFinitePrediction { path: path.to_path_buf(), row, what, value })
+    }
+}
+
+impl<T: Real> Typed<T> {
+    pub(super) fn scores(
+        &self,
+        selected: &Selected,
+        (extras, most_lanes): (Extras, usize),
+        held: Vec<Term>,
+        run: &Run<'_>,
+        deliver: impl FnMut(&Scores) -> Result<()> + Send,
+    ) -> Result<u64> {
+        let scorer = TableScorer::new(self, selected, extras)?;
+        let (lanes, segment) = scorer.lanes(run.bytes(), run.workers().threads(), &held)?;
+        let lanes = Lanes { count: lanes.count.min(most_lanes), ..lanes };
+        scorer.run(run, (lanes, segment), deliver)
+    }
+}
+
+impl<T: Real> Fold<T> for TableScorer<'_, T> {
+    type State = Scores;
+    type Scratch = SeenRows<T>;
+    type Error = Error;
+
+    fn init(&self) -> Scores {
+        Scores::default()
+    }
+
+    fn scratch(&self) -> SeenRows<T> {
+        SeenRows::default()
+    }
+
+    fn step(
+        &self,
+        state: &mut Scores,
+        SeenRows { scaled, behind }: &mut SeenRows<T>,
+        block: &RowBlock<'_, T>,
+        workers: &Workers,
+    ) -> Result<()> {
+        let Typed { model, functions, ranges, .. } = self.typed;
+        let (b, (_, d, t)) = (block.len(), model.dims());
+        let mut x = block.x;
+        let first = state.incomplete.len();
+        if self.keeps() {
+            let lacks = |row: &[T]| row.iter().any(|value| !value.is_finite());
+            state.incomplete.extend(x.chunks_exact(block.d).map(lacks));
+        }
+        let incomplete = &state.incomplete[first..];
+        if ranges.is_some() || model.is_narrow() || incomplete.contains(&true) {
+            scaled.clear();
+            scaled.extend_from_slice(x);
+            // the mean, a row that every kernel takes; what comes of it is not read
+            let mean = |j: usize| T::from_f64(model.scaler.apply(j, model.scaler.mean[j]));
+            let rows = scaled.chunks_exact_mut(block.d).zip(incomplete).filter(|(_, lacks)| **lacks);
+            rows.for_each(|(row, _)| row.iter_mut().enumerate().for_each(|(j, value)| *value = mean(j)));
+            let lacking = incomplete.iter().filter(|lacks| **lacks).count();
+            self.incomplete.fetch_add(lacking as u64, Ordering::Relaxed);
+            self.typed.settle(scaled, |row, ranges| self.count_outside(row, ranges));
+            x = scaled;
+        }
+        let x = MatRef::from_row_major_slice(self.typed.seen(x, behind), b, d);
+        let scores = more(&mut state.scores, b * t);
+        let components = more(&mut state.components, b * self.components);
+        let quadratic = more(&mut state.quadratic, if self.extras.has_quadratic() { b } else { 0 });
+        let outputs = Outputs {
+            scores: MatMut::from_row_major_slice_mut(scores, b, t),
+            components: MatMut::from_row_major_slice_mut(components, b, self.components),
+            quadratic: MatMut::from_row_major_slice_mut(quadratic, b, quadratic.len() / b.max(1)),
+        };
+        model.predict_all(&**functions, self.kernel.as_deref(), x, outputs, workers);
+        self.check("the prediction", scores, block.rows)?;
+        self.check("the component", components, block.rows)?;
+        self.check("the variance or distance", quadratic, block.rows)?;
+        if let Some(kernel) = self.kernel.as_ref().filter(|_| self.extras.outside()) {
+            let out = more(&mut state.residual, b);
+            kernel.diag(x, out);
+            for (out, phi) in out.iter_mut().zip(scores.chunks_exact(t.max(1))).filter(|_| self.extras.residual) {
+                // rounding may have the projection longer than what is projected
+                *out = (*out - phi.iter().map(|v| v * v).sum::<f64>()).max(0.0).sqrt();
+            }
+            self.check("the residual", out, block.rows)?;
+        }
+        if let Some(preimages) = &self.preimages {
+            let out = more(&mut state.preimages, b * block.d);
+            state.unsettled += preimages.apply(model, &**functions, x, out, workers)? as u64;
+            self.check("the pre-image", out, block.rows)?;
+        }
+        if block.weighted {
+            for (i, row) in block.y.chunks_exact(block.t).enumerate() {
+                state.y.extend(&row[..block.learned()]);
+                state.weights.0.extend(row_weights::weight(block, i)?);
+            }
+        } else {
+            state.y.extend(block.y);
+        }
+        state.classes.extend(block.classes.iter().flat_map(|Coded { codes, .. }| *codes));
+        let groups =
+            block.groups.iter().flat_map(|Coded { codes, labels }| codes.iter().map(|code| &labels[*code as usize]));
+        state.groups.extend(groups.cloned());
+        state.rows.extend(block.rows);
+        Ok(())
+    }
+}
+
+fn more(values: &mut Vec<f64>, count: usize) -> &mut [f64] {
+    let first = values.len();
+    values.resize(first + count, 0.0);
+    &mut values[first..]
+}

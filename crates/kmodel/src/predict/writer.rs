@@ -1,0 +1,198 @@
+//! Predictions of a model for a table, into a file, in the order of its rows.
+
+use super::carried::{self, Carried};
+use super::{Extras, Predictor, Scores, decision::ColumnGroup};
+use crate::run::{COPIES, Run};
+use crate::{Error, Result};
+use kstore::sink::{self, Output, OutputColumn, Sink};
+use kstore::{KeptColumn, Missing, RowSource, Selected, TILE_TEXT, TextLimit, budget::Term};
+use std::{ops::Range, path::Path};
+
+/// Bytes of a row group of a wide table, about, and of what is noted about each of its columns: measured on 1,000 columns.
+const GROUP_BYTES: usize = 64 << 20;
+const NOTE_BYTES: usize = 2 << 10;
+
+/// A file of predictions being written; dropped before [`PredictionWriter::finish`], it leaves nothing.
+pub(super) struct PredictionWriter {
+    pub(super) sink: Box<dyn Sink>,
+    pub(super) parts: Vec<ColumnGroup>,
+    /// Number of columns of predictions, without the columns that are carried along.
+    columns: usize,
+}
+
+impl PredictionWriter {
+    /// Starts a file with the kept columns and then those of the predictions, which may be missing in some rows if they are `optional`.
+    pub(super) fn create(path: &Path, kept: &[OutputColumn], parts: Vec<ColumnGroup>, optional: bool) -> Result<Self> {
+        let own = parts.iter().flat_map(ColumnGroup::columns);
+        let predictions: Vec<OutputColumn> =
+            own.map(|column| if optional { column.nullable() } else { column }).collect();
+        if let Some(twice) = kept.iter().find(|column| predictions.iter().any(|p| p.name == column.name)) {
+            let why = "the predictions are called so";
+            return Err(Error::option("keep", &twice.name, format!("{why}; leave the column out or rename it")));
+        }
+        let columns = predictions.len();
+        Ok(Self { sink: sink::create(path, &[kept, &predictions].concat())?, parts, columns })
+    }
+
+    /// Appends the predictions of a segment, beside the columns that are carried along.
+    fn write(&mut self, scores: &Scores, carried: Option<&mut Carried<'_>>) -> Result<()> {
+        let (mut carried, mut done) = (carried, 0);
+        while done < scores.rows.len() {
+            let (rows, kept) = match &mut carried {
+                Some(carried) => carried.next(&scores.rows[done..])?,
+                None => (carried::TILE.min(scores.rows.len() - done), &[][..]),
+            };
+            self.put(scores, done..done + rows, kept)?;
+            done += rows;
+        }
+        Ok(())
+    }
+
+    pub(super) fn put(&mut self, scores: &Scores, rows: Range<usize>, kept: &[KeptColumn]) -> Result<()> {
+        let valid: Vec<bool> = scores.incomplete.get(rows.clone()).unwrap_or_default().iter().map(|row| !row).collect();
+        let predictions = self.parts.iter().flat_map(|part| part.values(scores, rows.clone()));
+        let predictions: Vec<KeptColumn> =
+            predictions.map(|values| KeptColumn::new_valid(values, valid.clone())).collect();
+        let batch: Vec<Output<'_>> = kept.iter().chain(&predictions).map(Output::Kept).collect();
+        Ok(self.sink.write(&batch)?)
+    }
+
+    /// Bytes held while rows are written: the values that wait in the file writer, and the predictions by columns.
+    fn footprint(&self) -> usize {
+        let longest: usize = self.parts.iter().map(ColumnGroup::longest).sum();
+        self.sink.footprint() + carried::TILE * (self.columns * size_of::<f64>() + 4 * longest)
+    }
+
+    /// Bytes of what a file of so many rows says about its columns, which is written at its end: a note for each column of each row
+    /// group, of which there are many where rows are wide.
+    fn index_bytes(&self, rows: u64) -> usize {
+        let numbers = usize::try_from(rows).unwrap_or(usize::MAX).saturating_mul(self.columns);
+        let groups = numbers.saturating_mul(size_of::<f64>()) / GROUP_BYTES;
+        groups.saturating_mul(self.columns).saturating_mul(NOTE_BYTES)
+    }
+
+    /// Completes the file and gives it its name.
+    pub(super) fn finish(self) -> Result<()> {
+        Ok(self.sink.finish()?)
+    }
+}
+
+/// What was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Predicted {
+    /// Number of rows.
+    pub rows: u64,
+    /// Number of rows whose pre-image did not settle.
+    pub unsettled: u64,
+}
+
+impl Predictor {
+    /// Writes the predictions of the selected rows to a file, in their order: `prediction`, or `prediction_<target>` for several
+    /// targets, labels as they were in the fit, beside the columns that `kept` selects from the same rows. The extension of
+    /// `path` is the format. A row that [`Missing::Keep`] keeps has no value in the columns of predictions.
+    ///
+    /// # Errors
+    /// Extras that the model does not hold; those of [`Predictor::scores`]; a path that cannot be written. Then nothing is
+    /// written.
+    pub fn write(
+        &self,
+        selected: &Selected,
+        kept: Option<&Selected>,
+        extras: Extras,
+        path: &Path,
+        run: &Run<'_>,
+    ) -> Result<Predicted> {
+        self.check(extras)?;
+        let range = selected.range();
+        let index = |out: &PredictionWriter| {
+            let remedy = "write .npy or .arrow, or fewer rows at a time";
+            Term::new("places of the columns in the file", out.index_bytes(range.end - range.start), remedy)
+        };
+        let parts = (self.parts(extras), extras);
+        let Begun { mut out, terms, texts } = self.begin((selected, kept), parts, path, run, index)?;
+        let source = kept.map(|kept| carried::source(kept, texts)).transpose()?;
+        let mut carried = source.as_ref().map(Carried::new).transpose()?;
+        let mut unsettled = 0;
+        let rows = self.scores(selected, extras, terms, run, |scores| {
+            unsettled += scores.unsettled;
+            out.write(scores, carried.as_mut())
+        })?;
+        out.finish()?;
+        Ok(Predicted { rows, unsettled })
+    }
+
+    /// Starts a file; `more` is the term of what else is held.
+    pub(super) fn begin(
+        &self,
+        (selected, kept): (&Selected, Option<&Selected>),
+        (parts, extras): (Vec<ColumnGroup>, Extras),
+        path: &Path,
+        run: &Run<'_>,
+        more: impl FnOnce(&PredictionWriter) -> Term,
+    ) -> Result<Begun> {
+        let columns = kept.map_or(Vec::new(), Selected::kept_columns);
+        let out = PredictionWriter::create(path, &columns, parts, selected.missing() == Missing::Keep)?;
+        let mut terms = vec![Term::new("row group being written", out.footprint(), "keep fewer columns with `keep`")];
+        if let Some(kept) = kept {
+            let source = carried::source(kept, TextLimit::default())?;
+            let texts = if kept.keeps_text() { COPIES * TILE_TEXT } else { 0 };
+            // the rows of a tile that are written once more
+            let bytes = RowSource::<f64>::footprint(&source).at(2 * carried::TILE) + texts;
+            terms.push(Term::new("columns that are carried along", bytes, "keep fewer columns with `keep`"));
+        }
+        terms.push(more(&out));
+        let texts = TextLimit::new(run.bytes(), self.spare(selected, extras, &terms, run)?, COPIES);
+        Ok(Begun { out, terms, texts })
+    }
+}
+
+pub(super) struct Begun {
+    pub(super) out: PredictionWriter,
+    /// The terms of the plan beside the lanes.
+    pub(super) terms: Vec<Term>,
+    /// How long the texts may be that are carried along.
+    pub(super) texts: TextLimit,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Classes;
+    use kstore::Label;
+
+    fn written(part: ColumnGroup, rows: u64, scores: Vec<f64>) -> (Vec<(String, String)>, u64) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.parquet");
+        let mut out = PredictionWriter::create(&path, &[], vec![part], false).unwrap();
+        out.write(&Scores { scores, rows: (0..rows).collect(), ..Scores::default() }, None).unwrap();
+        out.finish().unwrap();
+        let table = kstore::Table::open(&[path]).unwrap();
+        let columns = table.schema().columns.iter().map(|c| (c.name.clone(), c.kind.to_string()));
+        (columns.collect(), table.stored_rows())
+    }
+
+    fn columns(named: &[(&str, &str)]) -> Vec<(String, String)> {
+        named.iter().map(|(name, kind)| (name.to_string(), kind.to_string())).collect()
+    }
+
+    #[test]
+    fn scores_are_named() {
+        let names = |names: &[&str]| ColumnGroup::Scores(names.iter().map(ToString::to_string).collect());
+        let got = written(names(&["prediction"]), 3, vec![1.0, 2.0, 3.0]);
+        assert_eq!(got, (columns(&[("prediction", "float64")]), 3));
+        let got = written(names(&["prediction_a", "prediction_b"]), 2, vec![1.0, 2.0, 3.0, 4.0]);
+        assert_eq!(got, (columns(&[("prediction_a", "float64"), ("prediction_b", "float64")]), 2));
+    }
+
+    #[test]
+    fn labels_keep_their_type() {
+        for (labels, kind) in [
+            (vec![Label::Int(3), Label::Int(9)], "int64"),
+            (vec![Label::Bool(false), Label::Bool(true)], "bool"),
+            (vec![Label::Text("a".into()), Label::Text("b".into())], "text"),
+        ] {
+            let part = ColumnGroup::Label(Classes::new(labels).unwrap());
+            assert_eq!(written(part, 2, vec![-1.0, 0.5]), (columns(&[("prediction", kind)]), 2));
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Quadratic functions of a model's basis: predictive variances, and distances from a subspace.
+//!
+//! With b(x) the m functions of the basis and F the coefficients that make features of them, φ(x) = b(x)F,
+//!
+//! ```text
+//! g(x) = ‖b(x)V + s‖² + c + ρ max(0, k(x, x) − ‖b(x)F‖² − τ)
+//! ```
+//!
+//! V is m x q. The last term, for projections alone, is what the map leaves out of the kernel: the squared length of what lies
+//! outside the span of the landmarks; τ is as much of it as is not counted. Where F has no columns it is all of k(x, x), for maps that are no projection ‖φ(x)‖².
+//! *Cost*: 2m(q + r) flops a row. *Bytes*: [`Quadratic::bytes`].
+
+use crate::linalg::dots;
+use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul};
+use kapprox::{FeatureMap, Real, map::Expansion};
+use kstore::Workers;
+
+/// Rows computed at once, always so many: a matrix product picks its kernel, and with it the order of its sums, by the shape.
+pub(crate) const STRIP: usize = 256;
+
+/// Number of basis functions whose values are converted to f64 at once.
+const PANEL: usize = 128;
+
+/// A quadratic function of a model's basis; what a solver finds is one of the features of the map, without F.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Quadratic {
+    /// The factor V, m x q.
+    pub factor: Mat<f64>,
+    /// The shift s, q numbers.
+    pub shift: Vec<f64>,
+    /// The coefficients F of the features, m x r; `None` for maps that are no projection of the kernel.
+    pub features: Option<Mat<f64>>,
+    /// The constant c.
+    pub constant: f64,
+    /// The positive factor ρ of the last term.
+    pub residual: f64,
+    /// What is not counted of the last term, τ: for variances its mean over the rows of the fit, whose noise has it already.
+    pub typical: f64,
+    /// The factor that the function is multiplied by, for each output of the model: for variances, σ² of the target.
+    pub units: Vec<f64>,
+    /// The degrees of freedom that σ² is told by, where these are not those of all rows: of models that learned on line.
+    pub freedom: Option<f64>,
+}
+
+impl Quadratic {
+    /// The squared distance of φ from the affine space through the mean that the orthonormal `directions` span, and of k(x, ·) from φ.
+    pub fn of_span(directions: MatRef<'_, f64>, mean: &[f64]) -> Self {
+        let p = mean.len();
+        let mut factor = Mat::<f64>::identity(p, p);
+        matmul(factor.as_mut(), Accum::Add, directions, directions.transpose(), -1.0, Par::Seq);
+        let shift = (0..p).map(|j| -(0..p).map(|i| mean[i] * factor[(i, j)]).sum::<f64>()).collect();
+        Self {
+            factor,
+            shift,
+            constant: 0.0,
+            residual: 1.0,
+            typical: 0.0,
+            units: vec![1.0],
+            freedom: None,
+            features: None,
+        }
+    }
+
+    /// The function k(x, x) + c on r features.
+    pub fn square(r: usize, constant: f64) -> Self {
+        let (factor, features) = (Mat::zeros(r, 0), Some(Mat::zeros(r, 0)));
+        Self {
+            factor,
+            shift: Vec::new(),
+            features,
+            constant,
+            residual: 1.0,
+            typical: 0.0,
+            units: vec![1.0],
+            freedom: None,
+        }
+    }
+
+    /// Converts a function of the features of a map to one of the basis that predictions are made with; `projection` tells whether the map
+    /// is a projection.
+    pub fn expand<T: Real>(self, map: &dyn FeatureMap<T>, projection: bool, workers: &Workers) -> Self {
+        let of = |weights: MatRef<'_, f64>| match map.expand(weights, workers) {
+            Expansion::Landmarks { coefficients, .. } | Expansion::Features { coefficients } => coefficients,
+        };
+        let r = self.factor.nrows();
+        if self.features.is_some() {
+            let m = of(Mat::zeros(r, 1).as_ref()).nrows();
+            return Self { factor: Mat::zeros(m, 0), features: Some(Mat::zeros(m, 0)), ..self };
+        }
+        let features = projection.then(|| of(Mat::identity(r, r).as_ref()));
+        Self { factor: of(self.factor.as_ref()), features, ..self }
+    }
+
+    /// Bytes for m functions and rank r.
+    pub fn bytes(m: usize, r: usize) -> usize {
+        8 * (m * (2 * r + 1) + r + 1)
+    }
+
+    /// Bytes it takes to make one for m functions and rank r.
+    pub fn making_bytes(m: usize, r: usize) -> usize {
+        Self::bytes(m, r) + 8 * (r + 1) * (2 * r + 1)
+    }
+
+    pub(crate) fn held(&self) -> usize {
+        let columns = self.factor.ncols() + self.features.as_ref().map_or(0, Mat::ncols);
+        8 * (self.factor.nrows() * (columns + 1) + self.shift.len() + 1)
+    }
+
+    pub(crate) fn scratch_bytes(&self, threads: usize) -> usize {
+        let outputs = self.factor.ncols().max(self.features.as_ref().map_or(0, Mat::ncols));
+        threads.max(1) * STRIP * 8 * (PANEL + outputs)
+    }
+
+    /// `out[i]` = g(x_i) by the values `b` of the basis (at most [`STRIP`] rows x m, column-major) and `diag` = k(x_i, x_i), or
+    /// ‖φ(x_i)‖² for maps that are no projection.
+    pub(crate) fn values<T: Real>(&self, b: MatRef<'_, T>, diag: &[f64], scratch: &mut Scratch, out: &mut [f64]) {
+        scratch.product(b, self.factor.as_ref());
+        out.fill(self.constant);
+        scratch.add_squares(&self.shift, out);
+        let Some(features) = &self.features else { return };
+        scratch.product(b, features.as_ref());
+        let mut inside = vec![0.0; out.len()];
+        scratch.add_squares(&vec![0.0; features.ncols()], &mut inside);
+        for ((out, diag), inside) in out.iter_mut().zip(diag).zip(&inside) {
+            // rounding may have the projection longer than what is projected
+            *out += (diag - inside - self.typical).max(0.0) * self.residual;
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    wide: Vec<f64>,
+    outputs: Vec<f64>,
+}
+
+impl Scratch {
+    /// Computes the outputs (STRIP x q) = b·v, with b filled up with rows of zeros.
+    fn product<T: Real>(&mut self, b: MatRef<'_, T>, v: MatRef<'_, f64>) {
+        let (rows, m, q) = (b.nrows(), v.nrows(), v.ncols());
+        self.outputs.clear();
+        self.outputs.resize(STRIP * q, 0.0);
+        if q == 0 {
+            return;
+        }
+        self.wide.resize(STRIP * PANEL, 0.0);
+        let mut narrow = vec![0.0; rows * PANEL];
+        for first in (0..m).step_by(PANEL) {
+            let width = PANEL.min(m - first);
+            dots::widen(b.subcols(first, width), &mut narrow[..rows * width]);
+            self.wide.fill(0.0);
+            for (to, from) in self.wide.chunks_exact_mut(STRIP).zip(narrow.chunks_exact(rows)) {
+                to[..rows].copy_from_slice(from);
+            }
+            let left = MatRef::from_column_major_slice(&self.wide[..STRIP * width], STRIP, width);
+            let out = MatMut::from_column_major_slice_mut(&mut self.outputs, STRIP, q);
+            matmul(out, Accum::Add, left, v.subrows(first, width), 1.0, Par::Seq);
+        }
+    }
+
+    /// `out[i]` += Σ_j (outputs_ij + shift_j)².
+    fn add_squares(&self, shift: &[f64], out: &mut [f64]) {
+        for (column, shift) in self.outputs.chunks_exact(STRIP).zip(shift) {
+            out.iter_mut().zip(column).for_each(|(out, v)| *out += (v + shift) * (v + shift));
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! Rows in groups, each with a grade: the pairs of rows of a group of which one should come first.
+//!
+//! A pair is two rows of one group with different grades. Sums over the pairs of a group of m rows take m ln m steps: the rows are visited in the order
+//! of their scores, and a tree holds, for every grade, the sums of the rows visited so far.
+//!
+//! Reference: Lee, Lin, "Large-scale linear RankSVM", Neural Computation 26, 2014.
+
+use crate::Error;
+use kstore::Workers;
+
+/// Rows in the order of their groups.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Groups {
+    /// Positions of the rows, group after group, in a group as they come.
+    rows: Vec<u32>,
+    /// Where each group begins among them, and their number.
+    starts: Vec<usize>,
+    /// The grade of each of these rows, counted from 0 among the different grades of its group.
+    grades: Vec<u32>,
+}
+
+/// The rows of a group by their places, with their grades.
+#[derive(Clone, Copy, Debug)]
+pub struct Group<'g> {
+    pub grades: &'g [u32],
+}
+
+/// The pairs of a group by the order of their scores.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Order {
+    /// Pairs of different grades.
+    pub pairs: f64,
+    /// Pairs whose better row has the lower score.
+    pub wrong: f64,
+    /// Pairs with equal scores.
+    pub even: f64,
+}
+
+impl Order {
+    /// The share of the pairs in the wrong order; those with equal scores count half.
+    pub fn share_wrong(&self) -> Option<f64> {
+        (self.pairs > 0.0).then(|| (self.wrong + 0.5 * self.even) / self.pairs)
+    }
+}
+
+/// The error of rows of which no two can be compared.
+pub fn without_pairs() -> Error {
+    let why =
+        "no two rows of a group have different grades, so there is no order to learn; check the target and `group`";
+    Error::option("target", "", why)
+}
+
+impl Groups {
+    /// The groups of the rows below `n` that `takes` takes, with their grades.
+    pub fn new(
+        n: usize,
+        takes: impl Fn(usize) -> bool,
+        group: impl Fn(usize) -> u32,
+        grade: impl Fn(usize) -> f64,
+    ) -> Self {
+        let mut rows: Vec<u32> = (0..n).filter(|row| takes(*row)).map(|row| row as u32).collect();
+        rows.sort_by_key(|row| group(*row as usize));
+        let (mut starts, mut grades) = (vec![0], vec![0; rows.len()]);
+        for at in 1..=rows.len() {
+            if at == rows.len() || group(rows[at] as usize) != group(rows[at - 1] as usize) {
+                starts.push(at);
+            }
+        }
+        for bounds in starts.windows(2) {
+            let members = &rows[bounds[0]..bounds[1]];
+            let mut different: Vec<f64> = members.iter().map(|row| grade(*row as usize)).collect();
+            different.sort_by(f64::total_cmp);
+            different.dedup();
+            for (to, row) in grades[bounds[0]..bounds[1]].iter_mut().zip(members) {
+                *to = different.partition_point(|other| *other < grade(*row as usize)) as u32;
+            }
+        }
+        Self { rows, starts, grades }
+    }
+
+    /// Bytes of the groups of n rows, and of a number for each in their order.
+    pub fn bytes(n: usize) -> usize {
+        n.saturating_mul(2 * size_of::<u32>() + size_of::<usize>() + size_of::<f64>())
+    }
+
+    /// The positions of the rows, group after group.
+    pub fn rows(&self) -> &[u32] {
+        &self.rows
+    }
+
+    /// The numbers of all rows, in the order of the groups.
+    pub fn gather<V: Copy>(&self, of_rows: impl Fn(usize) -> V) -> Vec<V> {
+        self.rows.iter().map(|row| of_rows(*row as usize)).collect()
+    }
+
+    /// Every group with its numbers in `values`, which are in the order of the groups.
+    pub fn each<'g, V>(&'g self, values: &'g [V]) -> impl Iterator<Item = (Group<'g>, &'g [V])> {
+        let of = |bounds: &'g [usize]| {
+            let places = bounds[0]..bounds[1];
+            (Group { grades: &self.grades[places.clone()] }, &values[places])
+        };
+        self.starts.windows(2).map(of)
+    }
+
+    /// Calls `work` for every group with its numbers in `values` and room for what it finds of each row, on all workers.
+    pub fn find<V: Sync, R: Send + Default + Clone>(
+        &self,
+        values: &[V],
+        workers: &Workers,
+        work: impl Fn(Group<'_>, &[V], &mut [R]) + Sync,
+    ) -> Vec<R> {
+        let mut found = vec![R::default(); values.len()];
+        let (mut rest, mut parts) = (&mut found[..], Vec::with_capacity(self.starts.len()));
+        for (group, values) in self.each(values) {
+            let (part, more) = rest.split_at_mut(values.len());
+            parts.push((group, values, part));
+            rest = more;
+        }
+        workers.each(parts, |(group, values, part)| work(group, values, part));
+        found
+    }
+
+    pub fn count_pairs(&self) -> f64 {
+        self.each(&self.rows).map(|(group, _)| group.count_pairs()).sum()
+    }
+
+    /// Number of rows of the largest group.
+    pub fn largest(&self) -> usize {
+        self.starts.windows(2).map(|bounds| bounds[1] - bounds[0]).max().unwrap_or(0)
+    }
+
+    /// The pairs of every group by the order of these scores, which are in the order of the groups.
+    pub fn orders(&self, scores: &[f64], workers: &Workers) -> Vec<Order> {
+        let mut orders = vec![Order::default(); self.starts.len() - 1];
+        let parts = orders.iter_mut().zip(self.each(scores)).collect();
+        workers.each(parts, |(order, (group, scores)): (&mut Order, (Group<'_>, &[f64]))| *order = group.order(scores));
+        orders
+    }
+
+    pub fn order(&self, scores: &[f64], workers: &Workers) -> Order {
+        self.orders(scores, workers).into_iter().fold(Order::default(), |sum, order| Order {
+            pairs: sum.pairs + order.pairs,
+            wrong: sum.wrong + order.wrong,
+            even: sum.even + order.even,
+        })
+    }
+}
+
+/// The places of some scores, the lowest first; of equal ones the first.
+pub fn ascending(scores: &[f64]) -> Vec<u32> {
+    let mut places: Vec<u32> = (0..scores.len() as u32).collect();
+    places.sort_by(|a, b| scores[*a as usize].total_cmp(&scores[*b as usize]));
+    places
+}
+
+impl Group<'_> {
+    fn grade(&self, place: u32) -> usize {
+        self.grades[place as usize] as usize
+    }
+
+    fn sums(&self) -> GradeSums {
+        let most = self.grades.iter().max().map_or(0, |most| *most as usize);
+        GradeSums { sums: vec![(0.0, 0.0); most + 2] }
+    }
+
+    /// Calls `visit` with the places of the better and the other row of every pair: m² steps.
+    pub fn pairs(&self, mut visit: impl FnMut(usize, usize)) {
+        for (better, grade) in self.grades.iter().enumerate() {
+            let worse = self.grades.iter().enumerate().filter(|(_, other)| *other < grade);
+            worse.for_each(|(worse, _)| visit(better, worse));
+        }
+    }
+
+    /// For every row the number of rows of lower grades that are less than `margin` below its score, and the sum of their `values`; then those of the
+    /// rows of higher grades that are less than `margin` above it.
+    pub fn near(&self, scores: &[f64], values: &[f64], margin: f64, found: &mut [[(f64, f64); 2]]) {
+        let order = ascending(scores);
+        let within = |better: u32, worse: u32| scores[better as usize] - scores[worse as usize] < margin;
+        let (mut seen, mut next) = (self.sums(), order.len());
+        for at in order.iter().rev() {
+            while next > 0 && within(*at, order[next - 1]) {
+                next -= 1;
+                seen.add(self.grade(order[next]), values[order[next] as usize]);
+            }
+            found[*at as usize][0] = seen.below(self.grade(*at));
+        }
+        let (mut seen, mut next, mut all) = (self.sums(), 0, (0.0, 0.0));
+        for at in &order {
+            while next < order.len() && within(order[next], *at) {
+                let value = values[order[next] as usize];
+                seen.add(self.grade(order[next]), value);
+                all = (all.0 + 1.0, all.1 + value);
+                next += 1;
+            }
+            let (count, sum) = seen.below(self.grade(*at) + 1);
+            found[*at as usize][1] = (all.0 - count, all.1 - sum);
+        }
+    }
+
+    pub fn order(&self, scores: &[f64]) -> Order {
+        let (order, mut seen, mut found) = (ascending(scores), self.sums(), Order::default());
+        // from the highest score down, those with equal scores at once
+        for even in order.chunk_by(|a, b| scores[*a as usize] == scores[*b as usize]).rev() {
+            let below = |seen: &GradeSums| even.iter().map(|at| seen.below(self.grade(*at)).0).sum::<f64>();
+            let wrong = below(&seen);
+            even.iter().for_each(|at| seen.add(self.grade(*at), 0.0));
+            found.wrong += wrong;
+            found.even += below(&seen) - wrong;
+        }
+        found.pairs = self.count_pairs();
+        found
+    }
+
+    /// Number of pairs of different grades.
+    fn count_pairs(&self) -> f64 {
+        let mut seen = self.sums();
+        self.grades.iter().for_each(|grade| seen.add(*grade as usize, 0.0));
+        self.grades.iter().map(|grade| seen.below(*grade as usize).0).sum()
+    }
+}
+
+/// Counts and sums by grade, whose sums over all lower grades take a logarithm of steps (Fenwick, "A new data structure for cumulative frequency
+/// tables", Software: Practice and Experience 24, 1994).
+struct GradeSums {
+    sums: Vec<(f64, f64)>,
+}
+
+impl GradeSums {
+    fn add(&mut self, grade: usize, value: f64) {
+        let mut at = grade + 1;
+        while let Some((count, sum)) = self.sums.get_mut(at) {
+            (*count, *sum) = (*count + 1.0, *sum + value);
+            at += at & at.wrapping_neg();
+        }
+    }
+
+    /// The number and the sum of what was added with grades below this one.
+    fn below(&self, grade: usize) -> (f64, f64) {
+        let (mut at, mut found) = (grade, (0.0, 0.0));
+        while at > 0 {
+            found = (found.0 + self.sums[at].0, found.1 + self.sums[at].1);
+            at -= at & at.wrapping_neg();
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GRADES: [f64; 9] = [2.0, 0.0, 1.0, 2.0, 0.5, 0.0, 7.0, 1.0, 1.0];
+    /// Rows 3 and 5 are apart by just 1.
+    const SCORES: [f64; 9] = [0.3, 0.3, -1.0, 2.0, 0.9, 1.0, 0.3, -0.2, 2.5];
+
+    fn two() -> Groups {
+        Groups::new(9, |row| row != 4, |row| u32::from(row % 2 == 0), |row| GRADES[row])
+    }
+
+    #[test]
+    fn sums_over_pairs_are_those_of_all_pairs() {
+        let groups = two();
+        assert_eq!(groups.rows(), [1, 3, 5, 7, 0, 2, 6, 8]);
+        let (scores, values) = (groups.gather(|row| SCORES[row]), groups.gather(|row| 1.0 + row as f64));
+        let both: Vec<(f64, f64)> = scores.iter().copied().zip(values).collect();
+        let found = groups.find(&both, &Workers::sequential(), |group, both, found: &mut [[(f64, f64); 2]]| {
+            let (scores, values): (Vec<f64>, Vec<f64>) = both.iter().copied().unzip();
+            group.near(&scores, &values, 1.0, found);
+        });
+        for (place, row) in groups.rows().iter().map(|row| *row as usize).enumerate() {
+            let same = |other: &usize| *other != 4 && other % 2 == row % 2;
+            let sums = |takes: &dyn Fn(usize) -> bool| {
+                let taken = (0..9).filter(|other| same(other) && takes(*other));
+                taken.fold((0.0, 0.0), |(count, sum), other| (count + 1.0, sum + 1.0 + other as f64))
+            };
+            let below = sums(&|other| GRADES[other] < GRADES[row] && SCORES[row] - SCORES[other] < 1.0);
+            let above = sums(&|other| GRADES[other] > GRADES[row] && SCORES[other] - SCORES[row] < 1.0);
+            assert_eq!(found[place], [below, above], "row {row}");
+        }
+    }
+
+    #[test]
+    fn pairs_are_counted_by_the_order_of_their_scores() {
+        let groups = two();
+        let found = groups.order(&groups.gather(|row| SCORES[row]), &Workers::sequential());
+        let mut expected = Order::default();
+        for (a, b) in (0..9).flat_map(|a| (0..9).map(move |b| (a, b))) {
+            if a != 4 && b != 4 && a % 2 == b % 2 && GRADES[a] > GRADES[b] {
+                expected.pairs += 1.0;
+                expected.wrong += f64::from(u8::from(SCORES[a] < SCORES[b]));
+                expected.even += f64::from(u8::from(SCORES[a] == SCORES[b]));
+            }
+        }
+        assert_eq!(found, expected);
+        assert!(expected.wrong > 0.0 && expected.even > 0.0, "{expected:?}");
+        assert_eq!(Groups::new(0, |_| true, |_| 0, |_| 0.0).order(&[], &Workers::sequential()).share_wrong(), None);
+    }
+}

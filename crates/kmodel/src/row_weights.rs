@@ -1,0 +1,40 @@
+//! Weights of rows: a row of weight 2 counts as that row twice.
+
+use crate::{Error, Result};
+use kstore::RowBlock;
+
+/// The weights of rows by their positions; empty where all count alike.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RowWeights(pub Vec<f64>);
+
+impl RowWeights {
+    /// The weight of a row; 1 where all count alike.
+    #[inline(always)]
+    pub fn of(&self, i: usize) -> f64 {
+        self.0.get(i).copied().unwrap_or(1.0)
+    }
+
+    /// The sum of the weights of these rows: their number, where all count alike.
+    pub fn total(&self, rows: impl Iterator<Item = usize>) -> f64 {
+        rows.map(|i| self.of(i)).sum()
+    }
+
+    pub fn at(&self, rows: &[usize]) -> Self {
+        Self(rows.iter().filter_map(|i| self.0.get(*i)).copied().collect())
+    }
+}
+
+/// The weights of the rows of a block, if it has any.
+/// Errors: [`Error::Weight`].
+pub fn weights<T>(block: &RowBlock<'_, T>) -> Result<Option<Vec<f64>>> {
+    (0..block.len()).map(|i| weight(block, i)).collect()
+}
+
+/// The weight of row `i` of a block, where its rows have weights.
+/// Errors: [`Error::Weight`] for a negative one, or one that is no number.
+pub fn weight<T>(block: &RowBlock<'_, T>, i: usize) -> Result<Option<f64>> {
+    match block.weight(i) {
+        Some(weight) if weight.is_nan() || weight < 0.0 => Err(Error::Weight { row: block.rows[i], weight }),
+        weight => Ok(weight),
+    }
+}

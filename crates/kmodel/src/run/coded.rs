@@ -1,0 +1,142 @@
+//! The values of columns of categories and times, found before the job that reads them.
+
+use super::Run;
+use super::Stages;
+use crate::Result;
+use kstore::budget::Term;
+use kstore::encoding::Search;
+use kstore::pass::lanes::{self, Lane};
+use kstore::{
+    Fold, Label, Merge, Plan, Reading, Selected, Statistics, StatisticsFold, TILE_TEXT, TableRows, TextLimit, Workers,
+};
+use std::sync::Arc;
+
+/// Places where the texts of a tile are held at the same time: the tile, the rows of it that are written, the same as Arrow's
+/// arrays, and what the sink makes of them: a page and what it becomes, or a batch and its encoded form.
+pub const COPIES: usize = 6;
+
+/// Bytes of a first look at the columns that need no plan: `plan` tells what a fit needs whatever the budget is.
+const SMALL_LOOK: usize = 16 << 20;
+
+/// What to do where the values do not fit the memory.
+const REMEDY: &str = "set `categories` none, or leave columns of text out";
+
+impl Run<'_> {
+    /// The selection with the values of its columns of categories and times known, so that its rows can be read. A job does this itself; who wants the
+    /// names of the features before it does it first, and the job has nothing left to do.
+    ///
+    /// Columns with too many values are left out with a warning. *Cost*: one pass over these columns, none where there are none.
+    ///
+    /// # Errors
+    /// A missing value where none may be, with its place; [`kstore::Error::TooManyValues`]; those of reading and of the memory plan.
+    pub fn coded(&self, selected: &Selected) -> Result<Selected> {
+        Ok(self.coded_together(&[selected])?.pop().unwrap_or_else(|| selected.clone()))
+    }
+
+    /// As [`Run::coded`], for tables of the same columns: a feature for each value of any of them.
+    ///
+    /// # Errors
+    /// Those of [`Run::coded`].
+    pub fn coded_together(&self, tables: &[&Selected]) -> Result<Vec<Selected>> {
+        let new = tables.iter().find(|table| table.is_new());
+        new.and_then(|table| table.table().note()).into_iter().for_each(|note| self.stages().warn(note));
+        // numbers of several tables that are compared stay numbers in all of them
+        let tables: Vec<Selected> = match tables {
+            [one] if one.is_new() => {
+                let bytes = one.look_bytes();
+                if bytes > SMALL_LOOK {
+                    let plan = Plan::process("the first look at the columns", self.bytes(), 1, one.table().held());
+                    plan.term("decoder", bytes, "choose fewer columns with `features`").check()?;
+                }
+                let (looked, note) = one.looked();
+                note.into_iter().for_each(|note| self.stages().warn(note.to_string()));
+                vec![looked]
+            }
+            several => several.iter().map(|table| (*table).clone()).collect(),
+        };
+        // the values of categories and times
+        let valued = self.finished(tables, Selected::search)?;
+        let learned = valued.into_iter().map(|table| self.learned(table)).collect::<Result<Vec<_>>>()?;
+        // the words of texts, and the weights of entries of sparse rows
+        self.finished(learned, Selected::entry_search)
+    }
+
+    /// The selections with what a search has found in all of them, where there is something to be searched for.
+    fn finished<S: Search>(&self, tables: Vec<Selected>, search: fn(&Selected) -> Option<S>) -> Result<Vec<Selected>> {
+        let Some(searches) = tables.iter().map(search).collect::<Option<Vec<S>>>() else { return Ok(tables) };
+        let mut all: Option<S::State> = None;
+        for (search, table) in searches.iter().zip(&tables) {
+            let later = self.found(search, table)?;
+            match &mut all {
+                Some(all) => all.merge(&later),
+                None => all = Some(later),
+            }
+        }
+        let Some(all) = all else { return Ok(tables) };
+        let mut selected = Vec::with_capacity(searches.len());
+        for search in &searches {
+            let (found, notes) = search.finish(&all)?;
+            if selected.is_empty() {
+                notes.iter().for_each(|note| self.stages().warn(note.to_string()));
+            }
+            selected.push(found);
+        }
+        Ok(selected)
+    }
+
+    /// What a search finds in the rows of a table.
+    ///
+    /// # Errors
+    /// Those of [`Run::coded`].
+    pub fn found<S: Search>(&self, search: &S, table: &Selected) -> Result<S::State> {
+        self.scanned(table, search.state_bytes(), search, &|texts| search.rows(texts))
+    }
+
+    /// The selection with the effects of its columns of many values learned.
+    fn learned(&self, selected: Selected) -> Result<Selected> {
+        if selected.effect_columns().is_empty() {
+            return Ok(selected);
+        }
+        let classes = selected.class_name().is_some().then(|| self.by_frequency(&selected)).transpose()?;
+        let Some(search) = selected.effects(classes.map(Arc::new)) else { return Ok(selected) };
+        let (selected, notes) = search.finish(&self.found(&search, &selected)?)?;
+        notes.iter().for_each(|note| self.stages().warn(note.to_string()));
+        Ok(selected)
+    }
+
+    /// The classes of a selection, the most frequent first.
+    fn by_frequency(&self, selected: &Selected) -> Result<Vec<Label>> {
+        let Some(labels) = selected.labels() else { return Ok(Vec::new()) };
+        let counts = self.statistics(&labels)?.classes;
+        let mut classes: Vec<Label> = counts.sorted().into_iter().map(|(label, _)| label).collect();
+        classes.sort_by(|a, b| counts.weight(b).total_cmp(&counts.weight(a)));
+        Ok(classes)
+    }
+
+    /// The statistics of the rows of a table, by a pass of its own.
+    pub fn statistics(&self, table: &Selected) -> Result<Statistics> {
+        let fold = StatisticsFold::new(table.shape());
+        self.scanned(table, fold.state_bytes(), &fold, &|texts| table.rows(Reading { texts, ..Reading::default() }))
+    }
+
+    /// What a fold finds in rows whose texts are limited, by a pass of its own.
+    fn scanned<F: Fold<f64, Error = kstore::Error>>(
+        &self,
+        table: &Selected,
+        bytes: usize,
+        fold: &F,
+        rows: &dyn Fn(TextLimit) -> kstore::Result<TableRows<f64>>,
+    ) -> Result<F::State>
+    where
+        F::State: Merge,
+    {
+        let source = rows(TextLimit::default())?;
+        let shared = vec![Term::new("texts", COPIES * TILE_TEXT, REMEDY)];
+        let lane = Lane { tile: lanes::TILE, name: "values of categories", bytes, shared };
+        let lanes = lanes::lanes("the search for categories", &source, &lane, self.bytes(), self.workers().threads())?;
+        let source = rows(TextLimit::new(self.bytes(), lanes.spare, COPIES))?;
+        let (watch, workers) = (self.watched(), Workers::sequential());
+        let stage = watch.stage("categories", table.known_rows());
+        Ok(lanes::scan(lanes.count, &workers, &*stage).fold(&source, fold)?.0)
+    }
+}

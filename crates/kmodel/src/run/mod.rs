@@ -1,0 +1,242 @@
+//! The resources of a job: memory, threads, scratch folder, checkpoint and observer.
+
+mod checkpoint;
+mod coded;
+mod forecast;
+mod resources;
+
+pub use checkpoint::Checkpoint;
+pub use coded::COPIES;
+pub use forecast::{Forecast, PassShape, Stage, fit, plans};
+pub use resources::{Resources, Stages, Unwatched};
+
+use crate::linalg::strips::lock;
+use kstore::pass::{Engine, Observer};
+use kstore::scratch::Scratch;
+use kstore::{CancelToken, Workers, budget, rayon};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// The resources that a job may use. None of them changes a bit of its result.
+///
+/// ```
+/// use ksolve::job::{CancelToken, Run};
+/// let cancel = CancelToken::new();
+/// let run = Run::new().memory(512 << 20).threads(2).cancel(cancel.clone());
+/// ```
+#[derive(Clone)]
+pub struct Run<'a> {
+    memory: usize,
+    workers: Workers,
+    stages: &'a dyn Stages,
+    cancel: CancelToken,
+    #[doc(hidden)]
+    pub scratch: Option<&'a Scratch>,
+    #[doc(hidden)]
+    pub checkpoint: Option<Checkpoint<'a>>,
+    #[doc(hidden)]
+    pub engine: Option<&'a dyn Engine>,
+}
+
+impl std::fmt::Debug for Run<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let threads = self.workers.threads();
+        f.debug_struct("Run").field("memory", &self.memory).field("threads", &threads).finish_non_exhaustive()
+    }
+}
+
+impl Default for Run<'_> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<'a> Run<'a> {
+    /// The default resources: half of the memory of the machine or its control group, every core, no scratch folder, no
+    /// observer.
+    pub fn new() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self {
+            memory: budget::usual(),
+            workers: Workers::new(cores),
+            stages: &Unwatched,
+            cancel: CancelToken::new(),
+            scratch: None,
+            checkpoint: None,
+            engine: None,
+        }
+    }
+
+    /// Sets the memory budget of the whole process, in bytes.
+    #[must_use]
+    pub fn memory(self, memory: usize) -> Self {
+        Self { memory, ..self }
+    }
+
+    /// Sets the number of threads; the job makes a pool of its own.
+    #[must_use]
+    pub fn threads(self, threads: usize) -> Self {
+        Self { workers: Workers::new(threads).heeding(self.cancel.clone()), ..self }
+    }
+
+    /// Sets the pool of threads to use, such as that of the program around.
+    #[must_use]
+    pub fn pool(self, pool: Arc<rayon::ThreadPool>) -> Self {
+        Self { workers: Workers::of(pool).heeding(self.cancel.clone()), ..self }
+    }
+
+    /// Sets the observer that is told of stages, rows and warnings.
+    #[must_use]
+    pub fn watch(self, stages: &'a dyn Stages) -> Self {
+        Self { stages, ..self }
+    }
+
+    /// Sets the token that can stop the run: within a tile of rows, a block of a matrix or a step of an iteration, with an error that
+    /// [`crate::Error::is_interrupted`] knows.
+    #[must_use]
+    pub fn cancel(self, cancel: CancelToken) -> Self {
+        Self { workers: self.workers.heeding(cancel.clone()), cancel, ..self }
+    }
+
+    /// Sets the folder for decoded rows, features and kernel values that do not fit the memory.
+    #[must_use]
+    pub fn scratch(self, scratch: &'a Scratch) -> Self {
+        Self { scratch: Some(scratch), ..self }
+    }
+
+    /// Sets the checkpoint, with which a run that is stopped can go on.
+    #[must_use]
+    pub fn checkpoint(self, checkpoint: Checkpoint<'a>) -> Self {
+        Self { checkpoint: Some(checkpoint), ..self }
+    }
+
+    /// Who shares the passes over rows with other processes; with one, there is no checkpoint.
+    #[must_use]
+    pub fn engine(self, engine: &'a dyn Engine) -> Self {
+        Self { engine: Some(engine), ..self }
+    }
+
+    /// Bytes that the process may have resident.
+    pub fn bytes(&self) -> usize {
+        self.memory
+    }
+
+    #[doc(hidden)]
+    pub fn workers(&self) -> &Workers {
+        &self.workers
+    }
+
+    #[doc(hidden)]
+    pub fn stages(&self) -> &dyn Stages {
+        self.stages
+    }
+
+    /// The resources for work that is no fit, such as an error curve: without a journal. The cancel token stops it as it stops a fit.
+    pub fn resources(&self) -> Resources<'_> {
+        Resources {
+            memory: self.memory,
+            workers: &self.workers,
+            stages: self.stages,
+            journal: None,
+            scratch: self.scratch,
+        }
+    }
+
+    /// A watch that times the stages, keeps the warnings, and stops where the cancel token asks for it.
+    #[doc(hidden)]
+    pub fn watched(&self) -> Watch<'_> {
+        Watch { stages: self.stages, cancel: &self.cancel, seconds: Mutex::default(), warnings: Mutex::default() }
+    }
+}
+
+/// Times the stages and keeps the warnings of a run, and passes them on to its observer.
+#[doc(hidden)]
+pub struct Watch<'a> {
+    stages: &'a dyn Stages,
+    cancel: &'a CancelToken,
+    seconds: Mutex<Vec<(String, f64)>>,
+    warnings: Mutex<Vec<String>>,
+}
+
+impl std::fmt::Debug for Watch<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watch")
+            .field("seconds", &self.seconds)
+            .field("warnings", &self.warnings)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Watch<'_> {
+    /// Seconds of each stage, in the order in which they ended; stages of one name add up.
+    pub fn seconds(&self) -> Vec<(String, f64)> {
+        lock(&self.seconds).clone()
+    }
+
+    fn timed<'s>(&'s self, name: &str, inner: Box<dyn Observer + 's>) -> Box<dyn Observer + 's> {
+        Box::new(TimedStage { watch: self, inner, name: name.to_string(), started: Instant::now() })
+    }
+
+    pub fn warnings(&self) -> Vec<String> {
+        lock(&self.warnings).clone()
+    }
+}
+
+impl Stages for Watch<'_> {
+    fn stage<'s>(&'s self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 's> {
+        self.timed(name, self.stages.stage(name, rows))
+    }
+
+    fn steps<'s>(&'s self, name: &str, steps: u64) -> Box<dyn Observer + 's> {
+        self.timed(name, self.stages.steps(name, steps))
+    }
+
+    fn wants_plan(&self) -> bool {
+        self.stages.wants_plan()
+    }
+
+    fn planned(&self, forecast: &Forecast) {
+        self.stages.planned(forecast);
+    }
+
+    fn warn(&self, text: String) {
+        lock(&self.warnings).push(text.clone());
+        self.stages.warn(text);
+    }
+}
+
+struct TimedStage<'a> {
+    watch: &'a Watch<'a>,
+    inner: Box<dyn Observer + 'a>,
+    name: String,
+    started: Instant,
+}
+
+impl Observer for TimedStage<'_> {
+    fn advance(&self, rows: u64) {
+        self.inner.advance(rows);
+    }
+
+    fn restored(&self, rows: u64) {
+        self.inner.restored(rows);
+    }
+
+    fn reached(&self, count: usize, passes: u64, evaluations: u64) {
+        self.inner.reached(count, passes, evaluations);
+    }
+
+    fn stop(&self) -> bool {
+        self.watch.cancel.is_cancelled() || self.inner.stop()
+    }
+}
+
+impl Drop for TimedStage<'_> {
+    fn drop(&mut self) {
+        let elapsed = self.started.elapsed().as_secs_f64();
+        let mut seconds = lock(&self.watch.seconds);
+        match seconds.iter_mut().find(|(name, _)| *name == self.name) {
+            Some((_, sum)) => *sum += elapsed,
+            None => seconds.push((std::mem::take(&mut self.name), elapsed)),
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Several maps of the same rows side by side.
+
+use faer::{Mat, MatMut, MatRef};
+use kapprox::{FeatureMap, Real, landmark::LandmarkSet, map::Expansion};
+use kstore::{Footprint, Workers};
+
+/// The features of the first map, followed by those of the others. They are of no single kernel, so there is no
+/// certificate. Of no maps there are no features: the map of a solver that combines kernel functions itself.
+#[derive(Debug)]
+pub struct StackedMaps<T: Real>(pub Vec<Box<dyn FeatureMap<T>>>);
+
+impl<T: Real> FeatureMap<T> for StackedMaps<T> {
+    fn dims(&self) -> (usize, usize) {
+        let d = self.0.first().map_or(0, |map| map.dims().0);
+        (d, self.0.iter().map(|map| map.dims().1).sum())
+    }
+
+    fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
+        let mut rest = out;
+        for map in &self.0 {
+            let (own, others) = rest.split_at_col_mut(map.dims().1);
+            map.apply(x, own, workers);
+            rest = others;
+        }
+    }
+
+    /// The landmarks of all maps, one after the other, where all have some.
+    fn expand(&self, weights: MatRef<'_, f64>, workers: &Workers) -> Expansion<T> {
+        let (mut first, mut points, mut rows) = (0, Vec::new(), Vec::new());
+        let (mut parts, mut any_wide): (Vec<Mat<f64>>, bool) = (Vec::new(), false);
+        for map in &self.0 {
+            let p = map.dims().1;
+            let Expansion::Landmarks { landmarks, coefficients, wide } = map.expand(weights.subrows(first, p), workers)
+            else {
+                return Expansion::Features { coefficients: weights.to_owned() };
+            };
+            points.extend(landmarks.points);
+            rows.extend(landmarks.rows);
+            any_wide |= wide;
+            parts.push(coefficients);
+            first += p;
+        }
+        let starts: Vec<(usize, &Mat<f64>)> =
+            parts.iter().flat_map(|part| (0..part.nrows()).map(move |i| (i, part))).collect();
+        let coefficients = Mat::from_fn(starts.len(), weights.ncols(), |i, j| starts[i].1[(starts[i].0, j)]);
+        let landmarks = LandmarkSet { points, rows, d: self.dims().0, passes: 0, evaluations: 0 };
+        Expansion::Landmarks { landmarks, coefficients, wide: any_wide }
+    }
+
+    fn footprint(&self) -> Footprint {
+        self.0.iter().fold(Footprint::default(), |sum, map| sum + map.footprint())
+    }
+}

@@ -1,0 +1,304 @@
+//! Tasks, and classes as numbers: one-against-rest codes of ±1.
+
+use crate::{Error, Result};
+use kstore::Label;
+
+/// The task of a solver, which tells what the functions of a model mean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Task {
+    /// One or several numbers for each row: the values of the functions.
+    #[default]
+    Regression,
+    /// A label for each row: the class of the largest score, or the sign of the only one.
+    Classification,
+    /// Coordinates of the rows, with no target.
+    Components,
+    /// A group for each row, with no target: the group of the largest score.
+    Clusters,
+    /// A score for each row, learned from grades: the larger the score, the earlier the row comes among those of its group.
+    Ranking,
+    /// A score for each row, with no target: negative for rows unlike those of the fit.
+    Novelty,
+}
+
+/// How the scores of a classification become probabilities.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Link {
+    /// Scores are logarithms of odds: the logistic function of the only one, else the softmax.
+    Logit,
+    /// 1/(1 + exp(a f + b)) with its own a and b for every score f (Platt scaling); of more than one score
+    /// divided by their sum.
+    Platt {
+        /// The numbers a, one for each score, negative where the score tells anything about the class.
+        a: Vec<f64>,
+        /// The numbers b, one for each score.
+        b: Vec<f64>,
+    },
+}
+
+impl Link {
+    /// Writes the probabilities of the classes of a row with these scores to `out`: two where there is one score.
+    pub fn probabilities(&self, scores: &[f64], out: &mut Vec<f64>) {
+        self.logarithms(scores, out);
+        let largest = out.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        out.iter_mut().for_each(|score| *score = (*score - largest).exp());
+        let sum: f64 = out.iter().sum();
+        out.iter_mut().for_each(|score| *score /= sum);
+    }
+
+    /// The score of the second of two classes that has this probability, above 0 and below 1; `None` where no score or every score has
+    /// it, or a larger score is a smaller probability.
+    pub(crate) fn score_of(&self, probability: f64) -> Option<f64> {
+        let odds = (probability / (1.0 - probability)).ln();
+        let score = match self {
+            Self::Logit => odds,
+            Self::Platt { a, b } => match (&a[..], &b[..]) {
+                ([a], [b]) if *a < 0.0 => (-odds - b) / a,
+                _ => return None,
+            },
+        };
+        score.is_finite().then_some(score)
+    }
+
+    /// −ln of the probability of `class`, from the scores themselves: finite however small it is.
+    pub fn log_loss(&self, scores: &[f64], class: usize) -> f64 {
+        let mut all = Vec::new();
+        self.logarithms(scores, &mut all);
+        let largest = all.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let own = all.get(class).map_or(f64::NAN, |score| score - largest);
+        all.iter().map(|score| (score - largest).exp()).sum::<f64>().ln() - own
+    }
+
+    /// Writes logarithms of the probabilities to `out`, all less the same number.
+    fn logarithms(&self, scores: &[f64], out: &mut Vec<f64>) {
+        out.clear();
+        match (self, scores) {
+            // one score is that of the second of two classes; the first has score 0
+            (Self::Logit, [score]) => out.extend([0.0, *score]),
+            (Self::Logit, _) => out.extend_from_slice(scores),
+            (Self::Platt { a, b }, [score]) => {
+                let z = a.first().zip(b.first()).map_or(0.0, |(a, b)| a * score + b);
+                out.extend([0.0, -z]);
+            }
+            (Self::Platt { a, b }, _) => {
+                let z = scores.iter().zip(a.iter().zip(b)).map(|(score, (a, b))| a * score + b);
+                // −ln(1 + exp z), without overflow
+                out.extend(z.map(|z| if z > 0.0 { -z - (-z).exp().ln_1p() } else { -z.exp().ln_1p() }));
+            }
+        }
+    }
+}
+
+impl Task {
+    /// True where a target is learned from.
+    pub fn has_target(self) -> bool {
+        matches!(self, Self::Regression | Self::Classification | Self::Ranking)
+    }
+}
+
+crate::enum_of_words!(
+    Task,
+    "task",
+    "regression" => Regression,
+    "classification" => Classification,
+    "components" => Components,
+    "clusters" => Clusters,
+    "ranking" => Ranking,
+    "novelty" => Novelty,
+);
+
+/// The classes of a classification, as targets for a regression and back.
+///
+/// Two classes are one target, +1 for the second label and −1 for the first. k > 2 classes are k targets, +1 in the
+/// class's own and −1 in the others. The decision is the largest score; of equal scores the first wins.
+///
+/// Classes [in pairs](Classes::in_pairs) have a score for every two, first (0, 1), (0, 2), …: positive for the second of the two. The
+/// decision is the class that wins most of its pairs; of equal ones the first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Classes {
+    labels: Vec<Label>,
+    pairs: bool,
+    /// The score above which a row is of the second of two classes.
+    threshold: f64,
+}
+
+impl Classes {
+    /// Makes the classes of some labels, whose codes are their positions.
+    ///
+    /// # Errors
+    /// [`Error::TooFewClasses`] for fewer than two.
+    pub fn new(labels: Vec<Label>) -> Result<Self> {
+        if labels.len() < 2 {
+            return Err(Error::TooFewClasses { classes: labels.len() });
+        }
+        Ok(Self { labels, pairs: false, threshold: 0.0 })
+    }
+
+    /// The classes with a score for every two of them.
+    #[must_use]
+    pub fn in_pairs(self) -> Self {
+        Self { pairs: self.labels.len() > 2, ..self }
+    }
+
+    /// The classes where a row is of the second of two if its score is above `threshold`; more than two have none.
+    #[must_use]
+    pub fn above(self, threshold: f64) -> Self {
+        Self { threshold, ..self }
+    }
+
+    /// True where there is a score for every two classes.
+    pub(crate) fn is_in_pairs(&self) -> bool {
+        self.pairs
+    }
+
+    /// All pairs of codes below `k`, the smaller first, in the order of the scores.
+    pub fn pairs(k: usize) -> impl Iterator<Item = (usize, usize)> {
+        (0..k).flat_map(move |a| (a + 1..k).map(move |b| (a, b)))
+    }
+
+    /// The labels, by code.
+    pub fn labels(&self) -> &[Label] {
+        &self.labels
+    }
+
+    /// Number of scores: 1 for two classes, else their number, or that of their pairs.
+    pub fn targets(&self) -> usize {
+        match (self.labels.len(), self.pairs) {
+            (2, _) => 1,
+            (k, false) => k,
+            (k, true) => k * (k - 1) / 2,
+        }
+    }
+
+    /// The target `j` of a row of class `code`: +1 or −1. `None` for a class that is not among the labels, or not of the pair.
+    pub fn code(&self, code: u32, j: usize) -> Option<f64> {
+        let code = code as usize;
+        if self.pairs {
+            let (first, second) = Self::pairs(self.labels.len()).nth(j)?;
+            return (code == first || code == second).then_some(if code == second { 1.0 } else { -1.0 });
+        }
+        let own = if self.labels.len() == 2 { 1 } else { j };
+        (code < self.labels.len()).then_some(if code == own { 1.0 } else { -1.0 })
+    }
+
+    /// The class of a row with these scores, one per target.
+    pub fn decide(&self, scores: impl IntoIterator<Item = f64>) -> usize {
+        if self.pairs {
+            let k = self.labels.len();
+            let mut won = vec![0usize; k];
+            for ((a, b), score) in Self::pairs(k).zip(scores) {
+                won[if score > 0.0 { b } else { a }] += 1;
+            }
+            return (0..k).fold(0, |best, class| if won[class] > won[best] { class } else { best });
+        }
+        let mut best = (0, f64::NEG_INFINITY);
+        for (j, score) in scores.into_iter().enumerate() {
+            if self.labels.len() == 2 {
+                return usize::from(score > self.threshold);
+            }
+            if score > best.1 {
+                best = (j, score);
+            }
+        }
+        best.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn classes(k: i64) -> Classes {
+        Classes::new((0..k).map(Label::Int).collect()).unwrap()
+    }
+
+    #[test]
+    fn two_classes_are_one_column() {
+        let two = classes(2);
+        assert_eq!(two.targets(), 1);
+        assert_eq!((two.code(0, 0), two.code(1, 0), two.code(2, 0)), (Some(-1.0), Some(1.0), None));
+        assert_eq!([0.3, -0.3, 0.0].map(|score| two.decide([score])), [1, 0, 0]);
+    }
+
+    #[test]
+    fn more_classes_are_one_against_the_rest() {
+        let three = classes(3);
+        assert_eq!(three.targets(), 3);
+        assert_eq!((0..3).map(|j| three.code(1, j).unwrap()).collect::<Vec<_>>(), [-1.0, 1.0, -1.0]);
+        assert_eq!(three.code(kstore::Coded::UNKNOWN, 0), None);
+        assert_eq!(three.decide([-1.0, 0.2, 0.1]), 1);
+        assert_eq!(three.decide([0.5, 0.2, 0.5]), 0, "the first of equal scores wins");
+        assert_eq!(three.decide([-3.0, -2.0, -2.0]), 1);
+    }
+
+    #[test]
+    fn pairs_vote() {
+        let three = classes(3).in_pairs();
+        assert_eq!(three.targets(), 3);
+        assert_eq!(Classes::pairs(4).collect::<Vec<_>>(), [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]);
+        assert_eq!((0..3).map(|j| three.code(1, j)).collect::<Vec<_>>(), [Some(1.0), None, Some(-1.0)]);
+        // 1 beats 0, 0 beats 2, 1 beats 2
+        assert_eq!(three.decide([0.1, -9.0, -0.1]), 1);
+        // each wins once: the first
+        assert_eq!(three.decide([1.0, -1.0, 1.0]), 0);
+        assert_eq!(three.decide([-1.0, 2.0, 2.0]), 2);
+        assert_eq!(classes(2).in_pairs(), classes(2));
+        assert_eq!(classes(5).in_pairs().targets(), 10);
+    }
+
+    #[test]
+    fn the_score_of_a_probability_has_that_probability() {
+        for link in [Link::Logit, Link::Platt { a: vec![-1.7], b: vec![0.4] }] {
+            for probability in [0.01, 0.5, 0.9] {
+                let (score, mut out) = (link.score_of(probability).unwrap(), Vec::new());
+                link.probabilities(&[score], &mut out);
+                assert!((out[1] - probability).abs() < 1e-12, "{link:?} {probability} {out:?}");
+            }
+            assert_eq!((link.score_of(0.0), link.score_of(1.0)), (None, None));
+        }
+        assert_eq!(Link::Platt { a: vec![0.3], b: vec![0.0] }.score_of(0.5), None);
+        let two = Classes::new(vec![Label::Int(0), Label::Int(1)]).unwrap().above(0.4);
+        assert_eq!([0.3, 0.4, 0.5].map(|score| two.decide([score])), [0, 0, 1]);
+    }
+
+    #[test]
+    fn probabilities_by_platt_are_their_formula() {
+        let mut out = Vec::new();
+        let two = Link::Platt { a: vec![-2.0], b: vec![0.5] };
+        two.probabilities(&[1.5], &mut out);
+        let p = 1.0 / (1.0 + (-2.0f64 * 1.5 + 0.5).exp());
+        assert!((out[1] - p).abs() < 1e-15 && (out[0] + p - 1.0).abs() < 1e-15, "{out:?}");
+        assert!((two.log_loss(&[1.5], 0) + (1.0 - p).ln()).abs() < 1e-14);
+        let three = Link::Platt { a: vec![-1.0, -2.0, -3.0], b: vec![0.0, 0.1, 0.2] };
+        let scores = [0.3, -0.4, 900.0];
+        three.probabilities(&scores, &mut out);
+        let each = [(-1.0f64, 0.0), (-2.0, 0.1), (-3.0, 0.2)].map(|(a, b)| (a, b));
+        let each: Vec<f64> = each.iter().zip(scores).map(|((a, b), f)| 1.0 / (1.0 + (a * f + b).exp())).collect();
+        let sum: f64 = each.iter().sum();
+        assert!(out.iter().zip(&each).all(|(got, p)| (got - p / sum).abs() < 1e-14), "{out:?} {each:?}");
+        assert!(three.log_loss(&[-900.0, -900.0, -900.0], 0).is_finite());
+        let text = serde_json::to_string(&two).unwrap();
+        assert_eq!(text, r#"{"platt":{"a":[-2.0],"b":[0.5]}}"#);
+        assert_eq!(serde_json::from_str::<Link>(r#""logit""#).unwrap(), Link::Logit);
+    }
+
+    #[test]
+    fn probabilities_of_scores() {
+        let mut out = Vec::new();
+        Link::Logit.probabilities(&[2.0], &mut out);
+        let sigma = 1.0 / (1.0 + (-2.0f64).exp());
+        assert!((out[1] - sigma).abs() < 1e-15 && (out[0] + out[1] - 1.0).abs() < 1e-15);
+        assert!((Link::Logit.log_loss(&[2.0], 1) + sigma.ln()).abs() < 1e-15);
+        assert_eq!(Link::Logit.log_loss(&[-900.0], 1), 900.0);
+        Link::Logit.probabilities(&[1.0, 800.0, -800.0], &mut out);
+        assert_eq!(out, [0.0, 1.0, 0.0]);
+        assert_eq!(Link::Logit.log_loss(&[1.0, 800.0, -800.0], 2), 1600.0);
+    }
+
+    #[test]
+    fn one_class_is_no_classification() {
+        assert!(matches!(Classes::new(vec![Label::Bool(true)]), Err(Error::TooFewClasses { classes: 1 })));
+    }
+}
