@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LISTS = ROOT / "tests/golden/api"
-CRATES = ["kpass", "kstore", "kapprox", "ksolve", "kcloud", "kmill"]
+CRATES = ["kpass", "kstore", "kapprox", "kmodel", "kfit", "ksolve", "kcloud", "kmill"]
 # of Rust 1.95
 FORMAT = 57
 # rustdoc as itself, but for its output

@@ -143,7 +143,7 @@ pub(crate) fn prepare(args: &PrepareArgs, run: &Run) -> Result<ShardReport> {
     let fit = options.job(&selected)?;
     let Selection { features, categories, encoding, .. } = selected.same_features();
     let selection = Selection { features, categories, encoding, ..selection };
-    let job = fit.prepare(&table, &selection, &pipeline::job(run), &args.output)?;
+    let job = PreparedJob::prepare(&fit, &table, &selection, &pipeline::job(run), &args.output)?;
     Ok(ShardReport::new(&args.output, Some(job.segment_rows()), None))
 }
 

@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p ksolve --example shards`
 
-use ksolve::job::shards::merge;
+use ksolve::job::shards::{PreparedJob, merge};
 use ksolve::job::{Fit, Run};
 use kstore::{Selection, Table};
 
@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let fit = Fit::ridge().rank(50);
     let selection = fit.selection(Selection { targets: vec!["y".into()], ..Selection::default() })?;
-    let job = fit.prepare(&table(0, x.len())?, &selection, &run, &path("job"))?;
+    let job = PreparedJob::prepare(&fit, &table(0, x.len())?, &selection, &run, &path("job"))?;
 
     // on one machine, and on another
     let cut = 12_345;

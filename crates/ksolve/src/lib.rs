@@ -24,24 +24,27 @@
 
 pub mod coordinates;
 pub mod curve;
-pub mod features;
-pub mod job;
-pub mod metric;
-mod platt;
-mod prepare;
-pub mod request;
-pub mod solver;
+pub mod shards;
 pub mod statistic;
-pub mod train;
 pub mod tune;
 
+/// A whole job: from rows to a model that predicts.
+pub mod job {
+    pub use crate::shards;
+    pub use kfit::job::*;
+}
+
+#[doc(hidden)]
+pub use kfit::features;
+use kfit::prepare;
+pub use kfit::{
+    Cell, CvErrorScratch, CvErrorState, FoldCoefficients, Mistakes, RidgeFit, RidgeOptions, Surface, fit, metric,
+    request, solver, train,
+};
 pub use kmodel::{
     AnyModel, Card, Certificate, CertificateState, Classes, Error, FeatureFold, FoldGram, FoldSpec, Folds, GramScratch,
     GramState, Head, HeldOut, Intercept, Link, Model, MomentScratch, Moments, PreImages, PredictScratch, Quadratic,
     Result, RidgeFold, RidgeState, Take, Targets, Task, bins, certificate, feature_fold, folds, gram, lists, model,
     moments, onnx, predict, preimage, quadratic, score, task,
 };
-pub(crate) use kmodel::{linalg, neighbours, ranked, row_weights, stacked};
-pub use solver::ridge::mistakes::{CvErrorScratch, CvErrorState, Mistakes};
-pub use solver::ridge::surface::{Cell, FoldCoefficients, Surface};
-pub use solver::ridge::{RidgeFit, RidgeOptions, fit};
+use kmodel::{linalg, ranked};

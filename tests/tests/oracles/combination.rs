@@ -4,8 +4,8 @@ use crate::solvers::{close, golden};
 use kmill_tests::kernels;
 use kmill_tests::table::{exact, select, write};
 use ksolve::Task;
+use ksolve::metric::combination::{Combination, combine};
 use ksolve::request::{Resources, Unwatched};
-use ksolve::statistic::combination::{Combination, combine};
 use kstore::Workers;
 
 type Rows = Vec<Vec<f64>>;

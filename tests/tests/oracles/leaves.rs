@@ -245,6 +245,7 @@ fn what_leaves_cannot_do_is_refused_in_a_sentence() {
     let table: Table = table(&x, &y);
     let selection = Selection { features: vec!["x*".into()], targets: vec!["y".into()], ..Selection::default() };
     let folder = tempfile::tempdir().unwrap();
-    let shards = fit(20, 50).prepare(&table, &selection, &Run::new(), &folder.path().join("job"));
+    let shards =
+        ksolve::shards::PreparedJob::prepare(&fit(20, 50), &table, &selection, &Run::new(), &folder.path().join("job"));
     assert!(shards.unwrap_err().to_string().contains("`local`"));
 }

@@ -10,7 +10,7 @@ pub(crate) use text::{DISTANCES, certified, joined};
 
 use crate::{args::Run, error::flags, progress::Voice, table::seconds};
 use ksolve::job;
-use ksolve::statistic::combination::Combination;
+use ksolve::metric::combination::Combination;
 use kstore::{budget::bytes, shown};
 use serde::Serializer;
 use std::fmt;

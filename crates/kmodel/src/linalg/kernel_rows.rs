@@ -79,7 +79,7 @@ impl<T: Real> KernelBlock<'_, T> {
         8 * (tile.div_ceil(STRIP) * m * t + tile * t)
     }
 
-    pub fn len(&self) -> usize {
+    pub fn rows(&self) -> usize {
         self.k.len().checked_div(self.m).unwrap_or(0)
     }
 

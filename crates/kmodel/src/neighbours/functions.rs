@@ -32,7 +32,7 @@ impl NearNodes {
         self.nodes.squares(x, &mut buffers.squares);
         nearest(&buffers.squares, self.neighbours, None, &mut buffers.found);
         let Some(paths) = &self.paths else {
-            (0..self.nodes.len()).for_each(|j| out(j, T::ZERO));
+            (0..self.nodes.count()).for_each(|j| out(j, T::ZERO));
             buffers.reconstruction.weights(&self.nodes, x, &buffers.found, &mut buffers.values);
             buffers.found.iter().zip(&buffers.values).for_each(|((_, j), w)| out(*j, T::from_f64(*w)));
             return;
@@ -63,12 +63,12 @@ impl Buffers {
 
 impl<T: Real> FeatureMap<T> for NearNodes {
     fn dims(&self) -> (usize, usize) {
-        (self.nodes.d, self.paths.as_ref().map_or(self.nodes.len(), Mat::nrows))
+        (self.nodes.d, self.paths.as_ref().map_or(self.nodes.count(), Mat::nrows))
     }
 
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
         workers.each(row_strips(out, STRIP), |(first, mut out)| {
-            let mut buffers = Buffers::new(self.nodes.len());
+            let mut buffers = Buffers::new(self.nodes.count());
             for i in 0..out.nrows() {
                 let x: Vec<f64> = x.row(first + i).iter().map(|v| v.to_f64()).collect();
                 self.row(&x, &mut buffers, |j, value| out[(i, j)] = value);
@@ -78,6 +78,6 @@ impl<T: Real> FeatureMap<T> for NearNodes {
 
     fn footprint(&self) -> Footprint {
         let paths = self.paths.as_ref().map_or(0, |paths| 8 * paths.nrows() * paths.ncols());
-        Footprint { fixed: Nodes::bytes(self.nodes.len(), self.nodes.d) + paths, per_row: 0 }
+        Footprint { fixed: Nodes::bytes(self.nodes.count(), self.nodes.d) + paths, per_row: 0 }
     }
 }

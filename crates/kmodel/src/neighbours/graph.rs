@@ -11,9 +11,9 @@ const STRIP: usize = 64;
 
 /// The k nearest other nodes of every node, N x k row-major. 3N²d flops.
 pub fn neighbours_of_nodes(nodes: &Nodes, k: usize, workers: &Workers) -> Vec<Neighbour> {
-    let mut lists = vec![(0.0, 0); nodes.len() * k];
+    let mut lists = vec![(0.0, 0); nodes.count() * k];
     crate::linalg::strips::for_each_strip(workers, &mut lists, STRIP * k, |strip, lists| {
-        let (mut squares, mut found) = (vec![0.0; nodes.len()], Vec::new());
+        let (mut squares, mut found) = (vec![0.0; nodes.count()], Vec::new());
         for (i, list) in lists.chunks_exact_mut(k).enumerate() {
             let node = strip * STRIP + i;
             nodes.squares(&nodes.point(node), &mut squares);

@@ -35,7 +35,7 @@ impl Nodes {
         nodes.saturating_mul(8 * d)
     }
 
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.count
     }
 

@@ -40,8 +40,6 @@
 //!
 //! To add a statistic: one file here with its `FAMILY`, one line in [`registry()`].
 
-pub mod alignment;
-pub mod combination;
 mod exact;
 mod herding;
 mod hsic;

@@ -1,11 +1,11 @@
 //! The measurement of one candidate on the rows of a rung, and what a search found.
 
 use super::{Score, TuneOptions};
+use crate::metric::alignment::centred_alignments;
 use crate::metric::{Learned, RoundReport, Rows, as_text, behind};
 use crate::prepare::landmarks::settle;
 use crate::prepare::survey::Survey;
 use crate::request::{MetricSource, PassShape, Resources, Scaling, TrainOptions};
-use crate::statistic::alignment::centred_alignments;
 use crate::{FoldSpec, Folds, GramState, Result, RidgeOptions, Surface, Targets};
 use kapprox::metric::Metric;
 use kapprox::{Real, kernel::Spec, landmark::RowSample};

@@ -322,7 +322,7 @@ impl<T: Real> Trials<T> {
         let targets: Vec<String> = (0..targets).map(name).collect();
         let features = vec!["x*".to_string()];
         let selection = fit.selection(Selection { features, targets: targets.clone(), ..Selection::default() })?;
-        let Fitted { model, report } = fit.run(&self.table(learned)?.select(&selection)?, run)?;
+        let Fitted { model, report, .. } = fit.run(&self.table(learned)?.select(&selection)?, run)?;
         let predictor = Predictor::new(model)?;
         let task = fit.task()?;
         let class_target = task == Task::Classification;

@@ -181,7 +181,8 @@ fn shards_refuse_effects_and_solvers_without_a_target_leave_them_out() {
     let (fit, selection) = fit("ridge", "y");
     let fit = fit.set("lambda", 1e-3);
     let job = folder.path().join("job");
-    let error = fit.prepare(table, &selection, &Run::new(), &job).unwrap_err().to_string();
+    let error =
+        ksolve::shards::PreparedJob::prepare(&fit, table, &selection, &Run::new(), &job).unwrap_err().to_string();
     assert!(error.contains("column user") && error.contains("`hash`"), "{error}");
     let all = table.select(&Selection::default()).unwrap();
     let names = Run::new().coded(&all).unwrap().feature_names();

@@ -1,0 +1,244 @@
+//! The features of all rows, for solvers that read them many times.
+//!
+//! They are kept in memory where the plan leaves room, else in the scratch folder where there is one with room, else they
+//! are computed anew in every pass. A solver sees the same tiles of rows in the same order in all three cases, with the same
+//! bits: the map works on the same tiles, and what is kept is what it gave.
+//!
+//! *Bytes*: n·p elements in memory or on disk; beside them two tiles of features. *Cost of a pass*: nothing from memory, the
+//! rate of the disk from scratch, the map otherwise.
+
+mod context;
+mod fit_data;
+mod fold;
+mod gather;
+mod pick;
+mod stored;
+mod tier;
+mod tile;
+
+use context::{Buffers, VisitContext};
+pub use fit_data::{FEWER_DIRECTIONS, GRAM};
+pub use fit_data::{FitData, Points};
+pub use fold::{Sums, Values};
+pub use gather::{Gathered, Wanted};
+pub(crate) use pick::class_rows_bytes;
+pub(crate) use stored::Quiet;
+use stored::Stored;
+pub use tier::FeatureTier;
+pub use tier::{STATES, values_bytes};
+pub use tile::Tile;
+use tile::{WIDENED, Widen, Work};
+
+use crate::request::{PassShape, ProblemSize};
+use crate::row_weights::RowWeights;
+use crate::{Error, Result};
+use kapprox::{FeatureMap, Real};
+use kstore::pass::Observer;
+use kstore::{RowBlock, RowSource, Workers};
+use std::ops::Range;
+
+/// The features of all rows, by the place where they are kept.
+enum Phi<'a, T: Real> {
+    Stored(Stored<'a, T>),
+    /// Rows that were picked out, n x p row-major.
+    Picked(Vec<T>),
+    /// Rows of others by their positions, which ascend; they are picked out in every visit.
+    Positions(&'a StoredFeatures<'a, T>, Vec<usize>),
+    /// The features of another type, converted when they are read.
+    Wide(&'a dyn Widen<T>),
+}
+
+/// The features of all rows, and their targets.
+pub struct StoredFeatures<'a, T: Real> {
+    context: VisitContext<'a>,
+    phi: Phi<'a, T>,
+    /// Number of rows, n.
+    pub n: usize,
+    /// Number of features of a row, p.
+    pub p: usize,
+    /// Codes of the classes of the rows, n numbers; empty for numeric targets.
+    pub codes: Vec<u32>,
+    /// Numeric targets, n x t row-major, as they are in the table.
+    pub y: Vec<f64>,
+    /// Codes of the groups of the rows, n numbers; empty where they were not asked for.
+    pub groups: Vec<u32>,
+    /// Folds of the rows, n numbers; empty where there is only one.
+    pub folds: Vec<u16>,
+    /// Weights of the rows.
+    pub weights: RowWeights,
+    /// Position of the first row of every tile, and n.
+    starts: Vec<usize>,
+    /// Position of the first row of every segment that has rows, and its number among all of the stored rows.
+    segments: Vec<(usize, u64)>,
+    range: Range<u64>,
+    /// True for features of the rows of the run, false for some of them that were picked out.
+    own: bool,
+}
+
+impl<T: Real> std::fmt::Debug for StoredFeatures<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StoredFeatures").field("n", &self.n).field("p", &self.p).finish_non_exhaustive()
+    }
+}
+
+/// Bytes that every pass over the features holds: decoded rows or stored features, two tiles of features, and some in
+/// f64.
+pub(crate) fn pass_bytes(shape: &ProblemSize, cut: PassShape) -> usize {
+    let row = (shape.d.max(shape.map.p)) * shape.element + (shape.t + 2) * 8;
+    let features = 2 * shape.map.p * shape.element + 8;
+    let map = shape.map.footprint.at(cut.tile) - shape.map.footprint.fixed;
+    let wide = 8 * WIDENED * shape.map.p;
+    shape.cursor.at(cut.tile) + (cut.prefetch + 2) * cut.tile * row + cut.tile * features + map + wide
+}
+
+impl<'a, T: Real> StoredFeatures<'a, T> {
+    /// Features alone, without classes, targets, groups, folds and weights.
+    fn bare(context: VisitContext<'a>, phi: Phi<'a, T>, (n, p): (usize, usize), range: Range<u64>, own: bool) -> Self {
+        let (codes, y, groups, folds, weights) = Default::default();
+        let (starts, segments) = Default::default();
+        Self { context, phi, n, p, codes, y, groups, folds, weights, starts, segments, range, own }
+    }
+
+    /// Calls `work` with every tile of features, in the order of the rows.
+    ///
+    /// # Errors
+    /// Errors of reading the rows, of the scratch folder and of `work`; [`kstore::Error::Interrupted`].
+    pub fn visit(
+        &self,
+        observer: &dyn Observer,
+        mut work: impl FnMut(&Tile<'_, T>) -> Result<()> + Send,
+    ) -> Result<()> {
+        self.visit_lot(None, observer, &mut work)
+    }
+
+    /// [`StoredFeatures::visit`] of some segments, or of all, compiled once for all kinds of work. Rows that were picked out are visited whole.
+    fn visit_lot(&self, lot: Option<&Range<u64>>, observer: &dyn Observer, work: Work<'_, T>) -> Result<()> {
+        match &self.phi {
+            Phi::Stored(stored) => self.visit_stored(stored, lot, observer, work),
+            Phi::Picked(phi) => {
+                let rows = lot.map_or(0..self.n, |lot| self.position(lot.start)..self.position(lot.end));
+                self.visit_memory(rows, observer, work, |rows| Some(&phi[rows.start * self.p..rows.end * self.p]))
+            }
+            Phi::Positions(of, at) => of.pick_here(at, observer, work),
+            Phi::Wide(of) => of.widen(lot, observer, work),
+        }
+    }
+
+    /// The features of the rows of the run. Those that are kept, but not by this process, are computed before.
+    fn visit_stored(
+        &self,
+        stored: &Stored<'_, T>,
+        lot: Option<&Range<u64>>,
+        observer: &dyn Observer,
+        work: Work<'_, T>,
+    ) -> Result<()> {
+        let lot = lot.map_or_else(|| stored.cut.segments(), Range::clone);
+        stored.fill(&lot, &self.context, observer)?;
+        match stored.place() {
+            FeatureTier::Memory => {
+                let rows = self.position(lot.start)..self.position(lot.end);
+                self.visit_memory(rows, observer, work, |rows| self.in_memory(stored, rows))
+            }
+            FeatureTier::Scratch => stored
+                .scratch(&lot)
+                .into_iter()
+                .try_for_each(|(part, cache)| self.visit_rows(&*cache, None, &part, observer, work)),
+            FeatureTier::Recomputed => self.visit_rows(stored.source, Some(stored.map), &lot, observer, work),
+        }
+    }
+
+    /// Features of rows of one segment, where this process has them in memory.
+    fn in_memory<'s>(&self, stored: &'s Stored<'_, T>, rows: Range<usize>) -> Option<&'s [T]> {
+        let number = self.segment_of(rows.start);
+        let first = self.position(number);
+        stored.memory(number)?.get((rows.start - first) * self.p..(rows.end - first) * self.p)
+    }
+
+    /// The rows of a source, which are features or become them by `map`.
+    fn visit_rows(
+        &self,
+        source: &dyn RowSource<T>,
+        map: Option<&dyn FeatureMap<T>>,
+        lot: &Range<u64>,
+        observer: &dyn Observer,
+        work: Work<'_, T>,
+    ) -> Result<()> {
+        let (mut buffers, mut first) = (Buffers::default(), self.position(lot.start));
+        let pass = self.context.pass(observer);
+        let tile = |block: &RowBlock<'_, T>| {
+            let phi = match map {
+                Some(map) => {
+                    buffers.fill(map, block, self.workers());
+                    &buffers.rows[..]
+                }
+                None => block.x,
+            };
+            work(&Tile { first, phi, p: self.p })?;
+            first += block.len();
+            Ok(())
+        };
+        pass.visit_lot(source, lot, tile).map(drop)
+    }
+
+    /// The tiles of some rows in memory, whose features `of` has.
+    fn visit_memory<'s>(
+        &self,
+        rows: Range<usize>,
+        observer: &dyn Observer,
+        work: Work<'_, T>,
+        of: impl Fn(Range<usize>) -> Option<&'s [T]>,
+    ) -> Result<()> {
+        for bounds in self.starts.windows(2).filter(|bounds| rows.contains(&bounds[0])) {
+            if observer.stop() {
+                return Err(kstore::Error::Interrupted.into());
+            }
+            let (first, end) = (bounds[0], bounds[1]);
+            let phi = of(first..end).ok_or(Error::Shape { what: "features", expected: end - first, got: 0 })?;
+            work(&Tile { first, phi, p: self.p })?;
+            observer.advance((end - first) as u64);
+        }
+        Ok(())
+    }
+
+    /// The features of a row, where this process has them in memory.
+    pub fn row(&self, i: usize) -> Option<&[T]> {
+        match &self.phi {
+            Phi::Stored(stored) => self.in_memory(stored, i..i + 1),
+            Phi::Picked(phi) => phi.get(i * self.p..(i + 1) * self.p),
+            Phi::Positions(..) | Phi::Wide(_) => None,
+        }
+    }
+
+    /// The sum of the weights of the rows outside a fold, or of all: their number, where all count alike.
+    pub fn weight_outside(&self, held: Option<u16>) -> f64 {
+        self.weights.total((0..self.n).filter(|i| held.is_none_or(|fold| self.folds[*i] != fold)))
+    }
+
+    /// The mean weight of the rows outside a fold, or of all.
+    pub(crate) fn mean_weight(&self, held: Option<u16>) -> f64 {
+        let rows = self.folds.iter().filter(|fold| held == Some(**fold)).count();
+        self.weight_outside(held) / (self.n - rows).max(1) as f64
+    }
+
+    /// The seed of random choices.
+    pub fn seed(&self) -> u64 {
+        self.context.seed
+    }
+
+    /// The pool of threads.
+    pub fn workers(&self) -> &'a Workers {
+        self.context.resources.workers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kstore::TableShape;
+    use kstore::scratch::Cache;
+
+    #[test]
+    fn a_row_in_scratch_takes_what_the_choice_counts() {
+        let shape = TableShape { stored: 0, features: 10, targets: 0, weighted: false };
+        assert_eq!((Cache::<f32>::row_bytes(&shape), Cache::<f64>::row_bytes(&shape)), (10 * 4 + 16, 10 * 8 + 16));
+    }
+}

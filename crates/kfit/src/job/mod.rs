@@ -1,0 +1,34 @@
+//! A whole job: from rows to a model that predicts.
+//!
+//! [`Fit`] describes what is learned, with the defaults of the command; [`Run`] what it may use; [`Fit::run`] gives a
+//! [`Fitted`]: the model, and a report of how it came about.
+//!
+//! ```
+//! use ksolve::job::{Fit, Run};
+//! use kstore::{Selection, Table};
+//!
+//! let x: Vec<f64> = (0..400).map(|i| f64::from(i) / 40.0).collect();
+//! let y: Vec<f64> = x.iter().map(|x| x.sin()).collect();
+//! let table = Table::from_rows(&x, 1, &y)?;
+//! let fitted = Fit::ridge().rank(50).on(&table, &["y"], &Run::new())?;
+//! assert!(fitted.report.train.unwrap().mse < 1e-3);
+//! # Ok::<(), ksolve::Error>(())
+//! ```
+
+mod candidates;
+mod checkpoint;
+mod files;
+mod fit;
+mod fitted;
+mod text;
+mod training;
+mod verdict;
+
+pub use crate::train::{FitReport, LAMBDA, LandmarkReport, Train, convention};
+pub use candidates::Candidates;
+pub use files::is_model;
+pub use fit::{ElementType, Fit};
+pub use fitted::Fitted;
+pub use kmodel::model::MetricReport;
+pub use kmodel::run::{COPIES, Checkpoint, Run};
+pub use kstore::CancelToken;

@@ -1,0 +1,29 @@
+//! Fits of kernel machines: from rows to a model, in few passes and a stated amount of memory.
+//!
+//! A [`job::Fit`] describes what is learned and a [`job::Run`] the resources; a [`solver`] learns linear functions of
+//! features; [`train`] is the one run of all solvers. Programs use this crate through `ksolve`, which adds the typed
+//! solvers, the search for a model, and statistics. The modules that are hidden here are for `ksolve` alone.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
+
+#[doc(hidden)]
+pub mod features;
+pub mod job;
+pub mod metric;
+mod platt;
+#[doc(hidden)]
+pub mod prepare;
+pub mod request;
+pub mod solver;
+pub mod train;
+
+pub use solver::ridge::mistakes::{CvErrorScratch, CvErrorState, Mistakes};
+pub use solver::ridge::surface::{Cell, FoldCoefficients, Surface};
+pub use solver::ridge::{RidgeFit, RidgeOptions, fit};
+
+use kmodel::{
+    AnyModel, Card, Certificate, CertificateState, Classes, Error, FeatureFold, FoldGram, FoldSpec, Folds, GramScratch,
+    GramState, Head, Intercept, Link, Model, Result, RidgeFold, RidgeState, Take, Targets, Task, bins, certificate,
+    feature_fold, folds, gram, linalg, lists, model, moments, neighbours, quadratic, ranked, row_weights, stacked,
+    task,
+};

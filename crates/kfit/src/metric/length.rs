@@ -1,0 +1,163 @@
+//! The length scale of a kernel, found from a target: what `auto` stands for.
+//!
+//! Multiples of the median distance are compared by generalised cross-validation (gcv) of ridge regression on a few landmarks, on a uniform
+//! sample of the rows; classes are learned as their codes. The median is a guess from the features alone, and far too long for a wave.
+//! (Golub, Heath, Wahba, "Generalized cross-validation as a method for choosing a good ridge parameter", Technometrics 21, 1979.)
+//!
+//! *Passes over the table*: one. *Cost*: one small fit for each multiple, on rows and landmarks whose
+//! numbers do not grow with the table.
+
+use super::learn::Silent;
+use super::plan;
+use super::round::Rows;
+use crate::prepare::{adding::Adding, candidates, landmarks, survey::Survey};
+use crate::request::{PassShape, Resources, TrainOptions};
+use crate::{Folds, Result, Targets};
+use kapprox::landmark::RowSample;
+use kapprox::{Real, Spec};
+use kstore::key::{Purpose, Stream};
+use kstore::{RowBlock, RowSource};
+use std::fmt;
+
+/// Multiples of the median that are tried, with their names. Longer ones are not: a sample of a thousand rows prefers them (on bike, elevators and
+/// friedman1), and on all rows they were no better, and worse where a solver has one penalty for every length.
+const MULTIPLES: [(f64, &str); 5] = [
+    (1.0, "the median distance"),
+    (0.5, "half the median distance"),
+    (0.25, "a quarter of the median distance"),
+    (0.125, "an eighth of the median distance"),
+    (0.0625, "a sixteenth of the median distance"),
+];
+
+/// The share of its gcv by which another length must be better than the median: less is chance, on a thousand rows.
+const BETTER: f64 = 0.99;
+
+/// How a length scale was found.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+pub struct LengthReport {
+    /// The length, as a multiple of the median distance.
+    pub multiple: f64,
+    /// Number of rows that it was found on.
+    pub rows: u64,
+    /// Every multiple that was tried, with its gcv; `None` where its fit could not be scored.
+    pub scores: Vec<(f64, Option<f64>)>,
+}
+
+impl fmt::Display for LengthReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = MULTIPLES.iter().find(|(multiple, _)| *multiple == self.multiple).map_or("", |(_, name)| name);
+        let rows = kstore::shown::count(self.rows);
+        match self.scores.iter().any(|(_, score)| score.is_some()) {
+            true => write!(f, "{name}, by gcv on {rows} rows"),
+            false => write!(f, "{name}: {rows} rows are too few to tell lengths apart"),
+        }
+    }
+}
+
+/// The options with a number for each length of the kernel that is `auto`, and how these were found; those of a kernel without as they are.
+pub fn settle_length<T: Real>(
+    source: &dyn RowSource<T>,
+    survey: &Survey,
+    targets: &Targets,
+    options: &TrainOptions,
+    cut: PassShape,
+    resources: &Resources<'_>,
+) -> Result<(TrainOptions, Option<LengthReport>)> {
+    if !options.finds_length() {
+        return Ok((options.clone(), None));
+    }
+    let (mut sample, values) = drawn(source, survey.rows(), targets, options.seed, cut, resources)?;
+    let (t, n) = (targets.count(), sample.len());
+    let width = t + usize::from(source.shape().weighted);
+    if width > t {
+        sample.weights = values.chunks_exact(width).map(|row| row[t]).collect();
+    }
+    let multiples = MULTIPLES.map(|(multiple, _)| multiple);
+    let factors = multiples.map(|multiple| vec![multiple]);
+    let mut kernels = landmarks::settle_lengths(&options.kernel, &sample, options.seed, &factors)?;
+    let held = candidates::in_row_order(sample)?.with_targets(values, width)?.weighted(width > t)?;
+    let stage = resources.stages.stage("length scale", None);
+    let silent = Silent(&*stage);
+    let here = Resources { journal: None, scratch: None, stages: &silent, ..*resources };
+    let inner = plan::length_options(options, n);
+    let rows = Rows {
+        source: &held,
+        n: n as u64,
+        reading: &survey.reading(),
+        targets: &Targets::Numeric { centre: vec![0.0; t] },
+        folds: &Folds::None,
+        options: &inner,
+        cut: PassShape { gram_lanes: 1, ..cut },
+        resources: &here,
+    };
+    let scores = kernels.iter().map(|kernel| score(&rows, kernel)).collect::<Result<Vec<_>>>()?;
+    let scores: Vec<_> = multiples.into_iter().zip(scores).collect();
+    let best = best(&scores);
+    let report = LengthReport { multiple: multiples[best], rows: n as u64, scores };
+    Ok((TrainOptions { kernel: kernels.swap_remove(best), ..options.clone() }, Some(report)))
+}
+
+/// The place of the multiple with the least gcv; the median stays where that is hardly less.
+fn best(scores: &[(f64, Option<f64>)]) -> usize {
+    let scored = scores.iter().enumerate().filter_map(|(i, (_, score))| Some((i, (*score)?)));
+    let least = scored.min_by(|a, b| a.1.total_cmp(&b.1));
+    least.filter(|(_, least)| scores[0].1.is_none_or(|median| *least < BETTER * median)).map_or(0, |(i, _)| i)
+}
+
+/// A uniform sample of about `plan::length_rows` rows, and the targets of its rows, each row's with its weight where rows have some.
+fn drawn<T: Real>(
+    source: &dyn RowSource<T>,
+    n: u64,
+    targets: &Targets,
+    seed: u64,
+    cut: PassShape,
+    resources: &Resources<'_>,
+) -> Result<(RowSample<T>, Vec<f64>)> {
+    let d = source.shape().features;
+    let observer = resources.over("sampling rows for the length scale", source.range());
+    let share = plan::length_rows(n, d) as f64 / n.max(1) as f64;
+    let keys = Stream::new(seed, Purpose::Candidates, 0);
+    // the rows whose uniform numbers are the largest share
+    let fold = Adding::new(|drawn: &mut Drawn<T>, block: &RowBlock<'_, T>| {
+        for i in (0..block.len()).filter(|i| keys.uniform(block.rows[*i]) >= 1.0 - share) {
+            drawn.rows.push(block.rows[i]);
+            drawn.x.extend_from_slice(&block.x[i * d..(i + 1) * d]);
+            targets.push(block, i, &mut drawn.y)?;
+            drawn.y.extend(block.weight(i));
+        }
+        Ok(())
+    });
+    let pass = cut.pass(cut.scan_lanes, resources, &*observer);
+    let Drawn { rows, x, y } = pass.resume("rows for the length scale", source, &fold)?.0;
+    Ok((RowSample { rows, x, d, weights: Vec::new() }, y))
+}
+
+/// The gcv of the best penalty, on a sample in memory; `None` where there is none: what is wrong with the rows or the kernel the fit itself
+/// finds, and tells better.
+fn score<T: Real>(rows: &Rows<'_, T>, kernel: &Spec) -> Result<Option<f64>> {
+    match rows.gcv(kernel) {
+        Err(error) if error.is_interrupted() => Err(error),
+        found => Ok(found.ok().flatten()),
+    }
+}
+
+#[derive(Default)]
+struct Drawn<T> {
+    rows: Vec<u64>,
+    x: Vec<T>,
+    y: Vec<f64>,
+}
+
+kstore::summed!(where [T: Real] Drawn<T> { read "rows": rows, read "x": x, read "y": y });
+
+#[cfg(test)]
+mod tests {
+    use super::best;
+
+    #[test]
+    fn the_median_stays_where_another_length_is_hardly_better() {
+        assert_eq!(best(&[(1.0, Some(0.28)), (0.5, Some(0.25)), (0.25, Some(0.3)), (0.125, None)]), 1);
+        assert_eq!(best(&[(1.0, Some(0.28)), (0.5, Some(0.279))]), 0);
+        assert_eq!((best(&[(1.0, None), (0.5, Some(0.3))]), best(&[(1.0, None), (0.5, None)])), (1, 0));
+    }
+}

@@ -1,0 +1,82 @@
+//! The candidate rows, which landmarks are chosen among, in memory.
+
+use crate::{Result, prepare::adding::Adding};
+use kapprox::Real;
+use kapprox::landmark::RowSample;
+use kstore::{Coded, Label, MemoryRows, Merge, Pass, RowBlock, RowSource, TableShape};
+use std::{ops::Range, sync::Arc};
+
+/// The sample as a table in the order of its rows, so that passes over it do not depend on how it was drawn.
+pub fn in_row_order<T: Real>(sample: RowSample<T>) -> Result<MemoryRows<T>> {
+    let mut order: Vec<usize> = (0..sample.len()).collect();
+    order.sort_unstable_by_key(|i| sample.rows[*i]);
+    let d = sample.d;
+    let x = order.iter().flat_map(|i| &sample.x[i * d..(i + 1) * d]).copied().collect();
+    let rows = order.iter().map(|i| sample.rows[*i]).collect();
+    Ok(MemoryRows::new(x, d)?.numbered(rows)?)
+}
+
+/// Adds targets, weights and classes to the candidates, and their fold where there is a column of folds, by one pass over
+/// the table.
+pub fn with_targets<T: Real>(
+    candidates: MemoryRows<T>,
+    source: &dyn RowSource<T>,
+    pass: Pass<'_>,
+) -> Result<MemoryRows<T>> {
+    let rows: Vec<u64> = (0..candidates.len()).map(|position| candidates.row(position)).collect();
+    let fold = Adding::new(|found: &mut TargetColumns, block: &RowBlock<'_, T>| {
+        for i in (0..block.len()).filter(|i| rows.binary_search(&block.rows[*i]).is_ok()) {
+            found.y.extend_from_slice(&block.y[i * block.t..(i + 1) * block.t]);
+            found.codes.add(block, i..i + 1);
+        }
+        Ok(())
+    });
+    // what is found is in memory beside the rows and is found again in a resumed run
+    let found = Pass { journal: None, ..pass }.fold(source, &fold)?.0;
+    let TableShape { targets, weighted, .. } = source.shape();
+    found.codes.of(candidates.with_targets(found.y, targets)?.weighted(weighted)?)
+}
+
+#[derive(Default)]
+struct TargetColumns {
+    y: Vec<f64>,
+    codes: Codes,
+}
+
+type CodeColumn = (Vec<u32>, Option<Arc<Vec<Label>>>);
+
+/// The codes of the classes and of the groups of rows.
+#[derive(Default)]
+pub(crate) struct Codes([CodeColumn; 2]);
+
+impl Codes {
+    pub(crate) fn add<T>(&mut self, block: &RowBlock<'_, T>, rows: Range<usize>) {
+        for (column, of) in self.0.iter_mut().zip([block.classes, block.groups]) {
+            let Some(Coded { codes, labels }) = of else { continue };
+            column.0.extend_from_slice(&codes[rows.clone()]);
+            column.1.get_or_insert_with(|| Arc::new(labels.to_vec()));
+        }
+    }
+
+    /// The rows with these classes and groups.
+    pub(crate) fn of<T: Real>(self, mut rows: MemoryRows<T>) -> Result<MemoryRows<T>> {
+        let [classes, groups] = self.0;
+        if let (codes, Some(labels)) = classes {
+            rows = rows.with_classes(codes, labels)?;
+        }
+        if let (codes, Some(labels)) = groups {
+            rows = rows.with_groups(codes, labels)?;
+        }
+        Ok(rows)
+    }
+}
+
+impl Merge for TargetColumns {
+    fn merge(&mut self, later: &Self) {
+        self.y.extend_from_slice(&later.y);
+        for (mine, theirs) in self.codes.0.iter_mut().zip(&later.codes.0) {
+            mine.0.extend_from_slice(&theirs.0);
+            mine.1 = mine.1.take().or_else(|| theirs.1.clone());
+        }
+    }
+}

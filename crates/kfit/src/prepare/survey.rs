@@ -1,0 +1,268 @@
+//! The first pass: how the features are scaled, which labels there are, and whether there is anything to learn.
+
+use crate::request::{MEDIANS, PassShape, Resources, Scaling, Stages, TrainOptions};
+use crate::task::Task;
+use crate::{Classes, Error, Result, Targets};
+use kapprox::landmark::{RowSample, Scan, uniform_sample};
+use kstore::key::Purpose;
+use kstore::statistics::Moments;
+use kstore::{Label, Missing, Reading, RowSource, Scaler, Selected, Statistics, StatisticsFold, shown};
+use std::sync::Arc;
+
+#[derive(Debug)]
+pub struct Survey {
+    pub statistics: Statistics,
+    pub scaler: Arc<Scaler>,
+    pub(crate) classes: Option<Classes>,
+    pub groups: Vec<Label>,
+    /// What weights are divided by; `None` if rows have none.
+    weight_unit: Option<f64>,
+}
+
+/// Sums of whole weights up to 2⁵³ are exact.
+const MOST_COUNTED: f64 = 9_007_199_254_740_992.0;
+
+/// What weights of rows are divided by: 1 if all are whole numbers, which count rows, and else their mean, so that nothing that is found
+/// depends on their unit. (The frequency weights and the analytic weights of statistics.)
+fn unit(statistics: &Statistics, weight: f64) -> f64 {
+    let counts = statistics.fractional == 0 && weight <= MOST_COUNTED;
+    if counts { 1.0 } else { weight / statistics.rows.max(1) as f64 }
+}
+
+impl Survey {
+    pub fn rows(&self) -> u64 {
+        self.statistics.rows
+    }
+
+    /// Number of targets of the regression: the numeric ones, or the codes of the classes.
+    pub(crate) fn targets(&self) -> usize {
+        self.classes.as_ref().map_or(self.numeric().len(), Classes::targets)
+    }
+
+    pub(crate) fn variance(&self) -> f64 {
+        let variances: Vec<f64> = match &self.classes {
+            None => self.numeric().iter().map(|target| target.deviation().powi(2)).collect(),
+            Some(classes) => {
+                let counts = &self.statistics.classes;
+                let total: f64 = classes.labels().iter().map(|label| counts.weight(label)).sum();
+                let shares = classes.labels().iter().map(|label| counts.weight(label) / total.max(f64::MIN_POSITIVE));
+                // of codes +1 and -1
+                shares.map(|share| 4.0 * share * (1.0 - share)).take(self.targets()).collect()
+            }
+        };
+        variances.iter().sum::<f64>() / variances.len().max(1) as f64
+    }
+
+    /// The sum of the weights of the rows; `None` where all count alike.
+    pub(crate) fn weight(&self) -> Option<f64> {
+        weight_of(&self.statistics).filter(|_| self.weight_unit.is_some())
+    }
+
+    /// Statistics of the numeric targets, weights aside.
+    fn numeric(&self) -> &[kstore::statistics::Moments] {
+        let targets = &self.statistics.targets;
+        &targets[..targets.len() - usize::from(self.weight_unit.is_some())]
+    }
+
+    /// The targets that are learned: numbers less their means, which keeps the sums of squares accurate, or class
+    /// codes.
+    pub fn targets_of_regression(&self) -> Targets {
+        match &self.classes {
+            Some(classes) => Targets::Classes(classes.clone()),
+            None => Targets::Numeric { centre: self.numeric().iter().map(|target| target.mean).collect() },
+        }
+    }
+
+    /// The way rows are read from here on: scaled, with codes of classes.
+    pub fn reading(&self) -> Reading {
+        Reading {
+            scaler: Some(self.scaler.clone()),
+            classes: self.classes.as_ref().map(|classes| Arc::new(classes.labels().to_vec())),
+            groups: (!self.groups.is_empty()).then(|| Arc::new(self.groups.clone())),
+            // dividing by 1 is no work either
+            weight_unit: self.weight_unit.filter(|unit| *unit != 1.0),
+            ..Reading::default()
+        }
+    }
+
+    /// Half the distance in a scaled feature from one standard deviation below its mean to one above: 1 with standard scaling.
+    pub(crate) fn spread(&self, j: usize) -> f64 {
+        let Some(feature) = self.statistics.features.get(j) else { return 1.0 };
+        let at = |value: f64| self.scaler.apply(j, value);
+        (at(feature.mean + feature.deviation()) - at(feature.mean - feature.deviation())) / 2.0
+    }
+
+    /// What the weights of rows were divided by.
+    pub fn weight_unit(&self) -> f64 {
+        self.weight_unit.unwrap_or(1.0)
+    }
+}
+
+/// The sum of the weights of rows that have some.
+pub fn weight_of(statistics: &Statistics) -> Option<f64> {
+    statistics.targets.last().map(|weights| weights.weight)
+}
+
+pub fn survey(
+    selected: &Selected,
+    options: &TrainOptions,
+    cut: PassShape,
+    resources: &Resources<'_>,
+) -> Result<Survey> {
+    let source = selected.rows::<f64>(Reading::default())?;
+    let observer = resources.over("scaling statistics", source.range());
+    let pass = cut.pass(cut.scan_lanes, resources, &*observer);
+    let statistics = pass.resume("scaling statistics", &source, &StatisticsFold::new(source.shape()))?.0;
+    drop(observer);
+    if source.without_target() > 0 {
+        // other processes have seen others
+        let shared = resources.journal.is_some_and(|journal| journal.is_shared());
+        let count = if shared { String::new() } else { format!(": {}", shown::count(source.without_target())) };
+        resources.stages.warn(format!("rows without a target are left out{count} (`missing_target` error stops)"));
+    }
+    let draw = |rows: u64| drawn(&source, rows, options, cut, resources);
+    of(statistics, selected, options, resources.stages, &draw)
+}
+
+/// Draws the rows that medians are taken of. One pass.
+pub fn drawn(
+    source: &dyn RowSource<f64>,
+    count: u64,
+    options: &TrainOptions,
+    cut: PassShape,
+    resources: &Resources<'_>,
+) -> Result<RowSample<f64>> {
+    let observer = resources.over("medians", source.range());
+    let data = Scan { source, pass: cut.pass(cut.scan_lanes, resources, &*observer), count };
+    Ok(uniform_sample(&data, MEDIANS, Purpose::Median, options.seed)?)
+}
+
+/// The scaler that was asked for; `draw` gives some rows, where it takes medians.
+pub(crate) fn scaler(
+    scaling: Scaling,
+    statistics: &Statistics,
+    draw: impl FnOnce() -> Result<RowSample<f64>>,
+) -> Result<Scaler> {
+    let drawn =
+        |of: fn(&Statistics, &[f64], &[f64]) -> Scaler| draw().map(|rows| of(statistics, &rows.x, &rows.weights));
+    Ok(match scaling {
+        Scaling::Standard => Scaler::standard(statistics),
+        Scaling::Minmax => Scaler::minmax(statistics),
+        Scaling::Robust => drawn(Scaler::robust)?,
+        Scaling::Asinh => drawn(Scaler::asinh)?,
+        Scaling::Quantile => drawn(Scaler::quantile)?,
+        Scaling::None => Scaler::identity(statistics),
+        Scaling::Maxabs | Scaling::Unit | Scaling::TfIdf => return Err(scaling.for_sparse_rows()),
+    })
+}
+
+/// Makes the survey from the statistics of the rows of `selected`; `draw` gives rows of as many, where medians are taken.
+pub fn of(
+    mut statistics: Statistics,
+    selected: &Selected,
+    options: &TrainOptions,
+    stages: &dyn Stages,
+    draw: &dyn Fn(u64) -> Result<RowSample<f64>>,
+) -> Result<Survey> {
+    selected.mark_integers(&mut statistics);
+    check(selected, &statistics, options, stages)?;
+    // entries of sparse rows are weighed as they are read
+    let scaling = if selected.sparse().is_some() { Scaling::None } else { options.scaling };
+    let mut scaler = scaler(scaling, &statistics, || draw(statistics.rows))?;
+    selected.keep_flags(&mut scaler);
+    let scaler = Arc::new(scaler);
+    let labels = |counts: Vec<(Label, u64)>| counts.into_iter().map(|(label, _)| label).collect::<Vec<_>>();
+    let classes = match options.task {
+        Task::Classification => Some(Classes::new(labels(statistics.classes.sorted()))?),
+        _ => None,
+    };
+    let groups = labels(statistics.groups.sorted());
+    let weight = weight_of(&statistics).filter(|_| selected.is_weighted());
+    let weight_unit = weight.map(|weight| unit(&statistics, weight));
+    Ok(Survey { statistics, scaler, classes, groups, weight_unit })
+}
+
+/// Most whole numbers that look like classes.
+pub const FEW_WHOLE: usize = 20;
+
+/// The first target, if it is a column of integers with few distinct values, which may be classes.
+fn few_whole(statistics: &Statistics) -> Option<&Moments> {
+    let few = |target: &&Moments| target.whole && (1.0..FEW_WHOLE as f64).contains(&(target.max - target.min));
+    statistics.targets.first().filter(few)
+}
+
+/// Warns of a numeric target that may hold classes.
+pub fn warn_of_classes(selected: &Selected, statistics: &Statistics, task: Task, stages: &dyn Stages) {
+    if let (Some(name), Some(target), Task::Regression) =
+        (&selected.target_names().first(), few_whole(statistics), task)
+    {
+        stages.warn(format!(
+            "target {name} holds whole numbers from {} to {}, which are learned as a quantity; `task` classification (ridge), or \
+             logistic and svm, learn them as classes",
+            target.min, target.max
+        ));
+    }
+}
+
+/// Refuses rows that nothing can be learned from, and warns of features that do not vary.
+fn check(selected: &Selected, statistics: &Statistics, options: &TrainOptions, stages: &dyn Stages) -> Result<()> {
+    statistics.check(selected.class_name().unwrap_or_default(), selected.group_name().unwrap_or_default())?;
+    match statistics.targets.last().filter(|_| selected.is_weighted()) {
+        // rows of weight 0 are not read
+        Some(_) if statistics.rows == 0 => return Err(Error::NoWeight),
+        Some(weights) if weights.max <= 0.0 => return Err(Error::NegativeWeights { least: weights.min }),
+        _ => {}
+    }
+    match statistics.rows {
+        0 => {
+            let blank = if selected.missing() == Missing::Drop { selected.blank()? } else { Vec::new() };
+            let why = match blank.first() {
+                Some(column) => format!("no row is left: column {column:?} has no value in any of them; leave it out"),
+                None => "no row is left to learn from; check `rows`, `where` and `missing`".to_string(),
+            };
+            return Err(kstore::Error::Empty { what: "the selection".to_string(), why }.into());
+        }
+        1 => return Err(Error::TooFewRows { rows: 1 }),
+        _ => {}
+    }
+    let columns = selected.feature_names().into_iter().chain(selected.target_names());
+    let moments = statistics.features.iter().chain(&statistics.targets);
+    if let Some((column, m)) = columns.zip(moments).find(|(_, m)| !m.deviation().is_finite() || !m.mean.is_finite()) {
+        return Err(Error::TooLarge { column, largest: m.min.abs().max(m.max.abs()) });
+    }
+    let constant = |moments: &kstore::statistics::Moments| moments.is_constant();
+    let names = selected.feature_names().into_iter().zip(&statistics.features);
+    // a column that all rows have empty is no fault of sparse ones
+    let dull = names.filter(|(_, f)| constant(f) && selected.sparse().is_none());
+    let dull: Vec<String> = dull.map(|(name, _)| name).collect();
+    let shown = |names: &[String]| names[..names.len().min(8)].join(", ") + if names.len() > 8 { ", …" } else { "" };
+    match &dull[..] {
+        [] => {}
+        [one] => stages.warn(format!("feature {one} is constant over the training rows and has no effect")),
+        _ => stages.warn(format!("{} features are constant and have no effect: {}", dull.len(), shown(&dull))),
+    }
+    let lone: Vec<String> =
+        statistics.classes.sorted().into_iter().filter(|(_, n)| *n == 1).map(|(label, _)| label.to_string()).collect();
+    if options.task == Task::Classification && !lone.is_empty() {
+        let what = if lone.len() == 1 { "class has" } else { "classes have" };
+        stages.warn(format!(
+            "{} {what} one row only: {}; nothing tells how such rows vary: bring more of them, or leave them out by `where`",
+            lone.len(),
+            shown(&lone)
+        ));
+    }
+    let labels = statistics.classes.sorted();
+    let whole = labels.iter().filter(|(label, _)| matches!(label, Label::Int(_))).count();
+    if options.task == Task::Classification && whole > FEW_WHOLE {
+        stages.warn(format!(
+            "the target has {whole} different whole numbers, and each becomes a class; if they are a measurement, take a regression \
+             (ridge, svr)"
+        ));
+    }
+    if options.task == Task::Regression {
+        for (name, _) in selected.target_names().iter().zip(&statistics.targets).filter(|(_, t)| constant(t)) {
+            stages.warn(format!("target {name} is constant over the training rows: there is nothing to explain"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,220 @@
+//! Where a fit takes its metric from.
+
+use crate::{AnyModel, Error, Result, model::either};
+use kapprox::metric::Metric;
+use kstore::{Digest, Reading, RowBuf, RowSource, Scaler, Selected};
+use std::path::{Path, PathBuf};
+use std::{fmt, str::FromStr, sync::Arc};
+
+/// Most rows of a table that is read as a metric: more features than this are no reduction of anything.
+const MOST_ROWS: u64 = 100_000;
+
+const TILE: usize = 256;
+
+/// The form of a metric that is learned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MetricForm {
+    /// Diagonal or full, whichever has the smaller held-out error: `learn`.
+    Best,
+    /// A number for each feature: `diagonal`.
+    Diagonal,
+    /// A d x d matrix: `full`.
+    Full,
+    /// An r x d matrix: `low-rank(r)`.
+    LowRank(usize),
+}
+
+impl fmt::Display for MetricForm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Best => f.write_str("learn"),
+            Self::Diagonal => f.write_str("diagonal"),
+            Self::Full => f.write_str("full"),
+            Self::LowRank(r) => write!(f, "low-rank({r})"),
+        }
+    }
+}
+
+impl FromStr for MetricForm {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let refuse = || Error::option("metric", format!("{text:?}"), "expected learn, diagonal, full or low-rank(5)");
+        let rank = |inside: &str| inside.trim().parse().ok().filter(|r| *r > 0).map(Self::LowRank).ok_or_else(refuse);
+        match text {
+            "learn" => Ok(Self::Best),
+            "diagonal" => Ok(Self::Diagonal),
+            "full" => Ok(Self::Full),
+            _ => text
+                .strip_prefix("low-rank(")
+                .and_then(|rest| rest.strip_suffix(')'))
+                .map_or_else(|| Err(refuse()), rank),
+        }
+    }
+}
+
+/// Where the metric of a fit comes from.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub enum MetricSource {
+    /// There is none: the kernel sees the scaled features.
+    #[default]
+    None,
+    /// It is known.
+    Given(KnownMetric),
+    /// It is learned from the target.
+    Learned(MetricForm),
+    /// It is in this file, a model or a table of numbers, which [`crate::job::Fit::opened`] reads.
+    File(PathBuf),
+}
+
+impl MetricSource {
+    /// A metric that is known, for the features of the fit as they are scaled.
+    pub fn of(metric: Arc<Metric>) -> Self {
+        Self::Given(KnownMetric { metric, scaler: None })
+    }
+
+    pub(crate) fn is_none(&self) -> bool {
+        *self == Self::None
+    }
+
+    #[doc(hidden)]
+    pub fn known(&self) -> Option<&Arc<Metric>> {
+        match self {
+            Self::Given(given) => Some(&given.metric),
+            Self::None | Self::Learned(_) | Self::File(_) => None,
+        }
+    }
+
+    /// The metric of a source whose metric is known, for features that are scaled so.
+    pub fn known_for(&self, scaler: &Scaler) -> Result<Option<Arc<Metric>>> {
+        match self {
+            Self::Given(given) => given.scaled(scaler).map(Some),
+            Self::None | Self::Learned(_) | Self::File(_) => Ok(None),
+        }
+    }
+
+    /// Number of features that the kernel sees, of rows with d.
+    pub fn outputs(&self, d: usize) -> usize {
+        match self {
+            Self::Learned(MetricForm::LowRank(r)) => *r.min(&d),
+            Self::Given(given) => given.metric.outputs(),
+            Self::None | Self::Learned(_) | Self::File(_) => d,
+        }
+    }
+}
+
+impl fmt::Display for MetricSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Given(_) | Self::File(_) => f.write_str("given"),
+            Self::Learned(form) => form.fmt(f),
+        }
+    }
+}
+
+impl FromStr for MetricSource {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text.parse() {
+            _ if text == "none" => Ok(Self::None),
+            Ok(form) => Ok(Self::Learned(form)),
+            Err(_) if text.contains(['.', '/']) || Path::new(text).is_file() => Ok(Self::File(text.into())),
+            Err(_) => {
+                let expected = "expected none, learn, diagonal, full, low-rank(5), or a file such as model.safetensors";
+                Err(Error::option("metric", format!("{text:?}"), expected))
+            }
+        }
+    }
+}
+
+/// A metric that is known before the fit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KnownMetric {
+    /// The metric, for features that are scaled by `scaler`.
+    pub metric: Arc<Metric>,
+    /// The scaling of the features that it was learned with; `None` for that of the fit it is used in.
+    pub scaler: Option<Scaler>,
+}
+
+impl KnownMetric {
+    /// A digest of the numbers, by which a job knows its metric.
+    pub(crate) fn digest(&self) -> String {
+        let numbers = self.metric.numbers().into_iter().chain(self.scaler.iter().flat_map(|s| &s.scale).copied());
+        let bytes: Vec<u8> = numbers.flat_map(f64::to_le_bytes).collect();
+        format!("{} of {} features, {}", self.metric.outputs(), self.metric.inputs(), Digest::of(&bytes))
+    }
+
+    /// The metric for features that are scaled so: converted where the divisors differ, and as it is behind asinh.
+    fn scaled(&self, scaler: &Scaler) -> Result<Arc<Metric>> {
+        let scale = &scaler.scale;
+        if self.metric.inputs() != scale.len() {
+            let got = format!("of {} features", self.metric.inputs());
+            return Err(Error::option("metric", got, format!("the rows have {}; give a number for each", scale.len())));
+        }
+        let before = match &self.scaler {
+            None => return Ok(self.metric.clone()),
+            Some(before) if before.knots != scaler.knots => {
+                let why = "it was learned with other quantiles of the features, which no metric can make up for; learn it again";
+                return Err(Error::option("metric", "", why));
+            }
+            Some(before) if before.asinh != scaler.asinh => {
+                let (has, want) = if before.asinh { ("behind", "asinh") } else { ("without", "standard") };
+                let why = format!("it was learned {has} asinh, which no metric can make up for; set `scale` {want}");
+                return Err(Error::option("metric", "", why));
+            }
+            Some(before) if before.bends() => return Ok(self.metric.clone()),
+            Some(before) => &before.scale,
+        };
+        // a feature that did not vary has a divisor of 0 and no effect, there or here
+        let ratio = |(now, before): (&f64, &f64)| if *before == 0.0 { 0.0 } else { now / before };
+        let ratios: Vec<f64> = scale.iter().zip(before).map(ratio).collect();
+        Ok(match ratios.iter().all(|ratio| *ratio == 1.0) {
+            true => self.metric.clone(),
+            false => Arc::new(self.metric.rescaled(&ratios)),
+        })
+    }
+}
+
+impl MetricSource {
+    /// The metric of a model, for rows whose features have these names. Where the divisors of the features differ from the model's,
+    /// the metric is converted, so that it means the same in the units of the table.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for a model without a metric, or of other features.
+    pub fn of_model(model: &AnyModel, features: &[String]) -> Result<Self> {
+        let (metric, scaler) = either!(AnyModel: model, model => (&model.metric, &model.scaler));
+        let Some(metric) = metric else {
+            let why = "the model has no metric; take one that was fitted with `metric` learn";
+            return Err(Error::option("metric", "a model", why));
+        };
+        if model.card().features != features {
+            let why = "its features are not those of the rows, in their order";
+            return Err(Error::option("metric", "a model", why));
+        }
+        Ok(Self::Given(KnownMetric { metric: metric.clone(), scaler: Some(scaler.clone()) }))
+    }
+
+    /// The metric in a table with a column for each feature: one row is a diagonal, r rows are a matrix. It is for features as the
+    /// fit scales them.
+    /// Errors: a table without rows, or with more than 100,000; numbers that are no metric; errors of reading.
+    pub(crate) fn of_table(table: &Selected) -> Result<Self> {
+        let source = table.rows::<f64>(Reading::default())?;
+        let range = RowSource::<f64>::range(&source);
+        if range.end - range.start > MOST_ROWS {
+            let got = format!("{} rows", range.end - range.start);
+            return Err(Error::option("metric", got, "give one row for a diagonal, or a matrix of a few rows"));
+        }
+        let (mut cursor, mut tile) = (RowSource::<f64>::open(&source, range)?, RowBuf::new(TILE));
+        let (mut numbers, mut rows) = (Vec::new(), 0);
+        while cursor.next(&mut tile)? {
+            numbers.extend_from_slice(&tile.x);
+            rows += tile.rows.len();
+        }
+        let metric = if rows == 1 { Metric::diagonal(numbers)? } else { Metric::matrix(&numbers, rows)? };
+        Ok(Self::of(Arc::new(metric)))
+    }
+}

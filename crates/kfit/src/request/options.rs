@@ -1,0 +1,244 @@
+//! The options of a fit: all that defines its result beside the rows.
+
+use crate::folds::FoldSpec;
+use crate::request::{MetricForm, MetricSource};
+use crate::task::Task;
+use crate::{Error, Result};
+use kapprox::kernel::Spec;
+use kapprox::landmark::{self, Scheme};
+use kapprox::map::MapSpec;
+use kstore::Selected;
+use kstore::encoding::Weighing;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// The answer of a solver that needs a map to `map` exact.
+pub const NO_EXACT: &str =
+    "only ridge, svm, svr and oneclass learn with the kernel itself; leave it out, or raise `rank` of the default map";
+
+/// How features are scaled before the kernel sees them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scaling {
+    /// Mean 0, population deviation 1, over the training rows.
+    #[default]
+    Standard,
+    /// From 0 to 1 over the training rows.
+    Minmax,
+    /// (v − median) / spread, by the median and the median distance from it: for columns with a few stray values.
+    Robust,
+    /// asinh((v − median) / spread), by the median and the median distance from it: for columns with long tails.
+    Asinh,
+    /// The value's rank among the training rows, as the quantile of one distribution there: for columns of any shape of which the order counts.
+    Quantile,
+    /// Of sparse rows and texts: each column divided by its largest distance from 0.
+    Maxabs,
+    /// Of sparse rows and texts: each row divided by its length.
+    Unit,
+    /// Of sparse rows and texts: counts by the rarity of their columns, and then each row by its length.
+    TfIdf,
+    /// No scaling.
+    None,
+}
+
+const WEIGHINGS: [(Scaling, Weighing); 4] = [
+    (Scaling::None, Weighing::None),
+    (Scaling::Maxabs, Weighing::Maxabs),
+    (Scaling::Unit, Weighing::Unit),
+    (Scaling::TfIdf, Weighing::TfIdf),
+];
+
+impl Scaling {
+    /// True where it takes medians or quantiles, of a sample.
+    pub(crate) fn takes_medians(self) -> bool {
+        matches!(self, Self::Robust | Self::Asinh | Self::Quantile)
+    }
+
+    /// How the entries of sparse rows are weighed by it; `None` where it would fill zeros.
+    pub(crate) fn weighing(self) -> Option<Weighing> {
+        WEIGHINGS.iter().find(|(scaling, _)| *scaling == self).map(|(_, weighing)| *weighing)
+    }
+
+    pub(crate) fn for_sparse_rows(self) -> Error {
+        Error::option(
+            "scale",
+            self,
+            "it is for sparse rows, and for texts (`text`) without other columns; take standard, or another",
+        )
+    }
+
+    /// The scaling that weighs the entries of sparse rows so.
+    pub(crate) fn of(weighing: Weighing) -> Self {
+        WEIGHINGS.iter().find(|(_, known)| *known == weighing).map_or(Self::None, |(scaling, _)| *scaling)
+    }
+}
+
+kmodel::enum_of_words!(Scaling, "scale", "standard" => Standard, "minmax" => Minmax, "robust" => Robust, "asinh" => Asinh,
+    "quantile" => Quantile, "maxabs" => Maxabs, "unit" => Unit, "tf-idf" => TfIdf, "none" => None);
+
+/// Where landmarks come from.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum LandmarkSource {
+    /// Chosen among the training rows by the scheme of this name, from [`kapprox::landmark::registry`].
+    Scheme(String),
+    /// The rows of the table in this file, which [`crate::job::Fit::opened`] opens.
+    File(PathBuf),
+    /// The first rows of a table that has the features of the training table, in its units.
+    Rows(Box<Selected>),
+}
+
+impl LandmarkSource {
+    /// The scheme; `None` for a table, and for a name that no scheme has.
+    pub fn scheme(&self) -> Option<&'static Scheme> {
+        match self {
+            Self::Scheme(name) => landmark::by_name(name),
+            Self::File(_) | Self::Rows(_) => None,
+        }
+    }
+
+    /// The table of landmarks; `None` for a scheme.
+    pub fn table(&self) -> Option<&Selected> {
+        match self {
+            Self::Scheme(_) | Self::File(_) => None,
+            Self::Rows(table) => Some(table),
+        }
+    }
+}
+
+impl std::fmt::Display for LandmarkSource {
+    /// Writes the name of the scheme, or "a table" without its path once it is open: the landmarks are in the model.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Scheme(name) => f.write_str(name),
+            Self::File(path) => path.display().fmt(f),
+            Self::Rows(_) => f.write_str("a table"),
+        }
+    }
+}
+
+impl FromStr for LandmarkSource {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        if landmark::by_name(text).is_some() {
+            return Ok(Self::Scheme(text.to_string()));
+        }
+        if text.contains(['.', '/']) {
+            return Ok(Self::File(text.into()));
+        }
+        let known: Vec<&str> = landmark::registry().iter().map(|scheme| scheme.name).collect();
+        let expected = format!("give one of {}, or a file such as landmarks.parquet", known.join(", "));
+        Err(Error::option("landmarks", format!("{text:?}"), expected))
+    }
+}
+
+impl Default for LandmarkSource {
+    fn default() -> Self {
+        Self::Scheme(landmark::usual().name.to_string())
+    }
+}
+
+/// Everything that defines the result of a training run beside the rows.
+#[derive(Clone, Debug)]
+pub struct TrainOptions {
+    /// Regression or classification, or the task of another solver.
+    pub task: Task,
+    /// Scaling of the features.
+    pub scaling: Scaling,
+    /// True where the model takes new rows to the range of these.
+    pub clip: bool,
+    /// The metric before the kernel.
+    pub metric: MetricSource,
+    /// The kernel; a length still to be found is found on a sample.
+    pub kernel: Spec,
+    /// The kernel of a second view, whose features stand behind those of `kernel`; `None` for one view.
+    pub with: Option<Spec>,
+    /// The map from rows to features.
+    pub map: MapSpec,
+    /// The landmark scheme, or the table with the landmarks, for maps that have some.
+    pub landmarks: LandmarkSource,
+    /// Number of rows that landmarks are chosen among, a uniform sample; `None` for all rows.
+    pub candidates: Option<usize>,
+    /// Number of features of the map, which is the largest rank.
+    pub rank: usize,
+    /// Relative trace error that chooses the rank: the smallest rank whose error is at most this.
+    pub tolerance: Option<f64>,
+    /// Ranks of the surface, ascending, at most `rank`.
+    pub ranks: Vec<usize>,
+    /// Which rows are held out together.
+    pub folds: FoldSpec,
+    /// Seed of every random choice.
+    pub seed: u64,
+}
+
+impl TrainOptions {
+    /// A kernel at one rank with the usual rest: standard scaling, landmarks by randomly pivoted Cholesky among all rows, no folds,
+    /// seed 0.
+    pub fn new(task: Task, kernel: Spec, rank: usize) -> Self {
+        Self {
+            task,
+            scaling: Scaling::default(),
+            clip: false,
+            metric: MetricSource::None,
+            kernel,
+            with: None,
+            map: MapSpec::default(),
+            landmarks: LandmarkSource::default(),
+            candidates: None,
+            rank,
+            tolerance: None,
+            ranks: vec![rank],
+            folds: FoldSpec::None,
+            seed: 0,
+        }
+    }
+
+    /// True where a length of the kernel is found from the target before the fit; a search for a metric finds it itself.
+    pub(crate) fn finds_length(&self) -> bool {
+        self.kernel.is_auto() && self.task.has_target() && !matches!(self.metric, MetricSource::Learned(_))
+    }
+
+    /// Refuses options that the map cannot follow.
+    pub fn check(&self) -> Result<()> {
+        self.check_metric()?;
+        let name = self.map.family().name;
+        if self.tolerance.is_some() && self.map.is_without_rows() {
+            let remedy = format!("the map {name} is no projection and has no trace error; leave it out");
+            return Err(Error::option("tolerance", "a tolerance", remedy));
+        }
+        if self.tolerance.is_some() && !self.map.family().nested && !self.map.is_exact() {
+            let remedy =
+                format!("the features of the map {name} are not nested, so that no rank can be cut; give a `rank`");
+            return Err(Error::option("tolerance", "a tolerance", remedy));
+        }
+        if self.ranks.len() > 1 && !self.map.family().nested {
+            let remedy = format!("the features of the map {name} are not nested; give one `rank`");
+            return Err(Error::option("ranks", format!("{} ranks", self.ranks.len()), remedy));
+        }
+        Ok(())
+    }
+
+    /// Number of landmarks of a solver whose largest rank is the number of its nodes: the landmarks are the first of these.
+    pub(crate) fn landmark_count(&self) -> usize {
+        self.ranks.first().map_or(self.rank, |rank| (*rank).min(self.rank))
+    }
+
+    /// Refuses a metric that there is nothing to learn from, and one that the kernel cannot follow.
+    fn check_metric(&self) -> Result<()> {
+        let refuse = |why: &str| Err(Error::option("metric", &self.metric, why));
+        let combines = match &self.metric {
+            MetricSource::None => return Ok(()),
+            MetricSource::File(_) => return refuse("its file is not open"),
+            MetricSource::Given(given) => !given.metric.is_diagonal(),
+            MetricSource::Learned(_) if !self.task.has_target() => {
+                return refuse(
+                    "it is learned from a target, and this solver has none; give the model of a fit that learned one",
+                );
+            }
+            MetricSource::Learned(form) => matches!(form, MetricForm::Full | MetricForm::LowRank(_)),
+        };
+        match combines && self.kernel.looks_at_columns() {
+            true => refuse("the kernel looks at columns by their names, and this metric combines them; take diagonal"),
+            false => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Penalties compared by rows held out, for solvers that keep the features.
+//!
+//! For every fold and penalty the solver learns from the rows outside the fold, which are all in the kept features and count nothing while they
+//! are held out. The functions that were found score the rows of the fold: so every row has, for each penalty, scores of functions that have not
+//! seen it. The penalty with the least error of these is taken, of equal ones the strongest, and learned anew on all rows.
+//!
+//! *Cost*: that of one fit for every fold and penalty, and of one more. *Bytes*: the scores of all rows for every penalty.
+
+use super::newton::{Objective, Optimum, newton};
+use super::{Figure, Penalty};
+use crate::features::{self, FitData, StoredFeatures, Values};
+use crate::{FoldGram, Result, request::ProblemSize, row_weights::RowWeights};
+use kapprox::Real;
+use kstore::{Plan, pass::Observer};
+
+/// How the names of the errors that penalties are chosen by end.
+pub const AT_EACH: &str = "at each";
+
+/// A linear function of the features: its coefficients, p numbers, and its constant.
+pub(super) type Function<'a> = (&'a [f64], f64);
+
+/// The scores of rows by functions that have not seen them.
+pub(super) struct HeldOutScores<T> {
+    /// Scores of a row, t.
+    t: usize,
+    /// Scores at every penalty, n x t row-major.
+    pub(super) scores: Vec<Vec<T>>,
+    pub(super) passes: u64,
+}
+
+/// The penalty that was taken, with the scores by which it was.
+pub(super) struct Compared<T> {
+    pub(super) penalty: Penalty,
+    /// Scores of the rows by the functions at that penalty that have not seen them; empty where no rows were held out.
+    pub(super) scores: Vec<T>,
+    pub(super) figures: Vec<Figure>,
+    pub(super) passes: u64,
+}
+
+/// Adds the scores of t functions at every penalty to a plan, where rows are held out.
+pub(super) fn plan(plan: Plan, shape: &ProblemSize, t: usize, penalties: usize) -> Plan {
+    let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
+    let scores = n.saturating_mul(t * penalties).saturating_mul(shape.element);
+    let bytes = scores.saturating_add(features::values_bytes(n.saturating_mul(t), shape.element));
+    plan.term_if(shape.folds > 1, "scores of rows held out", bytes, "compare fewer penalties")
+}
+
+impl<T: Real> HeldOutScores<T> {
+    /// No scores yet of n rows by t functions at so many penalties.
+    pub(super) fn new(n: usize, t: usize, penalties: usize) -> Self {
+        Self { t, scores: vec![vec![T::ZERO; n * t]; penalties], passes: 0 }
+    }
+
+    /// Scores the rows of a fold by the functions from `first` on, which were found at a penalty: one pass.
+    pub(super) fn score(
+        &mut self,
+        kept: &StoredFeatures<'_, T>,
+        penalty: usize,
+        first: usize,
+        functions: &[Function<'_>],
+        fold: u16,
+        observer: &dyn Observer,
+    ) -> Result<()> {
+        let (count, t) = (functions.len(), self.t);
+        let of = |i: usize| T::from_f64(functions[i % count].0[i / count]);
+        let weights: Vec<T> = (0..kept.p * count).map(of).collect();
+        let mut out = Vec::new();
+        let Values(found) = kept.fold("held-out rows", observer, &Values::<T>::default, |found, tile| {
+            out.resize(tile.rows() * count, T::ZERO);
+            tile.times(&weights, &mut out, kept.workers());
+            let rows = out.chunks_exact(count).enumerate();
+            let held = rows.filter(|(i, _)| kept.folds[tile.first + i] == fold);
+            held.for_each(|(_, values)| found.0.extend_from_slice(values));
+            Ok(())
+        })?;
+        let held = (0..kept.n).filter(|row| kept.folds[*row] == fold);
+        for (row, values) in held.zip(found.chunks_exact(count)) {
+            let to = &mut self.scores[penalty][row * t + first..][..count];
+            for ((to, value), (_, constant)) in to.iter_mut().zip(values).zip(functions) {
+                *to = T::from_f64(value.to_f64() + constant);
+            }
+        }
+        self.passes += 1;
+        Ok(())
+    }
+
+    /// The weighted mean over all rows of `error`, which has the position of a row and its scores, at every penalty.
+    fn errors(
+        &self,
+        weights: &RowWeights,
+        mut error: impl FnMut(usize, &mut dyn Iterator<Item = f64>) -> f64,
+    ) -> Vec<f64> {
+        let mean = |scores: &Vec<T>| {
+            let rows = scores.chunks_exact(self.t).enumerate();
+            let error = |(i, row): (usize, &[T])| weights.of(i) * error(i, &mut row.iter().map(|value| value.to_f64()));
+            let sum: f64 = rows.map(error).sum();
+            sum / weights.total(0..scores.len() / self.t).max(f64::MIN_POSITIVE)
+        };
+        self.scores.iter().map(mean).collect()
+    }
+}
+
+/// Learns from the rows outside every fold at every penalty, the strongest first and each from the solution of the last, and scores the rows of
+/// the fold by k functions. `loss` is that of the rows outside a fold, with their weight.
+pub(super) fn by_newton<T: Real, L: Objective<T>>(
+    kept: &StoredFeatures<'_, T>,
+    data: &FitData<'_, T>,
+    (penalties, steps): (&[Penalty], usize),
+    (k, moments): (usize, &FoldGram),
+    observer: &dyn Observer,
+    loss: impl Fn(u16) -> Result<(L, f64)>,
+) -> Result<HeldOutScores<T>> {
+    let (p, mut found) = (kept.p, HeldOutScores::new(kept.n, k, penalties.len()));
+    for fold in 0..data.folds.count() as u16 {
+        let ((mut loss, weight), mut last) = (loss(fold)?, None);
+        for (at, penalty) in penalties.iter().enumerate() {
+            let (lambda, journal) = (penalty.lambda(weight), data.resources.journal);
+            let solved = newton(&mut loss, moments, lambda, steps, journal, last.as_ref())?;
+            let Optimum { w, .. } = last.insert(solved);
+            found.passes += *loss.passes();
+            let columns: Vec<Vec<f64>> = (0..k).map(|j| (0..p).map(|i| w[i * k + j]).collect()).collect();
+            let functions: Vec<Function<'_>> = (0..k).map(|j| (&columns[j][..], w[p * k + j])).collect();
+            found.score(kept, at, 0, &functions, fold, observer)?;
+        }
+    }
+    Ok(found)
+}
+
+/// [Chooses](choose) by the scores that `found` learns, or takes the first penalty without folds. `error` has the position of a row and its scores.
+pub(super) fn compare<T: Real>(
+    penalties: &[Penalty],
+    data: &FitData<'_, T>,
+    weights: &RowWeights,
+    what: &'static str,
+    found: impl FnOnce() -> Result<HeldOutScores<T>>,
+    error: impl FnMut(usize, &mut dyn Iterator<Item = f64>) -> f64,
+) -> Result<Compared<T>> {
+    if data.folds.count() == 1 {
+        return Ok(Compared { penalty: penalties[0], scores: Vec::new(), figures: Vec::new(), passes: 0 });
+    }
+    let (mut found, weight) = (found()?, weights.total(0..data.rows as usize));
+    let (at, figures) = choose(penalties, weight, found.errors(weights, error), what);
+    let (penalty, scores) = (penalties[at], found.scores.swap_remove(at));
+    Ok(Compared { penalty, scores, figures: figures.into(), passes: found.passes })
+}
+
+/// Takes the penalty with the least of `errors`, of equal ones the first, which is the strongest; an error that is
+/// no number is worse than any. Returns its place, and what was compared; `what` is the name of the errors.
+pub(super) fn choose(penalties: &[Penalty], weight: f64, errors: Vec<f64>, what: &'static str) -> (usize, [Figure; 2]) {
+    let error = |at: usize| if errors[at].is_nan() { f64::INFINITY } else { errors[at] };
+    let at = (0..errors.len()).fold(0, |best, at| if error(at) < error(best) { at } else { best });
+    let (name, values) = match penalties.first() {
+        Some(Penalty::Lambda(_)) => ("lambda", penalties.iter().map(|penalty| penalty.lambda(weight)).collect()),
+        _ => ("C", penalties.iter().map(|penalty| penalty.c(weight)).collect()),
+    };
+    (at, [Figure { name, values }, Figure { name: what, values: errors }])
+}

@@ -1,0 +1,93 @@
+//! Locally linear embedding: coordinates in which every row is made of its neighbours as it is among the features.
+//!
+//! The rows of a sample are nodes. The weights w that make each node of its k nearest ones, Σ_j w_j = 1, are the rows of W, and the
+//! coordinates y of the nodes minimise Σ_i ‖y_i − Σ_j W_ij y_j‖² at YᵀY = I: they are the eigenvectors 2, …, q + 1 of
+//! M = (I − W)ᵀ(I − W), from its smallest eigenvalue. The first has eigenvalue 0 and is constant. A new row has the coordinates
+//!
+//! ```text
+//! y(x) = Σ_j w_j(x) y_j    over the k nearest nodes j
+//! ```
+//!
+//! linear in its weights, functions of nodes that the model keeps ([`crate::model::Form::Weights`]). Weights take a penalty of 1e-3 of
+//! the trace. A row that is a node is its own nearest node and gets its coordinates.
+//!
+//! *Passes*: one that draws the nodes. *Flops*: 3N²d for the neighbours, 9N³ for the eigenvectors. *Bytes*: about 40N².
+//!
+//! Reference: Roweis, Saul, "Nonlinear dimensionality reduction by locally linear embedding", Science 290, 2000.
+
+use super::isomap::{Joined, NeighbourOptions};
+use super::mds::{check_components, facts, landmarks};
+use super::parameter::{EMBEDDED, NEIGHBOURS, NODES};
+use super::{Figure, Found, Solver, SolverFacts, SolverFamily};
+use crate::linalg::eigen::sign;
+use crate::model::{Basis, Form};
+use crate::request::{PassShape, ProblemSize};
+use crate::{Result, Task, features::FitData, neighbours::Reconstruction};
+use faer::Mat;
+use kapprox::{Real, decompose::symmetric_eigen};
+use kstore::Plan;
+
+pub(super) const FAMILY: SolverFamily = SolverFamily {
+    name: "lle",
+    about: "locally linear embedding: coordinates that keep the weights by which a row is a mixture of its neighbours",
+    task: Task::Components,
+    parameters: &[EMBEDDED, NEIGHBOURS, NODES],
+    make: |settings| Ok(Box::new(LocallyLinear(NeighbourOptions::new(settings)))),
+};
+
+#[derive(Clone, Copy, Debug)]
+struct LocallyLinear(NeighbourOptions);
+
+/// M = (I − W)ᵀ(I − W), N x N, with the weights of each node's neighbours as the rows of W. 2Nk² flops.
+pub(super) fn alignment(joined: &Joined) -> Mat<f64> {
+    let (nodes, lists, k) = (&joined.nodes, &joined.lists, joined.k);
+    let (mut m, mut weights, mut buffers) =
+        (Mat::zeros(nodes.count(), nodes.count()), Vec::new(), Reconstruction::default());
+    for (i, list) in lists.chunks_exact(k).enumerate() {
+        buffers.weights(nodes, &nodes.point(i), list, &mut weights);
+        // row i of I − W is 1 at i and −w at the neighbours
+        let row = || std::iter::once((i, 1.0)).chain(list.iter().zip(&weights).map(|((_, j), w)| (*j, -w)));
+        for (a, left) in row() {
+            row().for_each(|(b, right)| m[(b, a)] += left * right);
+        }
+    }
+    m
+}
+
+impl<T: Real> Solver<T> for LocallyLinear {
+    fn facts(&self) -> SolverFacts {
+        facts(FAMILY.name)
+    }
+
+    fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
+        let nodes = shape.map.landmarks.unwrap_or_default();
+        plan.term("nodes and their neighbours", Joined::bytes(nodes, shape.d, self.0.neighbours), "lower `nodes`").term(
+            "weights and their eigenvectors",
+            nodes.saturating_mul(nodes).saturating_mul(5 * 8),
+            "lower `nodes`",
+        )
+    }
+
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
+        let set = landmarks(data)?;
+        let q = self.0.components;
+        check_components(q, set.len(), "nodes")?;
+        let joined = Joined::new(set, self.0.neighbours, data.resources)?;
+        let _stage = data.resources.stages.stage("eigenvectors", None);
+        let (neighbours, aligned) = (joined.k, alignment(&joined));
+        drop(joined);
+        let (values, vectors) = symmetric_eigen(aligned.as_ref())?;
+        let signs: Vec<f64> = (1..=q).map(|j| sign(vectors.as_ref(), j)).collect();
+        Ok(Found {
+            basis: Some(Basis::Landmarks { points: set.points.clone(), rows: set.rows.clone() }),
+            form: Form::Weights { neighbours },
+            weights: Mat::from_fn(set.len(), q, |i, j| signs[j] * vectors[(i, j + 1)]),
+            intercept: vec![0.0; q],
+            figures: vec![
+                Figure::of("nodes", set.len() as f64),
+                Figure { name: "eigenvalue", values: values[1..=q].to_vec() },
+            ],
+            ..Found::default()
+        })
+    }
+}

@@ -1,0 +1,185 @@
+//! What a solver was given, and what it reads of that: every default filled in.
+
+use super::{C, CLASS_WEIGHT, FOLDS, GROUP, INTERCEPT, LAMBDA, Parameter, ParameterKind, Value};
+use crate::solver::{ClassWeight, Penalty, SolverFamily, refuse};
+use crate::{Error, FoldSpec, Intercept, Result};
+use kapprox::Spec;
+use std::collections::BTreeMap;
+
+/// The parameters given to a solver: names and values as they would be typed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Options(BTreeMap<String, String>);
+
+impl Options {
+    /// No parameters: all have their defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets a parameter to a value: `set("C", 10)`, `set("pairs", true)`, `set("folds", "blocks:6")`.
+    #[must_use]
+    pub fn set(mut self, name: &str, value: impl ToString) -> Self {
+        self.0.insert(name.to_string(), value.to_string());
+        self
+    }
+
+    #[must_use]
+    pub(crate) fn without(mut self, name: &str) -> Self {
+        self.0.remove(name);
+        self
+    }
+
+    /// The text that was given for a parameter; `None` where nothing was.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+}
+
+/// The names and values: `C 10, pairs true`.
+impl std::fmt::Display for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let given: Vec<String> = self.0.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        f.write_str(&if given.is_empty() { "the defaults".to_string() } else { given.join(", ") })
+    }
+}
+
+/// The values of all parameters of a solver.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Name of the solver.
+    pub solver: &'static str,
+    values: BTreeMap<&'static str, Value>,
+}
+
+impl SolverFamily {
+    /// The values of all parameters: those given, and the defaults of the others.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for a parameter that the solver does not read, and for a value that it does not accept.
+    pub fn settings(&self, given: &Options) -> Result<Settings> {
+        let known = |name: &str| self.parameters.iter().find(|parameter| parameter.name == name);
+        if let Some((name, value)) = given.0.iter().find(|(name, _)| known(name).is_none()) {
+            let reads: Vec<&str> = self.parameters.iter().map(|parameter| parameter.name).collect();
+            let expected = format!("{} does not read it (it reads {}); leave it out", self.name, reads.join(", "));
+            // names of parameters are static; one that no solver has is told by its text
+            return match crate::solver::parameters().find(|parameter| parameter.name == *name) {
+                Some(parameter) => {
+                    let given = if parameter.kind == ParameterKind::Flag { "" } else { value };
+                    Err(Error::option(parameter.name, given, expected))
+                }
+                None => Err(Error::option("option", name, expected)),
+            };
+        }
+        if let (Some(c), Some(lambda)) = (given.get(C.name), given.get(LAMBDA.name)) {
+            let expected = format!("it is the same penalty as `lambda` {lambda} in another unit; give one of them");
+            return Err(Error::option(C.name, c, expected));
+        }
+        let mut values = BTreeMap::new();
+        for parameter in self.parameters {
+            let by_c = parameter.name == LAMBDA.name && given.get(C.name).is_some();
+            let text = given.get(parameter.name).or(parameter.default.filter(|_| !by_c));
+            if let Some(text) = text {
+                values.insert(parameter.name, parameter.parse(text)?);
+            }
+        }
+        Ok(Settings { solver: self.name, values })
+    }
+}
+
+macro_rules! read {
+    ($($what:literal $name:ident: $variant:ident($type:ty);)+) => {$(
+        #[doc = concat!("The ", $what, " of a parameter; `None` where it has none.")]
+        pub fn $name(&self, parameter: &Parameter) -> Option<$type> {
+            match self.values.get(parameter.name) {
+                Some(Value::$variant(value)) => Some(value.clone()),
+                _ => None,
+            }
+        }
+    )+};
+}
+
+impl Settings {
+    read! {
+        "whole number" count: Count(usize);
+        "number" number: Number(f64);
+        "word" word: Word(&'static str);
+        "ranks" ranks: Ranks(Vec<usize>);
+        "folds" folds: Folds(FoldSpec);
+        "column" column: Column(String);
+        "names and patterns of the columns" columns: Columns(Vec<String>);
+        "kernel" kernel: Kernel(Spec);
+    }
+
+    /// The weights of the classes: equal unless they were given.
+    pub fn class_weight(&self) -> ClassWeight {
+        match self.values.get(CLASS_WEIGHT.name) {
+            Some(Value::ClassWeights(weight)) => weight.clone(),
+            _ => ClassWeight::Equal,
+        }
+    }
+
+    /// True where the flag was given.
+    pub fn flag(&self, parameter: &Parameter) -> bool {
+        self.values.get(parameter.name) == Some(&Value::Flag(true))
+    }
+
+    /// The penalties, strongest first; empty for solvers without.
+    pub fn penalties(&self) -> Vec<Penalty> {
+        match (self.values.get(C.name), self.values.get(LAMBDA.name)) {
+            (Some(Value::Penalties(c)), _) => c.iter().copied().map(Penalty::C).collect(),
+            (_, Some(Value::Penalties(lambdas))) => lambdas.iter().rev().copied().map(Penalty::Lambda).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The penalties of a solver that chooses among several by rows held out, strongest first.
+    pub(crate) fn compared(&self) -> Result<Vec<Penalty>> {
+        let penalties = self.penalties();
+        let why = "without folds no rows are held out; give folds, or one penalty";
+        refuse(penalties.len() > 1 && self.folds(&FOLDS) == Some(FoldSpec::None), FOLDS.name, "none", why)?;
+        Ok(penalties)
+    }
+
+    /// These folds, made of whole groups where rows are ranked in groups.
+    pub fn by_group(&self, folds: FoldSpec) -> Result<FoldSpec> {
+        match (self.column(&GROUP), folds) {
+            (Some(group), FoldSpec::Hash(k)) => Ok(FoldSpec::Groups(k, group)),
+            (Some(group), folds) if folds != FoldSpec::None && folds.column() != Some(&group) => {
+                Err(Error::option(FOLDS.name, folds, "rows of a group are held out together; give a number of folds"))
+            }
+            (_, folds) => Ok(folds),
+        }
+    }
+
+    #[doc(hidden)]
+    pub fn penalty(&self) -> Penalty {
+        self.penalties().first().copied().unwrap_or(Penalty::Lambda(0.0))
+    }
+
+    /// The treatment of the constant; free for solvers without this parameter.
+    pub fn intercept(&self) -> Intercept {
+        self.choice(&INTERCEPT)
+    }
+
+    /// The value of a parameter that has a default, or without which its solver is refused: `settings.required(&STEPS, Settings::count)`.
+    ///
+    /// # Panics
+    /// If it has none: the solver does not declare the parameter, or declares it with another type.
+    pub fn required<V>(&self, parameter: &Parameter, read: impl Fn(&Self, &Parameter) -> Option<V>) -> V {
+        let solver = self.solver;
+        read(self, parameter)
+            .unwrap_or_else(|| panic!("{solver} reads `{}` and does not declare it so", parameter.name))
+    }
+
+    /// The value that the word of a parameter stands for; the default of its type for a solver without the parameter.
+    pub(crate) fn choice<E: std::str::FromStr + Default>(&self, parameter: &Parameter) -> E {
+        let known = |word: &str| word.parse().unwrap_or_else(|_| panic!("`{}` has no word {word}", parameter.name));
+        self.word(parameter).map_or_else(E::default, known)
+    }
+
+    /// The values that define the result, for the model file: flags that were not given are left out.
+    pub fn to_json(&self) -> serde_json::Value {
+        let given = self.values.iter().filter(|(_, value)| **value != Value::Flag(false));
+        serde_json::json!(given.collect::<BTreeMap<_, _>>())
+    }
+}

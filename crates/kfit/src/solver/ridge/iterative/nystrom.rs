@@ -1,0 +1,175 @@
+//! Nyström ridge regression on the landmarks' kernel functions, whose Gram matrix is never formed.
+//!
+//! Minimises (1/n) Σ (y_i − c − f(x_i))² + lambda‖f‖² over f = Σ_j a_j k(z_j, ·). With μ = lambda·n and H of
+//! [`super::constant`], the coefficients solve
+//!
+//! ```text
+//! A a = (H K_nm)ᵀ H y,     A = (H K_nm)ᵀ(H K_nm) + μ K_mm
+//! ```
+//!
+//! by conjugate gradient, with the preconditioner of [`super::sketch`]. A is the square of something already, and squaring
+//! costs digits; but products with it are summed in f64 while its conditioning is the preconditioner's business, and what is
+//! left to rounding, ε‖A‖ beside μ·λ_min(K_mm), moves predictions by little more than its root. K_mm is evaluated in f64:
+//! in f32 it could be indefinite.
+//!
+//! K_nm in f32 is K_nm + E with |E_ij| ≤ 6e-8 k_ij, and no residual tells of E: with A of the true kernel near singular, EᵀE, of the
+//! size n·(6e-8)², is the larger of the two in many directions, so that no refinement by true residuals contracts either. What it does to
+//! the solution is E a: where ‖E a‖ counts beside the error of the fit, the blocks are to be in f64, from [`super::wide`].
+//!
+//! Blocks of K_nm, a tile of rows each, are kept as far as there is room ([`super::blocks`]).
+//!
+//! *Cost of an iteration*: 4nm flops a target with one reading of the kept blocks ([`super::rows`]), m²/2 kernel values in
+//! f64, and nm kernel values for the blocks that are not kept with a pass over their rows. The stopping rule is on √(rᵀM⁻¹r), which is the energy norm of the error up to
+//! the quality of the preconditioner, and bounds the error of the fitted values.
+
+use super::{blocks::Blocks, cg::Positive, constant::Constant, packed::PackedLower};
+use crate::linalg::kernel_tiles::Tiles;
+use crate::{Result, solver::explained};
+use faer::{Mat, MatMut, MatRef, prelude::*};
+use kapprox::{Kernel, Real};
+use kstore::pass::Observer;
+
+/// First moments of the blocks of K_nm and of the targets.
+#[derive(Clone, Debug)]
+pub(crate) struct FirstMoments {
+    pub(crate) rows: usize,
+    /// Means of the columns of K_nm, m.
+    pub(crate) means: Vec<f64>,
+    /// K_nmᵀ y, m x t.
+    pub(crate) products: Mat<f64>,
+    pub(crate) mean_y: Vec<f64>,
+    /// Σ y², t.
+    pub(crate) squares: Vec<f64>,
+}
+
+impl FirstMoments {
+    /// Computes the sums in one pass.
+    pub(crate) fn of<T: Real>(blocks: &mut Blocks<'_, T>, observer: &dyn Observer) -> Result<Self> {
+        let (m, t, workers) = (blocks.landmarks(), blocks.targets.count(), blocks.pass.workers);
+        let (mut rows, mut sums, mut squares) = (0, Mat::<f64>::zeros(m, t + 1), vec![0.0; t]);
+        let mut totals = vec![0.0; t];
+        blocks.visit(observer, &mut |k, y| {
+            let mut right: Vec<f64> = Vec::with_capacity(y.nrows() * (t + 1));
+            y.row_iter().for_each(|y| right.extend(y.iter().chain(&[1.0])));
+            k.add_transposed(None, &mut right, sums.as_mut(), workers);
+            rows += y.nrows();
+            for j in 0..t {
+                totals[j] += y.col(j).iter().sum::<f64>();
+                squares[j] += y.col(j).iter().map(|y| y * y).sum::<f64>();
+            }
+        })?;
+        let n = (rows as f64).max(1.0);
+        Ok(Self {
+            rows,
+            means: sums.col(t).iter().map(|s| s / n).collect(),
+            products: sums.subcols(0, t).to_owned(),
+            mean_y: totals.iter().map(|s| s / n).collect(),
+            squares,
+        })
+    }
+
+    /// Changes the sums to those of targets to each of which a constant is added.
+    pub(crate) fn shifted(&mut self, centre: &[f64]) {
+        let n = self.rows as f64;
+        for (j, c) in centre.iter().enumerate() {
+            self.products.col_mut(j).iter_mut().zip(&self.means).for_each(|(p, mean)| *p += c * n * mean);
+            self.squares[j] += c * n * (2.0 * self.mean_y[j] + c);
+            self.mean_y[j] += c;
+        }
+    }
+
+    /// Mean squared error over targets, and the share of their variance that is explained, for Σ (y − f)² of every target.
+    pub(crate) fn score(&self, errors: &[f64]) -> (f64, Option<f64>) {
+        let n = self.rows as f64;
+        let variance = self.squares.iter().zip(&self.mean_y).map(|(square, mean)| (square / n - mean * mean).max(0.0));
+        explained(errors.iter().sum::<f64>() / n, variance.sum(), errors.len())
+    }
+}
+
+/// The problem that is solved: the kernel in f64, and landmarks, first moments, penalty and constant.
+#[derive(Clone, Copy)]
+pub(crate) struct NystromProblem<'p> {
+    pub(crate) kernel: &'p dyn Kernel<f64>,
+    /// Landmarks, m x d.
+    pub(crate) z: MatRef<'p, f64>,
+    pub(crate) sums: &'p FirstMoments,
+    pub(crate) mu: f64,
+    pub(crate) constant: Constant,
+}
+
+impl NystromProblem<'_> {
+    /// The right side of the system, (H K_nm)ᵀ H y, m x t.
+    pub(crate) fn right(&self) -> Mat<f64> {
+        let FirstMoments { rows, means, products, mean_y, .. } = self.sums;
+        let shift = |i: usize, j: usize| self.constant.gamma * *rows as f64 * mean_y[j] * means[i];
+        Mat::from_fn(products.nrows(), products.ncols(), |i, j| products[(i, j)] - shift(i, j))
+    }
+
+    /// The constants of the functions with these coefficients, t numbers.
+    pub(crate) fn intercept(&self, a: MatRef<'_, f64>) -> Vec<f64> {
+        let FirstMoments { means, mean_y, .. } = self.sums;
+        let mean = |j: usize| mean_y[j] - a.col(j).iter().zip(means).map(|(a, mean)| a * mean).sum::<f64>();
+        (0..a.ncols()).map(|j| self.constant.gamma * mean(j)).collect()
+    }
+}
+
+/// The matrix A of the normal equations, with its preconditioner.
+pub(crate) struct Normal<'n, 'a, T: Real> {
+    pub(crate) problem: NystromProblem<'n>,
+    pub(crate) blocks: &'n mut Blocks<'a, T>,
+    pub(crate) k_mm: Tiles<'n, f64>,
+    pub(crate) factor: &'n PackedLower,
+    pub(crate) observer: &'n dyn Observer,
+    pub(crate) passes: u64,
+}
+
+impl<T: Real> Positive for Normal<'_, '_, T> {
+    fn apply(&mut self, v: MatRef<'_, f64>, mut out: MatMut<'_, f64>) -> Result<()> {
+        let (workers, NystromProblem { sums: FirstMoments { means, .. }, mu, constant, .. }) =
+            (self.blocks.pass.workers, self.problem);
+        self.k_mm.apply(v, out.rb_mut());
+        out.rb_mut().col_iter_mut().for_each(|column| column.iter_mut().for_each(|v| *v *= mu));
+        let theta = constant.theta;
+        let shift: Vec<f64> =
+            v.col_iter().map(|v| theta * v.iter().zip(means).map(|(v, mean)| v * mean).sum::<f64>()).collect();
+        let (mut totals, mut s) = (vec![0.0; v.ncols()], Vec::new());
+        self.passes += self.blocks.visit(self.observer, &mut |k, _| {
+            s.resize(k.rows() * totals.len(), 0.0);
+            k.add_transposed(Some((v, &shift)), &mut s, out.rb_mut(), workers);
+            s.chunks_exact(totals.len()).for_each(|s| totals.iter_mut().zip(s).for_each(|(total, s)| *total += s));
+        })?;
+        for (j, column) in out.col_iter_mut().enumerate() {
+            column.iter_mut().zip(means).for_each(|(out, mean)| *out -= theta * mean * totals[j]);
+        }
+        Ok(())
+    }
+
+    fn precondition(&mut self, r: MatRef<'_, f64>, mut z: MatMut<'_, f64>) -> Result<()> {
+        let workers = self.blocks.pass.workers;
+        z.copy_from(r);
+        self.factor.solve_lower(z.rb_mut(), workers);
+        self.factor.solve_transposed(z, workers);
+        Ok(())
+    }
+}
+
+/// Σ (y − c − K a)² over the rows, for every target; `shift` is added to the targets. One pass.
+pub(crate) fn squared_errors<T: Real>(
+    blocks: &mut Blocks<'_, T>,
+    a: MatRef<'_, f64>,
+    intercept: &[f64],
+    shift: &[f64],
+    observer: &dyn Observer,
+) -> Result<(Vec<f64>, u64)> {
+    let workers = blocks.pass.workers;
+    let (t, mut sums, mut f) = (a.ncols(), vec![0.0; a.ncols()], Vec::new());
+    let passes = blocks.visit(observer, &mut |k, y| {
+        f.resize(k.rows() * t, 0.0);
+        k.times(a, &mut f, workers);
+        for (f, y) in f.chunks_exact(t).zip(y.row_iter()) {
+            let errors = f.iter().zip(y.iter()).enumerate().map(|(j, (f, y))| y + shift[j] - intercept[j] - f);
+            sums.iter_mut().zip(errors).for_each(|(sum, e)| *sum += e * e);
+        }
+    })?;
+    Ok((sums, passes))
+}

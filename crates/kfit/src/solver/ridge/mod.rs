@@ -1,0 +1,293 @@
+//! Ridge regression: squared loss, values or classes one against the rest.
+//!
+//! Minimises (1/n) Σ (y_i − c − wᵀφ(x_i))² + lambda‖w‖², in one of three ways:
+//!
+//! | way | rows as | passes after statistics and landmarks |
+//! |---|---|---|
+//! | `direct` | features | one for the Gram matrix of every fold and the certificate of every rank: the whole rank x lambda x fold surface; one more for the error of classes, one for leave-one-out |
+//! | `pcg` | kernel values with landmarks | one, and one for every iteration whose kernel values are not kept |
+//! | `exact` | rows in memory | none: the rows are loaded once |
+
+mod direct;
+mod exact;
+mod family;
+pub(crate) mod gcv;
+pub(crate) mod head;
+pub(crate) mod iterative;
+mod leaves;
+mod linear;
+pub(crate) mod loo;
+pub mod mistakes;
+mod pcg;
+pub mod surface;
+pub(crate) mod system;
+mod tree;
+mod variance;
+
+use super::{Found, Settings, Solver, SolverFacts, gradients, refuse};
+use crate::features::{FitData, GRAM, Points};
+use crate::prepare::plan;
+use crate::request::{self, FitRequest, MetricSource, PassShape, ProblemSize, RowAccess, Stage, TrainOptions};
+use crate::{Error, FoldSpec, Intercept, Result, Task};
+pub use family::{FAMILY, IMPORTANCE, LOCAL, LOO, METHOD, PRECONDITIONER, SELECT, STD};
+pub use family::{RANKS, RESIDUAL};
+pub use head::{RidgeFit, RidgeOptions, fit};
+pub use iterative::sketch::Preconditioner;
+use kapprox::{MapSpec, Real};
+use kstore::Plan;
+
+/// By what the cell of the surface is chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Criterion {
+    /// Smallest cross-validated squared error.
+    #[default]
+    Mse,
+    /// Smallest cross-validated share of wrong classes: every cell is scored in one more pass.
+    Error,
+}
+
+kmodel::enum_of_words!(Criterion, "select", "mse" => Mse, "error" => Error);
+
+/// How the system of ridge regression is solved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RidgeMethod {
+    /// Directly where that fits the plan (and, for the exact kernel, has at most [`DIRECT_ROWS`] rows), else by conjugate
+    /// gradient. The only choice that looks at the memory budget: name a method for the same bits under any.
+    #[default]
+    Auto,
+    /// By a Cholesky factor.
+    Direct,
+    /// By preconditioned conjugate gradient, without the matrix.
+    Pcg,
+}
+
+kmodel::enum_of_words!(RidgeMethod, "method", "auto" => Auto, "direct" => Direct, "pcg" => Pcg);
+
+/// Rows up to which `auto` factors the exact kernel matrix: 400 MB, and 10 s on two cores, which is about what the
+/// iteration takes there.
+pub const DIRECT_ROWS: usize = 10_000;
+
+/// Ridge regression.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ridge {
+    /// Lambdas of the surface, ascending.
+    pub lambdas: Vec<f64>,
+    /// Treatment of the constant.
+    pub intercept: Intercept,
+    /// By what the cell is chosen.
+    pub choice: Criterion,
+    /// Directly or by iteration.
+    pub method: RidgeMethod,
+    /// What helps the iteration on landmarks.
+    pub preconditioner: Preconditioner,
+    /// Relative residual at which the iteration ends; `None` for [`Ridge::tolerated`]'s.
+    pub residual: Option<f64>,
+    /// The error of every row by the others, at the chosen rank and lambda: one more pass.
+    pub leave_one_out: bool,
+    /// Predictive variances are kept in the model: 16 m² bytes for m landmarks.
+    pub variance: bool,
+    /// The slopes of the functions along the features: one more pass.
+    pub importance: bool,
+    /// Rows of the leaves in which the kernel itself learns what the features leave; `None` for features alone.
+    pub local: Option<usize>,
+}
+
+impl Default for Ridge {
+    /// One lambda, 1e-6, and the rest as the command has it.
+    fn default() -> Self {
+        Self {
+            lambdas: vec![1e-6],
+            intercept: Intercept::default(),
+            choice: Criterion::default(),
+            method: RidgeMethod::default(),
+            preconditioner: Preconditioner::default(),
+            residual: None,
+            leave_one_out: false,
+            variance: false,
+            importance: false,
+            local: None,
+        }
+    }
+}
+
+impl Ridge {
+    /// From the solver's settings.
+    pub fn new(settings: &Settings) -> Self {
+        Self {
+            lambdas: settings.penalties().into_iter().rev().map(|penalty| penalty.lambda(1.0)).collect(),
+            intercept: settings.intercept(),
+            choice: settings.choice(&SELECT),
+            method: settings.choice(&METHOD),
+            preconditioner: settings.choice(&PRECONDITIONER),
+            residual: settings.number(&RESIDUAL),
+            leave_one_out: settings.flag(&LOO),
+            variance: settings.flag(&STD),
+            importance: settings.flag(&IMPORTANCE),
+            local: settings.count(&LOCAL),
+        }
+    }
+
+    /// True for the solution of smallest norm, which `lambda` 0 stands for.
+    pub(crate) fn is_shortest(&self) -> bool {
+        self.lambdas == [0.0]
+    }
+
+    /// The relative residual at which the iteration ends: 1e-6 in f32 and 1e-9 in f64, unless it was given. It bounds the relative
+    /// error of fitted values, and kernel values in f32 are no better.
+    pub fn tolerated<T: Real>(&self) -> f64 {
+        self.residual.unwrap_or(if size_of::<T>() == size_of::<f32>() { 1e-6 } else { 1e-9 })
+    }
+
+    /// The only lambda, of ways that solve for one.
+    fn lambda<T: Real>(&self) -> Result<f64> {
+        self.lambdas.first().copied().ok_or(Error::NoCell { precision: T::NAME })
+    }
+
+    /// Refuses a grid where there is one system to solve and no other: surfaces, and features whose error is known, come from
+    /// direct solutions alone.
+    fn check_one_cell(&self, work: &FitRequest<'_>) -> Result<()> {
+        let options = &work.options;
+        let what = if options.map.is_exact() { "the exact kernel" } else { "`method` pcg" };
+        let (pcg, lambdas, ranks) = (self.method == RidgeMethod::Pcg, self.lambdas.len(), options.ranks.len());
+        let why = format!("{what} has no features to tell variances by; take landmarks and `method` direct");
+        refuse(self.variance, "std", "", why)?;
+        let why = format!("{what} takes no further pass; take landmarks and `method` direct");
+        refuse(self.importance, IMPORTANCE.name, "", why)?;
+        let why = "it takes the features of a direct solution; take `method` direct";
+        refuse(self.local.is_some() && pcg, LOCAL.name, "with `method` pcg", why)?;
+        let why = "it needs a factor; take `method` direct";
+        refuse(self.leave_one_out && pcg, "loo", "with `method` pcg", why)?;
+        let why = format!("{what} has no trace error; leave it out");
+        refuse(options.tolerance.is_some(), "tolerance", "a tolerance", why)?;
+        let why = format!("{what} solves for one lambda; give one, such as `lambda` 1e-6");
+        refuse(lambdas != 1, "lambda", format!("{lambdas} values"), why)?;
+        let why = format!("{what} solves for one rank; give one `rank`");
+        refuse(ranks != 1, "ranks", format!("{ranks} ranks"), why)?;
+        let why = format!("{what} has no folds; leave them out");
+        refuse(options.folds != FoldSpec::None, "folds", &options.folds, why)?;
+        let why = "it solves for the kernel functions of landmarks; leave `map` out, or take `method` direct";
+        let other = !options.map.is_exact() && options.map != MapSpec::default();
+        refuse(other, "method", format!("pcg with `map` {}", options.map), why)
+    }
+
+    /// The way that `auto` comes to on features or landmarks: conjugate gradient where there is one system, its direct solution
+    /// does not fit, and the iteration does.
+    fn view_of_landmarks<T: Real>(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
+        let fits = |view| Ok::<_, Error>(request::fit(&Solver::<T>::stages(self, view, work)?.1));
+        let iterates = match self.method {
+            RidgeMethod::Pcg => true,
+            RidgeMethod::Direct => false,
+            RidgeMethod::Auto
+                if work.shape.weighted
+                    || self.leave_one_out
+                    || self.importance
+                    || self.local.is_some()
+                    || self.check_one_cell(work).is_err() =>
+            {
+                false
+            }
+            RidgeMethod::Auto => !fits(RowAccess::Features)? && fits(RowAccess::Landmarks)?,
+        };
+        Ok(if iterates { RowAccess::Landmarks } else { RowAccess::Features })
+    }
+}
+
+impl<T: Real> Solver<T> for Ridge {
+    fn facts(&self) -> SolverFacts {
+        SolverFacts { holds_out: true, forward: true, weights: true, ..SolverFacts::default() }
+    }
+
+    fn check(&self, work: &FitRequest<'_>) -> Result<()> {
+        let options = &work.options;
+        let why = "the variance of a class's score says nothing of the class; leave it out";
+        refuse(self.variance && options.task != Task::Regression, "std", options.task, why)?;
+        if self.importance {
+            gradients::check(work)?;
+            let why = "the report of a metric tells what the features count; leave one of the two out";
+            refuse(options.metric != MetricSource::None, IMPORTANCE.name, "", why)?;
+        }
+        if self.local.is_some() {
+            leaves::check(
+                work,
+                [("std", self.variance), ("loo", self.leave_one_out), (IMPORTANCE.name, self.importance)],
+            )?;
+        }
+        if self.is_shortest() {
+            let folds = options.folds != FoldSpec::None || options.ranks.len() > 1;
+            let unread = [
+                ("std", self.variance),
+                ("loo", self.leave_one_out),
+                (IMPORTANCE.name, self.importance),
+                (LOCAL.name, self.local.is_some()),
+                ("folds", folds),
+                ("map", options.map.is_exact()),
+                ("method", self.method == RidgeMethod::Pcg),
+            ];
+            let why = "`lambda` 0 is the solution of smallest norm, solved from the features alone; leave it out, or give a penalty";
+            unread.into_iter().try_for_each(|(name, given)| refuse(given, name, "", why))?;
+        }
+        if options.map.is_exact() || self.method == RidgeMethod::Pcg {
+            self.check_one_cell(work)?;
+            let (what, remedy) = match options.map.is_exact() {
+                true => ("`map` exact", "take landmarks"),
+                false => ("`method` pcg", "take `method` direct"),
+            };
+            work.refuse_weights(what, remedy)?;
+        }
+        if options.map.is_exact() { exact::check(work) } else { direct::check(work) }
+    }
+
+    fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
+        if work.options.map.is_exact() { Ok(RowAccess::Rows) } else { self.view_of_landmarks::<T>(work) }
+    }
+
+    fn only_pass(&self, options: &TrainOptions) -> Result<&'static str, &'static str> {
+        if options.map.is_exact() || self.method == RidgeMethod::Pcg {
+            return Err(
+                "conjugate gradient and the exact kernel read the rows again; take landmarks and `method` direct",
+            );
+        }
+        if self.local.is_some() {
+            return Err("`local` reads the rows again once the system is solved; leave it out");
+        }
+        if self.leave_one_out {
+            return Err("`loo` takes a pass of its own once the system is solved; leave it out");
+        }
+        if self.importance {
+            return Err("`importance` takes a pass of its own once the system is solved; leave it out");
+        }
+        if options.task == Task::Classification && options.folds != FoldSpec::None {
+            return Err("the held-out classes take a pass of their own; give one `lambda`, one `rank` and no `folds`");
+        }
+        Ok(GRAM)
+    }
+
+    fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
+        direct::plan(self, plan, shape, cut)
+    }
+
+    fn own_passes(&self, work: &FitRequest<'_>) -> [u64; 2] {
+        let crossed = work.shape.folds > 1 && work.options.task == Task::Classification;
+        [0, [self.leave_one_out, self.importance, crossed].into_iter().map(u64::from).sum()]
+    }
+
+    fn stages(&self, view: RowAccess, work: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {
+        Ok(match view {
+            RowAccess::Features => plan::on_features(
+                work,
+                &|plan, cut| direct::plan(self, plan, &work.shape, cut),
+                Solver::<T>::own_passes(self, work),
+            ),
+            RowAccess::Landmarks => pcg::stages::<T>(self, work),
+            RowAccess::Rows => exact::stages::<T>(self, work),
+        })
+    }
+
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
+        match &data.points {
+            Points::Map => direct::fit(self, data),
+            Points::Landmarks(landmarks, shape) => pcg::fit(self, data, landmarks, shape),
+            Points::Rows(rows, shape, reading) => exact::fit(self, data, rows, shape, reading),
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The tree that cuts rows into leaves, grown from a sample of them; the pass that gives each row to its leaves, with what the features leave of
+//! its targets; and these leaves.
+
+use crate::features::FitData;
+use crate::model::Leaves;
+use crate::{Head, Result, Targets};
+use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul};
+use kapprox::{Real, decompose::symmetric_eigen};
+use kstore::key::{Purpose, Stream};
+use kstore::{Coded, Pass, RowBlock};
+
+/// Share of the rows of a node that both children have.
+const BAND: f64 = 0.06;
+
+/// Rows that the tree is made from, and at least so many for each leaf; features that it looks at.
+const SAMPLE: usize = 20_000;
+const SAMPLE_OF_LEAF: usize = 400;
+const LEADING: usize = 256;
+
+/// A visit of all rows in their order, with their features.
+fn visit<T: Real>(
+    data: &FitData<'_, T>,
+    name: &str,
+    mut take: impl FnMut(&RowBlock<'_, T>, MatRef<'_, T>) -> Result<()> + Send,
+) -> Result<()> {
+    let range = data.source.range();
+    let observer = data.resources.stages.stage(name, Some(range.end - range.start));
+    let pass = Pass { journal: None, ..data.cut.pass(1, data.resources, &*observer) };
+    let p = data.map.dims().1;
+    let mut phi = Vec::new();
+    pass.visit(data.source, |block: &RowBlock<'_, T>| {
+        let b = block.len();
+        phi.resize(b * p, T::default());
+        let x = MatRef::from_row_major_slice(block.x, b, block.d);
+        data.map.apply(x, MatMut::from_column_major_slice_mut(&mut phi, b, p), data.resources.workers);
+        take(block, MatRef::from_column_major_slice(&phi, b, p))
+    })?;
+    Ok(())
+}
+
+/// A complete binary tree on the leading features.
+pub(super) struct Tree {
+    /// Directions of the nodes, one after the other, and their constants.
+    directions: Vec<Vec<f64>>,
+    constants: Vec<f64>,
+    pub(super) widths: Vec<f64>,
+}
+
+impl Tree {
+    pub(super) fn grow<T: Real>(data: &FitData<'_, T>, head: &Head, leaves: usize) -> Result<Self> {
+        let q = LEADING.min(head.weights.nrows());
+        let mut tree = Self { directions: Vec::new(), constants: Vec::new(), widths: Vec::new() };
+        if leaves == 1 {
+            return Ok(tree);
+        }
+        let wanted = SAMPLE.max(SAMPLE_OF_LEAF * leaves) as f64;
+        let stream = Stream::new(data.options.seed, Purpose::Leaves, 0);
+        let mut sample: Vec<Vec<f64>> = Vec::new();
+        visit(data, "tree of the leaves", |block, phi| {
+            let taken =
+                block.rows.iter().enumerate().filter(|(_, row)| stream.uniform(**row) * data.rows as f64 <= wanted);
+            sample.extend(taken.map(|(i, _)| (0..q).map(|j| phi[(i, j)].to_f64()).collect::<Vec<f64>>()));
+            Ok(())
+        })?;
+        let mut parts: Vec<Vec<usize>> = vec![(0..sample.len()).collect()];
+        while tree.directions.len() < leaves - 1 {
+            // the nodes of a level, from the first to the last
+            let mut next = Vec::with_capacity(2 * parts.len());
+            for part in parts {
+                let direction = component(&sample, &part, q)?;
+                let score = |i: usize| sample[i].iter().zip(&direction).map(|(v, a)| v * a).sum::<f64>();
+                let mut scores: Vec<(usize, f64)> = part.into_iter().map(|i| (i, score(i))).collect();
+                scores.sort_by(|a, b| a.1.total_cmp(&b.1));
+                let (threshold, width) = cut(&scores);
+                tree.directions.push(direction);
+                tree.constants.push(-threshold);
+                tree.widths.push(width);
+                let middle = scores.len() / 2;
+                next.push(scores[..middle].iter().map(|(i, _)| *i).collect());
+                next.push(scores[middle..].iter().map(|(i, _)| *i).collect());
+            }
+            parts = next;
+        }
+        Ok(tree)
+    }
+
+    /// The functions of the nodes on all r features.
+    pub(super) fn splits(&self, r: usize) -> Head {
+        let weights = Mat::from_fn(r, self.directions.len(), |i, j| self.directions[j].get(i).copied().unwrap_or(0.0));
+        Head { weights, intercept: self.constants.clone() }
+    }
+
+    /// The rows of every leaf, with what `head` leaves of their targets, and `unseen`, which has not seen the rows of a fold.
+    pub(super) fn sow<T: Real>(
+        &self,
+        data: &FitData<'_, T>,
+        head: &Head,
+        (held, unseen): (usize, Head),
+        rows: usize,
+    ) -> Result<Vec<Leaf<T>>> {
+        let (t, r, nodes) = (data.targets.count(), head.weights.nrows(), self.widths.len());
+        let mut leaves: Vec<Leaf<T>> = (0..=nodes).map(|_| Leaf { t, ..Leaf::default() }).collect();
+        let q = self.directions.first().map_or(0, Vec::len);
+        let directions = Mat::from_fn(q, nodes, |c, j| self.directions[j][c]);
+        visit(data, "rows of the leaves", |block, phi| {
+            let b = block.len();
+            let of = |i: usize, j: usize| phi[(i, j)].to_f64();
+            let mut left = [vec![0.0; t], vec![0.0; t]];
+            let wide = Mat::from_fn(b, r, of);
+            let fitted = [head, &unseen].map(|head| {
+                let mut fitted = Mat::from_fn(b, t, |_, j| head.intercept[j]);
+                matmul(fitted.as_mut(), Accum::Add, wide.as_ref(), head.weights.as_ref(), 1.0, Par::Seq);
+                fitted
+            });
+            let mut values = Mat::zeros(b, nodes);
+            let leading = wide.as_ref().subcols(0, directions.nrows());
+            matmul(values.as_mut(), Accum::Replace, leading, directions.as_ref(), 1.0, Par::Seq);
+            for i in 0..b {
+                let values: Vec<f64> = (0..nodes).map(|j| values[(i, j)] + self.constants[j]).collect();
+                for j in 0..t {
+                    let y = match data.targets {
+                        Targets::Numeric { .. } => block.y[i * block.t + j],
+                        classes @ Targets::Classes(_) => classes.value(block, i, j)?,
+                    };
+                    for (left, fitted) in left.iter_mut().zip(&fitted) {
+                        left[j] = y - fitted[(i, j)];
+                    }
+                }
+                let code = block.groups.as_ref().map_or(Coded::UNKNOWN, |coded| coded.codes[i]);
+                let fold = data.folds.fold_of(block.rows[i], code)?;
+                Leaves::<T>::shares(&self.widths, &values, |leaf, share| {
+                    leaves[leaf].x.extend_from_slice(&block.x[i * block.d..(i + 1) * block.d]);
+                    leaves[leaf].left.extend_from_slice(&left[0]);
+                    leaves[leaf].unseen.extend_from_slice(&left[1]);
+                    leaves[leaf].shares.push(share);
+                    leaves[leaf].rows.push(block.rows[i]);
+                    leaves[leaf].held.push(fold == held);
+                });
+            }
+            Ok(())
+        })?;
+        leaves.iter_mut().for_each(|leaf| leaf.thin(LARGEST * rows));
+        Ok(leaves)
+    }
+}
+
+/// The leading principal component of some rows of the sample.
+fn component(sample: &[Vec<f64>], part: &[usize], q: usize) -> Result<Vec<f64>> {
+    let n = part.len().max(1) as f64;
+    let mut mean = vec![0.0; q];
+    part.iter().for_each(|i| mean.iter_mut().zip(&sample[*i]).for_each(|(mean, v)| *mean += v / n));
+    let centred = Mat::from_fn(part.len(), q, |i, j| sample[part[i]][j] - mean[j]);
+    let mut covariance = Mat::zeros(q, q);
+    matmul(covariance.as_mut(), Accum::Replace, centred.transpose(), centred.as_ref(), 1.0 / n, Par::Seq);
+    let (_, vectors) = symmetric_eigen(covariance.as_ref())?;
+    Ok(vectors.col(q - 1).iter().copied().collect())
+}
+
+/// The median of ascending scores, and half the width of the band about it.
+fn cut(scores: &[(usize, f64)]) -> (f64, f64) {
+    let at = |share: f64| {
+        let place = (share * scores.len() as f64) as usize;
+        scores.get(place.min(scores.len().saturating_sub(1))).map_or(0.0, |(_, score)| *score)
+    };
+    (at(0.5), 0.5 * (at(0.5 + 0.5 * BAND) - at(0.5 - 0.5 * BAND)).max(0.0))
+}
+
+/// Most rows of a leaf, in those that were asked for.
+pub(super) const LARGEST: usize = 2;
+
+#[derive(Default)]
+pub(super) struct Leaf<T> {
+    /// As the kernel sees them, d each.
+    pub(super) x: Vec<T>,
+    /// What the features leave of the targets, t each.
+    pub(super) left: Vec<f64>,
+    /// What the features that have not seen the held-out rows leave of the targets, t each.
+    pub(super) unseen: Vec<f64>,
+    pub(super) shares: Vec<f64>,
+    /// Stored row numbers.
+    pub(super) rows: Vec<u64>,
+    /// True for rows of the fold that is held out.
+    pub(super) held: Vec<bool>,
+    pub(super) t: usize,
+}
+
+impl<T: Real> Leaf<T> {
+    pub(super) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Keeps `most` rows, evenly chosen: rows that are equal are all on one side of a node.
+    pub(super) fn thin(&mut self, most: usize) {
+        let (n, d) = (self.len(), self.x.len() / self.len().max(1));
+        if n <= most {
+            return;
+        }
+        let kept: Vec<usize> = (0..most).map(|i| i * n / most).collect();
+        self.x = kept.iter().flat_map(|i| &self.x[i * d..(i + 1) * d]).copied().collect();
+        for left in [&mut self.left, &mut self.unseen] {
+            *left = kept.iter().flat_map(|i| &left[i * self.t..(i + 1) * self.t]).copied().collect();
+        }
+        self.shares = kept.iter().map(|i| self.shares[*i]).collect();
+        self.rows = kept.iter().map(|i| self.rows[*i]).collect();
+        self.held = kept.iter().map(|i| self.held[*i]).collect();
+    }
+
+    /// Some of the rows, d x m, and what is `left` of their targets.
+    pub(crate) fn rows(&self, take: impl Fn(usize) -> bool, left: &[f64]) -> (Mat<f64>, Mat<f64>) {
+        let (d, places) = (self.x.len() / self.len().max(1), (0..self.len()).filter(|i| take(*i)).collect::<Vec<_>>());
+        let x = Mat::from_fn(d, places.len(), |j, i| self.x[places[i] * d + j].to_f64());
+        let left = Mat::from_fn(places.len(), self.t, |i, j| left[places[i] * self.t + j]);
+        (x, left)
+    }
+}

@@ -1,0 +1,97 @@
+//! A sample of the rows, on which problems are solved first.
+//!
+//! The first steps of a cold start see most rows free, and cost p² flops for each of them. On an eighth of the rows, or a few
+//! for every feature, they cost next to nothing, and end near enough that on all rows few are free.
+
+use super::group::{NAME, Watch, solve_group};
+use super::lagrangian::{Problem, Rows, Terms};
+use super::loss::Row;
+use super::space::{Best, Space};
+use crate::{Result, features::StoredFeatures};
+use kapprox::Real;
+use kstore::{checkpoint::Steps, pass::Observer};
+
+/// Rows of a sample for each feature, at most.
+const MOST: usize = 8;
+
+/// The smallest sample, where there are more features.
+const LEAST: usize = 256;
+
+/// Rows of the table for each row of the sample, at least: below, the sample would not be much cheaper.
+const SHARE: usize = 8;
+
+/// Relative gap and steps at which a sample is solved: sampling alone has larger errors.
+const GAP: f64 = 1e-2;
+const STEPS: usize = 50;
+
+/// Number of rows of a sample at n rows and p features; 0 where no sample is drawn.
+pub(crate) fn rows(n: usize, p: usize) -> usize {
+    let rows = (n / SHARE).min(MOST.saturating_mul(p));
+    if rows >= LEAST.min(p) { rows } else { 0 }
+}
+
+/// Passes that drawing a sample takes, and beginning at its solution: counted alike where a checkpoint spares them.
+pub(crate) fn passes(n: usize, p: usize) -> u64 {
+    u64::from(rows(n, p) > 0)
+}
+
+/// The features of a sample and the positions of its rows.
+pub(super) struct Sample<'a, T: Real> {
+    kept: StoredFeatures<'a, T>,
+    at: Vec<usize>,
+    /// Number of rows of the table for each row of the sample.
+    scale: f64,
+}
+
+impl<'a, T: Real> Sample<'a, T> {
+    /// Draws a sample where there are enough rows: one pass.
+    fn draw(kept: &StoredFeatures<'a, T>, observer: &dyn Observer) -> Result<Option<Self>> {
+        let m = rows(kept.n, kept.p);
+        if m == 0 {
+            return Ok(None);
+        }
+        let scale = kept.n as f64 / m as f64;
+        let (kept, at) = kept.sample(m, observer)?;
+        Ok(Some(Self { kept, at, scale }))
+    }
+
+    /// Solves some problems on a sample, which is drawn when it is first needed. Returns nothing where there is no
+    /// sample, or where the problems go on from a checkpoint.
+    pub(super) fn starts<R: Rows>(
+        sample: &mut Option<Self>,
+        kept: &StoredFeatures<'a, T>,
+        rows: &[R],
+        terms: Terms,
+        space: &mut Space<T>,
+        watch: Watch<'_>,
+    ) -> Result<Vec<Best>> {
+        if Steps::is_waiting(watch.journal, NAME) {
+            return Ok(Vec::new());
+        }
+        if sample.is_none() {
+            *sample = Self::draw(kept, watch.observer)?;
+        }
+        sample.as_ref().map_or(Ok(Vec::new()), |sample| sample.solve(rows, terms, space, watch.observer))
+    }
+
+    fn solve<R: Rows>(
+        &self,
+        rows: &[R],
+        terms: Terms,
+        space: &mut Space<T>,
+        observer: &dyn Observer,
+    ) -> Result<Vec<Best>> {
+        let terms = Terms { cost: self.scale * terms.cost, gap: GAP.max(terms.gap), ..terms };
+        let (at, scale) = (&self.at[..], self.scale);
+        // together as heavy as all
+        let sampled = rows.iter().map(|rows| {
+            move |i: usize| {
+                let row = rows(at[i]);
+                Row { c: scale * row.c, ..row }
+            }
+        });
+        let mut problems: Vec<_> = sampled.map(|rows| Problem::new(rows, terms, self.kept.n, space)).collect();
+        solve_group(&self.kept, &mut problems, STEPS, space, Watch { observer, journal: None })?;
+        Ok(problems.into_iter().map(|problem| problem.end(space)).collect())
+    }
+}

@@ -1,0 +1,123 @@
+//! Features of the targets, for solvers with a kernel on the target: the Nyström map on some of the targets.
+
+use super::parameter::{COMPONENTS, Parameter, ParameterKind};
+use crate::features::{FitData, Values};
+use crate::prepare::adding::Adding;
+use crate::{Error, FoldGram, Result, Task, request::ProblemSize, solver::refuse};
+use faer::{MatMut, MatRef};
+use kapprox::kernel::{Kernel, Spec};
+use kapprox::landmark::{LandmarkSet, NO_ROW};
+use kapprox::matrix::{self, Entries};
+use kapprox::{Nystrom, Real};
+use kstore::key::{Purpose, Stream};
+use kstore::{Plan, RowBlock, Workers};
+use std::{ops::Range, sync::Arc};
+
+pub(super) const TARGET_KERNEL: Parameter = Parameter {
+    name: "target_kernel",
+    kind: ParameterKind::Kernel,
+    default: None,
+    about: "Kernel on the target, such as gaussian() for dependence of any kind [default: for values linear(), of kdr gaussian(); delta() for classes]",
+};
+
+pub(super) const MOST: usize = 200;
+
+/// About so many targets of a uniform sample are looked at.
+pub(super) const SAMPLE: usize = 2000;
+
+/// A target that varies by less than this many roundings does not vary.
+const NOISE: f64 = 64.0;
+
+/// Share of the trace at which more features of the targets change nothing.
+const ENOUGH: f64 = 1e-13;
+
+/// The kernel on the targets whose features are still to be made; `None` where the targets themselves, or their codes, serve.
+pub(super) fn needed(kernel: Option<&Spec>, task: Task) -> Option<&Spec> {
+    let plain = if task == Task::Classification { "delta" } else { "linear" };
+    kernel.filter(|kernel| kernel.name() != Some(plain))
+}
+
+pub(crate) fn passes(kernel: Option<&Spec>, task: Task) -> u64 {
+    u64::from(needed(kernel, task).is_some())
+}
+
+pub(super) fn check(kernel: Option<&Spec>, task: Task) -> Result<()> {
+    let Some(kernel) = needed(kernel, task) else { return Ok(()) };
+    let why = "labels are equal or not, which is delta(); leave it out, or learn from a number (`task` regression)";
+    refuse(task == Task::Classification, TARGET_KERNEL.name, kernel, why)?;
+    let why = "it has to be positive definite, and on all of the targets";
+    refuse(kernel.looks_at_columns() || !kernel.positive_definite(), TARGET_KERNEL.name, kernel, why)
+}
+
+/// Refuses targets that, or whose features, do not vary by more than rounding.
+pub(super) fn require_varying(moments: &FoldGram, components: usize) -> Result<()> {
+    let (n, total) = (moments.rows as f64, moments.yy.iter().sum::<f64>());
+    let squares: f64 = moments.yy.iter().zip(&moments.sy).map(|(yy, sy)| yy - sy * sy / n).sum();
+    let varies = squares > NOISE * f64::EPSILON * total;
+    let why = "the target does not vary: no direction tells anything of it; check the target";
+    refuse(!varies, COMPONENTS.name, components, why)
+}
+
+/// Number of columns in the place of t targets: features of them, at most, or the targets.
+pub(super) fn columns(kernel: Option<&Spec>, task: Task, t: usize) -> usize {
+    needed(kernel, task).map_or(t, |_| MOST)
+}
+
+/// Adds what it takes to make the features of the targets to a plan: the sample and its factor.
+pub(super) fn plan(plan: Plan, shape: &ProblemSize) -> Plan {
+    let (made, sample) = (shape.moment_columns != shape.t, 8 * SAMPLE * (4 * shape.t + 2 + MOST));
+    plan.term_if(made, "sample of the target", sample, "leave `target_kernel` out")
+}
+
+/// Makes the map of `kernel` on the targets less their centres, from a sample of them, in one pass over the rows.
+pub(super) fn features<T: Real>(kernel: &Spec, data: &FitData<'_, T>) -> Result<Nystrom<f64>> {
+    let (t, keys) = (data.targets.count(), Stream::new(data.options.seed, Purpose::Median, 1));
+    let share = (SAMPLE as f64 / data.rows.max(1) as f64).min(1.0);
+    let sampled = Adding::new(|Values(sample): &mut Values<f64>, block: &RowBlock<'_, T>| {
+        let mut kept = (0..block.len()).filter(|i| keys.uniform(block.rows[*i]) < share);
+        kept.try_for_each(|i| data.targets.push(block, i, sample))
+    });
+    let Values(sample) = data.fold("sample of the target", &sampled)?;
+    let n = sample.len() / t.max(1);
+    if n < 2 {
+        return Err(Error::TooFewFor { what: "features of the target", needed: 2, rows: n as u64 });
+    }
+    let points = MatRef::from_row_major_slice(&sample, n, t);
+    let spec = kernel.resolve_median(points)?;
+    spec.check_features(t)?;
+    let kernel = spec.build()?;
+    let entries = OfPoints { kernel: kernel.typed::<f64>(), points };
+    let found = matrix::greedy(&entries, MOST.min(n), ENOUGH, data.resources.workers)?;
+    let chosen = found.pivots;
+    let landmarks = LandmarkSet {
+        points: chosen.iter().flat_map(|i| &sample[*i as usize * t..][..t]).copied().collect(),
+        rows: vec![NO_ROW; chosen.len()],
+        d: t,
+        passes: 1,
+        evaluations: found.evaluations,
+    };
+    Ok(Nystrom::new(&kernel, landmarks, &Workers::sequential())?)
+}
+
+/// The kernel matrix of some points, n x t row-major, of which only what is asked for is computed.
+struct OfPoints<'a> {
+    kernel: Arc<dyn Kernel<f64>>,
+    points: MatRef<'a, f64>,
+}
+
+impl Entries for OfPoints<'_> {
+    fn size(&self) -> u64 {
+        self.points.nrows() as u64
+    }
+    fn diagonal(&self, out: &mut [f64]) -> kapprox::Result<()> {
+        self.kernel.diag(self.points, out);
+        Ok(())
+    }
+    fn block(&self, rows: Range<u64>, columns: &[u64], out: MatMut<'_, f64>) -> kapprox::Result<()> {
+        let t = self.points.ncols();
+        let chosen: Vec<f64> = columns.iter().flat_map(|j| self.points.row(*j as usize).iter().copied()).collect();
+        let rows = self.points.subrows(rows.start as usize, (rows.end - rows.start) as usize);
+        self.kernel.block(rows, MatRef::from_row_major_slice(&chosen, columns.len(), t), out);
+        Ok(())
+    }
+}

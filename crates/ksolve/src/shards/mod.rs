@@ -1,0 +1,342 @@
+//! A fit in parts: the rows of a table in shards, on several machines or at several times.
+//!
+//! For solvers whose fit makes one pass over the features of the rows: ridge regression by its Gram matrix, kernel PCA
+//! and Fisher's discriminants. [`PreparedJob::prepare`] makes the passes before that one, over all rows, and writes what they
+//! found as a **job**. Wherever a shard lies, [`PreparedJob::statistics`] folds its rows into a file of **statistics**:
+//! the states of the reduction tree's nodes, and the rows of segments that the shard has a part of. [`merge()`] puts such files together, in any order, and
+//! [`PreparedJob::solve`] makes the model, with the bits of a fit on all rows.
+//!
+//! No two states are ever added but along the tree, and none is ever subtracted: a shard that is taken away is left
+//! out of the sums. Rows may come after a job was prepared: scaling, landmarks and folds stay those of the job. The ranges of the features,
+//! to which new rows are clipped, are those of all rows: each file of statistics has those of its rows.
+
+mod card;
+mod extent;
+mod merge;
+mod replay;
+
+pub use merge::{Merged, merge};
+
+use crate::job::{Fit, Fitted, Run};
+use crate::prepare::survey::weight_of;
+use crate::request::{MetricSource, TrainOptions};
+use crate::solver::{self, Solver};
+use crate::train::ENDLESS;
+use crate::{AnyModel, Error, Result, model::either};
+use card::JobCard;
+use extent::{Extent, StatisticsCard, listed, of_columns};
+use kstore::checkpoint::{Cut, StateFile, StateKey, StateWriter};
+use kstore::pass::{Node, PassKey, STRETCH};
+use kstore::{Merge, RowDigests, Selected, Selection, Statistics, Table};
+use replay::{Replay, Role};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::{ops::Range, sync::Arc};
+
+/// What a job file says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct About {
+    job: JobCard,
+    extent: Extent,
+}
+
+const DIGESTS: &str = "digests of the rows";
+
+/// A job whose shards can be folded anywhere: a file that [`PreparedJob::prepare`] wrote.
+#[derive(Debug)]
+pub struct PreparedJob {
+    path: PathBuf,
+    about: About,
+    mark: String,
+}
+
+/// The pass that shards are folded in. Refuses what makes another pass over features, or one that is not found in a
+/// file.
+fn only_pass(fit: &Fit, training: &TrainOptions) -> Result<&'static str> {
+    let pass = |fit: &Fit| Ok::<_, Error>(Solver::<f64>::only_pass(&*fit.checked()?.solver, training));
+    let only = pass(fit)?.map_err(|why| {
+        let can = |name: &&str| matches!(fit.for_solver(name).and_then(|fit| pass(&fit)), Ok(Ok(_)));
+        let able: Vec<&str> = solver::registry().into_iter().map(|family| family.name).filter(can).collect();
+        refused(fit, &format!("{why} ({} can do with one)", able.join(", ")))
+    })?;
+    if training.metric != MetricSource::None {
+        let why = "it is no part of a job, whose shards see the scaled features; leave it out";
+        return Err(Error::option("metric", &training.metric, why));
+    }
+    if training.map.passes() > 0 {
+        return Err(refused(fit, "making this `map` takes another; choose another map"));
+    }
+    match training.landmarks.scheme() {
+        None => Err(refused(fit, "a table of landmarks is no part of a job; name a scheme")),
+        Some(scheme) if scheme.needs_targets => {
+            Err(refused(fit, "these `landmarks` look at targets in another; choose another scheme"))
+        }
+        Some(_) => Ok(only),
+    }
+}
+
+fn refused(fit: &Fit, why: &str) -> Error {
+    Error::option("solver", fit.family.name, format!("shards are folded in one pass over features: {why}"))
+}
+
+/// The statistics of the columns of all rows.
+fn columns(states: &mut StateFile, selected: &Selected) -> Result<Statistics> {
+    let mut all = Statistics::new(&selected.shape());
+    for place in 0..states.states().len() {
+        if !extent::is_of_rows(&states.states()[place]) {
+            let mut own = Statistics::new(&selected.shape());
+            states.load(place, &mut own)?;
+            all.merge(&own);
+        }
+    }
+    selected.mark_integers(&mut all);
+    Ok(all)
+}
+
+fn unreadable(path: &Path, error: &serde_json::Error) -> Error {
+    Error::Statistics {
+        path: path.to_path_buf(),
+        why: format!("it is no prepared job: {}", kstore::shown::json(error)),
+    }
+}
+
+impl PreparedJob {
+    /// Makes every pass but the last, over all rows of `table`, and writes what they found to `path`: scaling,
+    /// candidates for landmarks, labels, and with them the fit, its columns and the number of rows.
+    ///
+    /// # Errors
+    /// A solver or options that make more than one pass over features; those of [`Fit::run`].
+    pub fn prepare(fit: &Fit, table: &Table, selection: &Selection, run: &Run<'_>, path: &Path) -> Result<Self> {
+        let selected = run.coded(&table.select(selection)?)?;
+        if let Some(column) = selected.effect_columns().first() {
+            let why = format!(
+                "shards do not see the targets that column {column} is coded by: give `hash` 256, or leave it out"
+            );
+            return Err(refused(fit, &why));
+        }
+        let training = fit.training(&selected)?;
+        let only = only_pass(fit, &training)?;
+        let digests = Arc::new(RowDigests::new(table.stored_rows()));
+        let replay = Replay::preparing(only, StateWriter::create(path)?, &digests);
+        let outcome = fit.run(&selected.digested(&digests), &run.clone().engine(&replay));
+        let Some(pass) = replay.found() else {
+            outcome?;
+            return Err(refused(fit, "this fit has no Gram matrix; set `method` to direct, or allow more `memory`"));
+        };
+        let job = JobCard::new(fit, selection, &selected, &training.folds);
+        let node = Node { segments: pass.cut.segments(), rows: table.stored_rows() };
+        let key = StateKey { pass: PassKey { number: 0, name: DIGESTS.to_string(), cut: pass.cut }, node };
+        let about = About { extent: Extent { pass, grows: job.closed.is_none() }, job };
+        let json = serde_json::to_value(&about).map_err(|error| unreadable(path, &error))?;
+        if let Some(mut out) = replay.written() {
+            out.push(key, Some(&*digests))?;
+            out.finish(json)?;
+        }
+        Self::open(path)
+    }
+
+    /// Opens a file that [`PreparedJob::prepare`] wrote.
+    ///
+    /// # Errors
+    /// Another file; a job of another version or for another instruction set, whose bits would differ.
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = StateFile::open(path)?;
+        let about: About = About::deserialize(file.about()).map_err(|error| unreadable(path, &error))?;
+        let (version, set) = (env!("CARGO_PKG_VERSION"), kapprox::instruction_set());
+        if (about.job.version.as_str(), &about.job.instruction_set) != (version, &set) {
+            let (there, on) = (&about.job.version, &about.job.instruction_set);
+            let why = format!(
+                "it was prepared by version {there} on {on}, this is {version} on {set}: the bits would differ"
+            );
+            return Err(Error::Statistics { path: path.to_path_buf(), why });
+        }
+        Ok(Self { path: path.to_path_buf(), about, mark: file.mark() })
+    }
+
+    /// Stored rows of the table that it was prepared on.
+    pub fn stored_rows(&self) -> u64 {
+        self.about.job.stored
+    }
+
+    /// The options for text files with rows of the job, which are read as the prepared rows were.
+    pub fn reading(&self, options: kstore::TextOptions) -> kstore::TextOptions {
+        self.about.job.text(options)
+    }
+
+    /// Statistics of so many stored rows that begin at a multiple of it are one state of the reduction tree.
+    pub fn segment_rows(&self) -> u64 {
+        self.about.extent.pass.cut.segment
+    }
+
+    /// The stored rows of part `part` of `parts` of a table with `stored` rows, counted from 1: segments of about equal number, whole
+    /// stretches where there are enough, whose statistics take the least room. Where there are more parts than segments some have no
+    /// rows.
+    ///
+    /// # Errors
+    /// A part that is not among them.
+    pub fn part(&self, part: u64, parts: u64, stored: u64) -> Result<Range<u64>> {
+        let cut = self.about.extent.pass.cut;
+        let cut = if self.about.extent.grows { Cut { end: stored.max(cut.end), ..cut } } else { cut };
+        let all = cut.segments();
+        let count = all.end - all.start;
+        if part == 0 || part > parts {
+            return Err(Error::option("part", format!("{part}/{parts}"), "ask for parts 1/K to K/K"));
+        }
+        // of eight stretches a part the largest has an eighth more than the others, at most
+        let unit = if count >= 8 * parts * STRETCH { STRETCH } else { 1 };
+        let units = (count / unit) as u128;
+        let at = |part: u64| match part == parts {
+            true => all.end,
+            // below the number of segments
+            false => all.start + u64::try_from(u128::from(part) * units / u128::from(parts)).unwrap_or(0) * unit,
+        };
+        // stretches are counted from row 0
+        let aligned = |segment: u64| if segment == all.end { segment } else { (segment / unit * unit).max(all.start) };
+        Ok(cut.rows(&(aligned(at(part - 1))..aligned(at(part)))))
+    }
+
+    /// The row behind the last one of some statistics: where the rows begin that come next.
+    ///
+    /// # Errors
+    /// Statistics of another job.
+    pub fn after(&self, statistics: &Path) -> Result<u64> {
+        let file = StateFile::open(statistics)?;
+        self.card(&file)?;
+        Ok(self.about.extent.end(&file))
+    }
+
+    /// Folds the stored rows `rows`, or none, and writes their statistics to `path`. The table has the stored rows of the one that was
+    /// prepared, or more: see [`Table::part_of`] for a shard that lies alone. Of segments that the shard has a part of the rows are
+    /// written as they are.
+    ///
+    /// # Errors
+    /// Rows that are not those that the job was prepared on; rows behind these where none may come; those of the rows.
+    pub fn statistics(&self, table: &Table, rows: Range<u64>, run: &Run<'_>, path: &Path) -> Result<()> {
+        let stored = table.stored_rows();
+        if stored < self.stored_rows() {
+            let expected = self.stored_rows();
+            let why = format!(
+                "the job was prepared on {expected} stored rows; say which row the shard begins with, `first_row`, or whose rows it comes `after`"
+            );
+            return Err(Error::option("rows", format!("of a table of {stored}"), why));
+        }
+        if let Some(why) = self.about.job.closed.as_ref().filter(|_| rows.end > self.stored_rows()) {
+            let why = format!("the job has no row behind {}, because {why}", self.about.extent.pass.cut.end);
+            return Err(Error::option("rows", format!("{}..{}", rows.start, rows.end), why));
+        }
+        let out = StateWriter::create(path)?;
+        let extent = &self.about.extent;
+        let digests = Arc::new(RowDigests::new(self.stored_rows()));
+        let card = |edges| {
+            let card = StatisticsCard { job_mark: self.mark.clone(), extent: extent.clone(), edges };
+            serde_json::to_value(&card).map_err(|error| unreadable(path, &error))
+        };
+        let split = extent.split(&rows);
+        if split.0.is_empty() && split.1.is_empty() {
+            return Ok(out.finish(card(Vec::new())?)?);
+        }
+        let role = Role::fold(split, extent.pass.cut.segment, out);
+        let replay = Replay::of(&self.path, extent.pass.clone(), role)?;
+        let selected = self.about.job.select(table)?.digested(&digests);
+        match self.run(&selected, &run.clone().engine(&replay)) {
+            Err(_) if replay.is_done() => {}
+            Err(error) => return Err(error),
+            Ok(_) => unreachable!("the replay engine ends the fit before its head is solved for"),
+        }
+        let edges = self.compared(&digests, &rows)?;
+        let columns = run.statistics(&self.about.job.select(table)?.within(&rows))?;
+        if let Some(mut out) = replay.written() {
+            out.push(of_columns(&rows, columns.rows), Some(&columns))?;
+            out.finish(card(edges)?)?;
+        }
+        Ok(())
+    }
+
+    /// The model of all rows, from their statistics.
+    ///
+    /// # Errors
+    /// Statistics of another job; rows that are missing; those of the solver.
+    pub fn solve(&self, statistics: &Path, run: &Run<'_>) -> Result<Fitted> {
+        let mut states = StateFile::open(statistics)?;
+        let refused = |why: String| Err(Error::Statistics { path: statistics.to_path_buf(), why });
+        let (card, extent) = (self.card(&states)?, &self.about.extent);
+        let holes = extent.holes(&states);
+        if !holes.is_empty() {
+            return refused(format!("rows {} are missing; compute and merge their statistics", listed(&holes)));
+        }
+        let prepared = self.digests()?;
+        if let Some((piece, _)) = card.edges.iter().find(|(piece, sum)| prepared.sum(*piece) != *sum) {
+            return refused(self.other_rows(prepared.piece(*piece)));
+        }
+        let (rows, end) = (merge::rows(&states), extent.end(&states));
+        let table = Table::absent(self.about.job.schema(), end.max(self.stored_rows()));
+        let selected = self.about.job.select(&table)?;
+        let columns = columns(&mut states, &selected)?;
+        let replay = Replay::of(&self.path, extent.pass.clone(), Role::solve(states, extent.pass.cut.segment))?;
+        let mut fitted = self.run(&selected, &run.clone().engine(&replay))?;
+        // shards may have been taken away, or have come, since it was prepared
+        let (card, scaler) = either!(AnyModel: &mut fitted.model, model => (&mut model.card, &model.scaler));
+        (card.rows, fitted.report.rows) = (rows, rows);
+        card.reading.clone_from(&self.about.job.reading);
+        fitted.report.weight = weight_of(&columns).filter(|_| selected.is_weighted());
+        let known = card.ranges.iter_mut().zip(&columns.features).filter(|(range, _)| **range != ENDLESS);
+        known.filter(|(_, column)| column.count > 0).for_each(|(range, column)| *range = [column.min, column.max]);
+        let names = card.features.iter().zip(&scaler.scale).zip(&columns.features);
+        let new = names.filter(|((_, scale), column)| **scale == 0.0 && !column.is_constant());
+        let new: Vec<&str> = new.map(|((name, _), _)| name.as_str()).take(8).collect();
+        if !new.is_empty() {
+            let new = new.join(", ");
+            run.stages().warn(format!("the job was prepared on rows over which {new} did not vary: prepare it anew, or such features have no effect"));
+        }
+        Ok(fitted)
+    }
+
+    fn run(&self, selected: &Selected, run: &Run<'_>) -> Result<Fitted> {
+        // rows that are elsewhere cannot be cached, and those that are here are read once
+        let mut run = run.clone();
+        run.scratch = None;
+        self.about.job.fit.run(selected, &run)
+    }
+
+    fn card(&self, file: &StateFile) -> Result<StatisticsCard> {
+        let card = StatisticsCard::of(file)?;
+        if card.job_mark == self.mark {
+            return Ok(card);
+        }
+        let why = format!("it holds statistics of another job than {}", self.path.display());
+        Err(Error::Statistics { path: file.path().to_path_buf(), why })
+    }
+
+    fn digests(&self) -> Result<RowDigests> {
+        let mut file = StateFile::open(&self.path)?;
+        let mut digests = RowDigests::new(self.stored_rows());
+        let place = file.states().iter().position(|state| state.pass.name == DIGESTS);
+        file.load(place.unwrap_or(usize::MAX), &mut digests)?;
+        Ok(digests)
+    }
+
+    /// Compares the digests of rows that were read with those of the prepared ones, piece by piece; returns those of pieces that are not
+    /// among the rows as a whole.
+    fn compared(&self, read: &RowDigests, rows: &Range<u64>) -> Result<Vec<(u64, u64)>> {
+        let prepared = self.digests()?;
+        let mut edges = Vec::new();
+        for (piece, sum) in read.of(rows) {
+            let its = prepared.piece(piece);
+            if its.start < rows.start || rows.end < its.end {
+                edges.push((piece, sum));
+            } else if prepared.sum(piece) != sum {
+                let why = self.other_rows(its);
+                return Err(Error::option("rows", format!("{}..{}", rows.start, rows.end), why));
+            }
+        }
+        Ok(edges)
+    }
+
+    /// What there is to say of rows that have other values than the prepared ones.
+    fn other_rows(&self, rows: Range<u64>) -> String {
+        let (rows, job) = (listed(&[rows]), self.path.display());
+        format!(
+            "the values of rows {rows} are not those that {job} was prepared on: fold the same table, or say where rows of another one begin, with `first_row` or `after`"
+        )
+    }
+}
