@@ -30,7 +30,7 @@ impl Targets {
         }
     }
 
-    /// The number that is subtracted from each target, t numbers, for [`crate::RidgeOptions::target_centre`].
+    /// The number that is subtracted from each target, t numbers, for `RidgeOptions::target_centre`.
     pub fn centre(&self) -> Vec<f64> {
         match self {
             Self::Numeric { centre } => centre.clone(),

@@ -79,7 +79,7 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
         Ok(if exact { RowAccess::Rows } else { RowAccess::Features })
     }
     /// The name of the pass, for a solver whose fit makes a single pass over features under these options: its rows may
-    /// be folded in shards ([`crate::job::shards`]). The reason, for a solver whose fit makes more.
+    /// be folded in shards (`ksolve::shards`). The reason, for a solver whose fit makes more.
     ///
     /// # Errors
     /// The reason, and what to change.

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! With all rows as landmarks this is M = (1/n) Σ D_iᵀ (K + n lambda I)⁻¹ L (K + n lambda I)⁻¹ D_i, D_i the gradients of k(x_l, ·) at x_i and L
-//! the kernel matrix of the targets. Features of the targets are those of [`spca`](super::spca): for `gaussian()`, the default for values, dependence
+//! the kernel matrix of the targets. Features of the targets are those of `spca`: for `gaussian()`, the default for values, dependence
 //! of any kind counts, for `linear()` that of the mean alone (the target is taken less its mean); classes have `delta()`.
 //!
 //! A model of it is the projection of the scaled rows, Uᵀx, as its [metric](kapprox::metric): predictions are the coordinates, and any other

@@ -1,8 +1,8 @@
 //! Two views: two sets of columns of the same rows, each with features of its own kernel and landmarks, and the directions of both that
 //! vary together.
 //!
-//! With centred features φ̃ and ψ̃ of the two views, one pass gives C_xx = (1/n) Σ φ̃φ̃ᵀ, C_yy and C_xy = (1/n) Σ φ̃ψ̃ᵀ, of every fold, and [`cca`] and
-//! [`covariance`] say which pairs of directions (a, b) they are looked through for. A row has the coordinates a_jᵀφ̃ of the first view and
+//! With centred features φ̃ and ψ̃ of the two views, one pass gives C_xx = (1/n) Σ φ̃φ̃ᵀ, C_yy and C_xy = (1/n) Σ φ̃ψ̃ᵀ, of every fold, and `cca` and
+//! `covariance` say which pairs of directions (a, b) they are looked through for. A row has the coordinates a_jᵀφ̃ of the first view and
 //! b_jᵀψ̃ of the second, and the model writes both. Signs: the largest entry of each a_j is positive.
 //!
 //! *Passes*: one. *Flops*: the maps, and n(p + r)² for p and r features; about 20p³ for each penalty and fold. *Bytes*: the moments of each fold,
