@@ -6,11 +6,11 @@
 //! landmarks are nested are run once, for the largest rank, and their seconds are those of that run. The trace error is
 //! exact, the Frobenius error is from 300 sampled columns. Without arguments: a small table, as a test.
 
-use kapprox::kernel::{AnyKernel, Spec};
+use kapprox::kernel::{AnyKernel, Kernel};
 use kapprox::landmark::{self, Scan};
 use kapprox::map::{Making, OnLandmarks, WithoutRows};
 use kapprox::quality::Approximation;
-use kapprox::{FeatureMap, MapSpec, Nystrom};
+use kapprox::{FeatureMap, MapSpec, NystromMap};
 use kmill_tests::points::{Lcg, flat, real, robspiral, smile};
 use kstore::{MemoryRows, Pass, Workers};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const COLUMNS: usize = 300;
 
 struct Case<'a> {
     data: Scan<'a, f64>,
-    spec: Spec,
+    spec: Kernel,
     kernel: Arc<dyn AnyKernel>,
     ranks: Vec<usize>,
 }
@@ -56,7 +56,7 @@ impl Case<'_> {
             let start = Instant::now();
             let set = scheme.select(&self.data, &self.kernel, largest, 0).expect("landmarks");
             let (passes, evaluations) = (set.passes, set.evaluations);
-            let map = Nystrom::new(&self.kernel, set, &Workers::new(2)).expect("a map");
+            let map = NystromMap::new(&self.kernel, set, &Workers::new(2)).expect("a map");
             self.line(name, ranks, &map, (start.elapsed().as_secs_f64(), passes, evaluations));
         }
     }
@@ -99,7 +99,7 @@ fn table(name: &str, rows: &[Vec<f64>], kernel: &str, ranks: &[usize], wanted: &
     let source = MemoryRows::new(flat(rows), d).expect("rows");
     let workers = Workers::new(2);
     let data = Scan { source: &source, pass: Pass::new(2304, 1 << 20, &workers), count: n as u64 };
-    let spec = Spec::parse(kernel).expect("a kernel");
+    let spec = Kernel::parse(kernel).expect("a kernel");
     let built = spec.build().expect("a kernel");
     let ranks = ranks.iter().copied().filter(|rank| *rank <= n).collect();
     let case = Case { data, spec, kernel: built, ranks };

@@ -6,7 +6,7 @@ use criterion::{BenchmarkId, Criterion, Throughput};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
 use kapprox::Real;
-use kapprox::kernel::{Spec, registry};
+use kapprox::kernel::{Kernel, registry};
 use std::time::Duration;
 
 /// Rows of a strip, landmarks, and rows of the block the strip belongs to.
@@ -41,7 +41,7 @@ fn blocks<T: Real>(criterion: &mut Criterion, d: usize) {
         let variants = if family.name.starts_with("matern") { &[0.5, 1.5, 2.5][..] } else { &[0.0][..] };
         for nu in variants {
             let text = family.example.replace("nu=1.5", &format!("nu={nu}"));
-            let kernel = Spec::parse(&text).and_then(|spec| spec.build()).expect("examples are right").typed::<T>();
+            let kernel = Kernel::parse(&text).and_then(|spec| spec.build()).expect("examples are right").typed::<T>();
             group.bench_function(BenchmarkId::from_parameter(&text), |bench| {
                 bench.iter(|| kernel.block(x, z, block.as_mut().subrows_mut(0, b)));
             });

@@ -9,7 +9,7 @@
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
 use kapprox::Real;
-use kapprox::kernel::{Spec, registry};
+use kapprox::kernel::{Kernel, registry};
 use std::time::Instant;
 
 const ROUNDS: usize = 60;
@@ -52,7 +52,7 @@ fn table<T: Real>(b: usize, m: usize, d: usize, names: &[String]) {
     let (x, z) = (points::<T>(b, d, 1), points::<T>(m, d, 2));
     let (x, z) = (MatRef::from_row_major_slice(&x, b, d), MatRef::from_row_major_slice(&z, m, d));
     let mut block = Mat::<T>::zeros(b, m);
-    let build = |text| Spec::parse(text).and_then(|spec| spec.build()).expect("examples are right").typed::<T>();
+    let build = |text| Kernel::parse(text).and_then(|spec| spec.build()).expect("examples are right").typed::<T>();
     let wanted = |text: &str| names.is_empty() || names.iter().any(|name| text.contains(name.as_str()));
     let mut rounds: Vec<_> = registry()
         .iter()

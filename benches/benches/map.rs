@@ -4,8 +4,8 @@
 
 use criterion::{BenchmarkId, Criterion, Throughput};
 use faer::{Mat, MatRef};
-use kapprox::Spec;
-use kapprox::{FeatureMap, LandmarkSet, Nystrom, Real};
+use kapprox::Kernel;
+use kapprox::{FeatureMap, LandmarkSet, NystromMap, Real};
 use ksolve::request::{LandmarkSource, Resources, TrainOptions, Unwatched};
 use ksolve::solver::ridge::Ridge;
 use ksolve::task::Task;
@@ -24,10 +24,10 @@ fn points<T: Real>(n: usize, d: usize, stream: u64) -> Vec<T> {
 
 /// A tile of rows to features: kernel block and triangular solve, in useful flops 2nmd + nm².
 fn map<T: Real>(c: &mut Criterion, m: usize, d: usize, threads: usize) {
-    let kernel = Spec::parse("gaussian(sigma=5)").unwrap().build().unwrap();
+    let kernel = Kernel::parse("gaussian(sigma=5)").unwrap().build().unwrap();
     let rows = (0..m as u64).collect();
     let landmarks = LandmarkSet { points: points::<T>(m, d, 1), rows, d, passes: 0, evaluations: 0 };
-    let map = Nystrom::new(&kernel, landmarks, &Workers::sequential()).unwrap();
+    let map = NystromMap::new(&kernel, landmarks, &Workers::sequential()).unwrap();
     let (x, workers) = (points::<T>(ROWS, d, 2), Workers::new(threads));
     let x = MatRef::from_row_major_slice(&x, ROWS, d);
     let mut phi = Mat::<T>::zeros(ROWS, map.rank());
@@ -71,7 +71,7 @@ pub(crate) fn run(c: &mut Criterion) {
         let options = TrainOptions {
             landmarks: LandmarkSource::Scheme(landmarks.to_string()),
             candidates: Some(50_000),
-            ..TrainOptions::new(Task::Regression, Spec::parse("gaussian(sigma=4)").unwrap(), rank)
+            ..TrainOptions::new(Task::Regression, Kernel::parse("gaussian(sigma=4)").unwrap(), rank)
         };
         group.bench_function(BenchmarkId::new(landmarks, rank), |b| {
             b.iter(|| train::<f32>(&selected, &options, &Ridge::default(), &resources).unwrap());

@@ -5,8 +5,8 @@
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench that cannot go on fails")]
 
-use kapprox::kernel::Spec;
-use kapprox::{LandmarkSet, Nystrom};
+use kapprox::kernel::Kernel;
+use kapprox::{LandmarkSet, NystromMap};
 use ksolve::{FoldSpec, Folds, RidgeFold, Targets};
 use kstore::key::{Purpose, Stream};
 use kstore::pass::Unobserved;
@@ -44,10 +44,10 @@ pub(crate) fn main(arguments: &[String]) {
         (numbers.next().unwrap_or(400_000), numbers.next().unwrap_or(1000))
     };
     let folder = tempfile::tempdir().unwrap();
-    let kernel = Spec::parse("gaussian(sigma=5)").unwrap().build().unwrap();
+    let kernel = Kernel::parse("gaussian(sigma=5)").unwrap().build().unwrap();
     let points: Vec<f32> = (0..m * FEATURES).map(|i| value(n + i / FEATURES, i % FEATURES)).collect();
     let landmarks = LandmarkSet { points, rows: (0..m as u64).collect(), d: FEATURES, passes: 0, evaluations: 0 };
-    let map = Nystrom::new(&kernel, landmarks, &Workers::sequential()).unwrap();
+    let map = NystromMap::new(&kernel, landmarks, &Workers::sequential()).unwrap();
     let folds = Folds::new(&FoldSpec::None, 0, 0..n as u64, &[]).unwrap();
     let targets = Targets::Numeric { centre: vec![0.0] };
     let fold = RidgeFold::new(&map, &folds, &targets).with_bin(2304);

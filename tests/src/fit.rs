@@ -1,9 +1,9 @@
 //! Short ways to the library's own objects, for tests.
 
 use crate::source::Points;
-use kapprox::kernel::{AnyKernel, Spec};
+use kapprox::kernel::{AnyKernel, Kernel};
 use kapprox::landmark::{LandmarkSet, Landmarks, Scan};
-use kapprox::{FeatureMap, Nystrom, Real};
+use kapprox::{FeatureMap, NystromMap, Real};
 use ksolve::certificate::{Certificate, CertificateState};
 use kstore::pass::Unobserved;
 use kstore::{Pass, Workers};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// # Panics
 /// Where it does not parse.
 pub fn kernel(spec: &str) -> Arc<dyn AnyKernel> {
-    Spec::parse(spec).expect("a kernel").build().expect("a kernel")
+    Kernel::parse(spec).expect("a kernel").build().expect("a kernel")
 }
 
 /// How the rows are cut: tile, segment, lanes.
@@ -73,7 +73,7 @@ pub fn certify_kernel<T: Real>(
     landmarks: LandmarkSet<T>,
     kernel: &Arc<dyn AnyKernel>,
 ) -> (Certificate, usize) {
-    let map = Nystrom::new(kernel, landmarks, &Workers::sequential()).expect("a map");
+    let map = NystromMap::new(kernel, landmarks, &Workers::sequential()).expect("a map");
     let n = points.len();
     let x = faer::MatRef::from_row_major_slice(&points.x, n, points.d);
     let mut phi = faer::Mat::<T>::zeros(n, map.rank());

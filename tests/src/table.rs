@@ -1,6 +1,6 @@
 //! Tables on disk and runs over them.
 
-use kapprox::Spec;
+use kapprox::Kernel;
 use ksolve::model::Model;
 use ksolve::request::{LandmarkSource, Resources, Scaling, TrainOptions, Unwatched};
 use ksolve::task::Task;
@@ -36,7 +36,7 @@ pub fn exact(task: Task, kernel: &str, n: usize) -> TrainOptions {
         scaling: Scaling::None,
         landmarks: LandmarkSource::Scheme("uniform".to_string()),
         candidates: Some(n),
-        ..TrainOptions::new(task, Spec::parse(kernel).unwrap(), n)
+        ..TrainOptions::new(task, Kernel::parse(kernel).unwrap(), n)
     }
 }
 

@@ -8,7 +8,7 @@
 
 use faer::{Mat, MatRef};
 use kapprox::landmark::{LandmarkSet, NO_ROW};
-use kapprox::{FeatureMap, Nystrom, Spec};
+use kapprox::{FeatureMap, Kernel, NystromMap};
 use kpass::Workers;
 
 fn main() -> kapprox::Result<()> {
@@ -20,8 +20,8 @@ fn main() -> kapprox::Result<()> {
     // the first rows are the landmarks
     let points = x[..m * d].to_vec();
     let landmarks = LandmarkSet { points, rows: vec![NO_ROW; m], d, passes: 0, evaluations: 0 };
-    let kernel = Spec::parse("gaussian(sigma=1)")?.build()?;
-    let map = Nystrom::<f64>::new(&kernel, landmarks, &Workers::sequential())?;
+    let kernel = Kernel::parse("gaussian(sigma=1)")?.build()?;
+    let map = NystromMap::<f64>::new(&kernel, landmarks, &Workers::sequential())?;
     let p = map.dims().1;
     let mut phi = Mat::zeros(n, p);
     map.apply(rows, phi.as_mut(), &Workers::sequential());

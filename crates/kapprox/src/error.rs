@@ -15,7 +15,7 @@ pub enum Error {
     Store(#[from] kpass::Error),
     /// A kernel expression that cannot be understood.
     #[error("{message}\n{}", drawing(text, *at))]
-    Spec { text: String, at: usize, message: String },
+    Kernel { text: String, at: usize, message: String },
     /// A kernel that is not known on sparse points.
     #[error("the kernel {kernel} does not take sparse rows; these do, on all columns and with one length: {known}")]
     Sparse { kernel: String, known: String },

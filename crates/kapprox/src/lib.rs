@@ -1,19 +1,19 @@
 //! Kernels, and the feature maps that approximate them.
 //!
-//! A [`Kernel`] sees two blocks of points. A [`FeatureMap`] turns rows into features `phi` with
+//! A [`KernelFunction`] sees two blocks of points. A [`FeatureMap`] turns rows into features `phi` with
 //! `phi(x)·phi(x') ≈ k(x, x')`, row by row, so that whatever is learned on features never needs the n x n matrix.
 //!
 //! ```
 //! use faer::{Mat, MatRef};
 //! use kapprox::landmark::{Landmarks, RpCholesky, Scan};
-//! use kapprox::{FeatureMap, Nystrom, Spec};
+//! use kapprox::{FeatureMap, NystromMap, Kernel};
 //! use kpass::{MemoryRows, Pass, Workers};
 //!
 //! let x: Vec<f64> = (0..2000).map(|i| f64::from(i * 7919 % 1000) / 250.0).collect();
 //! let (rows, workers) = (MemoryRows::new(x.clone(), 2)?, Workers::new(2));
-//! let kernel = Spec::parse("gaussian(sigma=1.5)")?.build()?;
+//! let kernel = Kernel::parse("gaussian(sigma=1.5)")?.build()?;
 //! let scan = Scan { source: &rows, pass: Pass::new(1024, 65_536, &workers), count: 1000 };
-//! let map = Nystrom::<f64>::new(&kernel, RpCholesky.select(&scan, &kernel, 60, 0)?, &workers)?;
+//! let map = NystromMap::<f64>::new(&kernel, RpCholesky.select(&scan, &kernel, 60, 0)?, &workers)?;
 //! let mut phi = Mat::zeros(1000, map.rank());
 //! map.apply(MatRef::from_row_major_slice(&x, 1000, 2), phi.as_mut(), &workers);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -51,11 +51,11 @@ mod substitution;
 pub mod thin;
 
 pub use error::{Error, Result};
-pub use kernel::{AnyKernel, Kernel, Spec};
+pub use kernel::{AnyKernel, Kernel, KernelFunction};
 pub use kpass::vectorised;
 pub use landmark::Landmarks;
 pub use lanes::{Lanes, instruction_set};
-pub use map::{FeatureMap, Fourier, MapSpec, Nystrom};
+pub use map::{FeatureMap, FourierMap, MapSpec, NystromMap};
 pub use real::{PrecisionPair, Real};
 pub use rows::LandmarkSet;
 pub use {faer, kpass};

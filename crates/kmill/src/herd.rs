@@ -4,7 +4,7 @@ use crate::args::{CategoryArgs, Run, RunArgs, ScratchArgs, SelectArgs, kernel_he
 use crate::table::{count, facts, number};
 use crate::{Error, Result, open, output, pipeline, report::Spent, writer};
 use clap::Args;
-use kapprox::{Real, Spec};
+use kapprox::{Kernel, Real};
 use ksolve::Task;
 use ksolve::job::{self, Candidates, ElementType};
 use ksolve::request::{Scaling, TrainOptions};
@@ -38,7 +38,7 @@ pub(crate) struct HerdArgs {
     pub(crate) scale: Scaling,
     #[arg(long, help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=median)",
         value_parser = parse::kernel, help_heading = "Herding")]
-    pub(crate) kernel: Spec,
+    pub(crate) kernel: Kernel,
     /// Features of the map, nystrom on landmarks by rpcholesky
     #[arg(long, value_name = "M", value_parser = parse::rank, default_value = "300", help_heading = "Herding")]
     pub(crate) rank: usize,

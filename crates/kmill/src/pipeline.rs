@@ -4,7 +4,7 @@ use crate::args::{DiskArgs, JobArgs, MapArgs, Run, SelectArgs, parse};
 use crate::progress::Progress;
 use crate::report::FitReport;
 use crate::{Error, Result, columns, interrupt, open, output};
-use kapprox::Spec;
+use kapprox::Kernel;
 use ksolve::Task;
 use ksolve::job::{self, Checkpoint, Fit, Fitted};
 use ksolve::metric::combination::Combination;
@@ -23,7 +23,7 @@ pub(crate) struct FitOptions {
     pub(crate) paths: Vec<PathBuf>,
     pub(crate) text: TextOptions,
     /// The kernels to combine, where weights of a sum are to be learned.
-    pub(crate) combine: Option<Vec<Spec>>,
+    pub(crate) combine: Option<Vec<Kernel>>,
     /// True where the solver is still to be chosen: a target of text holds classes then, too.
     pub(crate) any: bool,
     /// The job, whose target may be one `.npy` file.
@@ -192,7 +192,7 @@ fn combined(
 ) -> Result<(Fitted, Option<Combination>)> {
     let (fit, scratch) = (options.job(selected)?, args.scratch.open()?);
     let learn =
-        |kernels: &Vec<Spec>| fit.combined(kernels, selected, &scratch.iter().fold(job(run), job::Run::scratch));
+        |kernels: &Vec<Kernel>| fit.combined(kernels, selected, &scratch.iter().fold(job(run), job::Run::scratch));
     let combination = options.combine.as_ref().map(learn).transpose()?;
     combination.iter().flat_map(Combination::told).for_each(|line| run.progress.note(&line));
     let fit = combination.iter().fold(fit, |fit, found| fit.kernel(found.kernel.clone()));

@@ -5,7 +5,7 @@ use crate::report::{Spent, certified};
 use crate::table::{count, facts, number, rounded};
 use crate::{Error, Result, open, pipeline, progress::Progress};
 use clap::{Args, builder::PossibleValuesParser};
-use kapprox::{Spec, map::MapSpec};
+use kapprox::{Kernel, map::MapSpec};
 use ksolve::Task;
 use ksolve::job::{self, Candidates, ElementType};
 use ksolve::request::{LandmarkSource, Scaling, TrainOptions};
@@ -49,10 +49,10 @@ pub(crate) struct TestArgs {
     pub(crate) scale: Scaling,
     #[arg(long, help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=median)",
         value_parser = parse::kernel, help_heading = "Test")]
-    pub(crate) kernel: Spec,
+    pub(crate) kernel: Kernel,
     /// The kernel of the columns of --with [default: --kernel]
     #[arg(long, value_name = "EXPR", value_parser = parse::kernel, requires = "with", help_heading = "Test")]
-    pub(crate) with_kernel: Option<Spec>,
+    pub(crate) with_kernel: Option<Kernel>,
     /// How rows become features, as fit --help lists; exact for the kernel itself (mmd, some thousand rows)
     #[arg(long, value_name = "MAP", default_value = "nystrom", value_parser = parse::map, help_heading = "Test")]
     pub(crate) map: MapSpec,
@@ -249,7 +249,7 @@ fn options(args: &TestArgs, rows: &Rows, progress: &Progress) -> Result<TrainOpt
              and the test is blind to what tells them apart; gaussian() sees every difference"
         ));
     }
-    let resolved = |spec: Spec| spec.resolve_columns(&names);
+    let resolved = |spec: Kernel| spec.resolve_columns(&names);
     let (first, second) = match &rows.columns[..] {
         [first, second] => {
             (resolved(args.kernel.clone().on_columns(first)?)?, resolved(with_kernel.clone().on_columns(second)?)?)

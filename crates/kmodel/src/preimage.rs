@@ -17,7 +17,7 @@ use crate::linalg::lbfgs::{Limits, minimise};
 use crate::{Error, Model, Quadratic, Result};
 use faer::prelude::ReborrowMut;
 use faer::{Mat, MatMut, MatRef};
-use kapprox::{FeatureMap, Kernel, Real};
+use kapprox::{FeatureMap, KernelFunction, Real};
 use kstore::Workers;
 use std::{convert::Infallible, sync::Arc};
 
@@ -30,7 +30,7 @@ const BALANCE: f64 = 1e-9;
 /// The kernel and the landmarks, from which pre-images of a model are computed.
 #[derive(Debug)]
 pub struct PreImages {
-    kernel: Arc<dyn Kernel<f64>>,
+    kernel: Arc<dyn KernelFunction<f64>>,
     /// Landmarks in f64, m x d row-major.
     landmarks: Vec<f64>,
 }

@@ -60,7 +60,7 @@ fn options(curve: &Curve, selected: &Selected) -> ksolve::Result<CurveOptions> {
         landmarks: kapprox::landmark::usual(),
         sample: curve.sample,
         scaling: curve.scale.parse::<Scaling>()?,
-        kernel: curve.kernel.parse::<kapprox::Spec>()?.resolve_columns(&selected.feature_names())?,
+        kernel: curve.kernel.parse::<kapprox::Kernel>()?.resolve_columns(&selected.feature_names())?,
         task: Task::Regression,
         lambda: 1e-6,
         intercept: Intercept::default(),

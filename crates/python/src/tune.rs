@@ -6,7 +6,7 @@ use crate::model::Model;
 use crate::run::described;
 use crate::table::Table;
 use crate::watch::{Progress, watched};
-use kapprox::{Real, Spec};
+use kapprox::{Kernel, Real};
 use ksolve::Error;
 use ksolve::job::{ElementType, Fit, Fitted, Run};
 use ksolve::request::Stages;
@@ -125,7 +125,7 @@ impl Search {
         let mut tune =
             Tune::new(&self.solver, job.fit.clone()).given(given).score(self.score.parse()?).sample(self.sample);
         if let Some(kernels) = &self.kernels {
-            tune = tune.kernels(kernels.iter().map(|text| Spec::parse(text)).collect::<Result<_, _>>()?);
+            tune = tune.kernels(kernels.iter().map(|text| Kernel::parse(text)).collect::<Result<_, _>>()?);
         }
         if let Some(measure) = &self.select {
             tune = tune.measure(measure.parse()?);

@@ -4,7 +4,7 @@ use faer::{Mat, MatRef};
 use kapprox::landmark;
 use kapprox::map::{Making, WithoutRows};
 use kapprox::quality::{Approximation, SpectralOptions};
-use kapprox::{FeatureMap, MapSpec, Nystrom, Spec};
+use kapprox::{FeatureMap, Kernel, MapSpec, NystromMap};
 use kmill_tests::dense::{frobenius, kernel_matrix, residual_matrix};
 use kmill_tests::fit::{WHOLE, kernel, rows_of, select};
 use kmill_tests::points::Lcg;
@@ -35,7 +35,7 @@ fn options(methods: &str, repeats: u64, scaling: Scaling) -> CurveOptions {
         landmarks: landmark::by_name("rpcholesky").unwrap(),
         sample: None,
         scaling,
-        kernel: Spec::parse(SPEC).unwrap(),
+        kernel: Kernel::parse(SPEC).unwrap(),
         task: Task::Regression,
         lambda: 1e-6,
         intercept: Intercept::Free,
@@ -106,7 +106,7 @@ fn errors_are_those_of_the_dense_matrix() {
     }
     let spec: MapSpec = "fourier".parse().unwrap();
     let Making::WithoutRows(make) = spec.making::<f64>() else { panic!("random features look at no rows") };
-    let kernel = Spec::parse(SPEC).unwrap();
+    let kernel = Kernel::parse(SPEC).unwrap();
     for cell in found.iter().filter(|cell| cell.method == "fourier") {
         let map = make(&WithoutRows { spec: &spec, kernel: &kernel, d: D, rank: cell.rank, seed: 5 }).unwrap();
         check(cell, &left(&*map, &points, &k), &k, whole, false);
@@ -131,7 +131,7 @@ fn estimates_and_bounds_beyond_the_exact_rows() {
     let (found, _) = cells(&rows, &options("uniform", 1, Scaling::None), 2);
     let any = kernel(SPEC);
     let scheme = landmark::by_name("uniform").unwrap().landmarks::<f64>();
-    let map = Nystrom::new(&any, select(&points, scheme, SPEC, RANKS[1], 5, WHOLE), &Workers::sequential()).unwrap();
+    let map = NystromMap::new(&any, select(&points, scheme, SPEC, RANKS[1], 5, WHOLE), &Workers::sequential()).unwrap();
     let workers = Workers::new(2);
     let approximation = Approximation { data: rows_of(&points, &workers), kernel: &any, map: &map };
     let exact = approximation.errors(&RANKS, rows.len(), 0).unwrap();

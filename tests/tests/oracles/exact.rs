@@ -3,7 +3,7 @@
 use faer::{Mat, MatRef};
 use kapprox::landmark::LandmarkSet;
 use kapprox::map::Projected;
-use kapprox::{FeatureMap, Nystrom};
+use kapprox::{FeatureMap, NystromMap};
 use kmill_tests::dense::{kernel_matrix, solve};
 use kmill_tests::fit::kernel;
 use kmill_tests::points::{Lcg, flat};
@@ -24,7 +24,7 @@ fn maps(rows: &[Vec<f64>], spec: &str) -> [(&'static str, Box<dyn FeatureMap<f64
     let numbers = (0..n as u64).collect();
     let all = LandmarkSet { points: flat(rows), rows: numbers, d: rows[0].len(), passes: 0, evaluations: 0 };
     let any = kernel(spec);
-    let cholesky = Nystrom::new(&any, all.clone(), &Workers::sequential()).unwrap();
+    let cholesky = NystromMap::new(&any, all.clone(), &Workers::sequential()).unwrap();
     [("cholesky", Box::new(cholesky)), ("eigen", Box::new(Projected::eigen(&any, all, n).unwrap()))]
 }
 

@@ -346,7 +346,7 @@ fn conjugate_gradient_in_f32_comes_to_the_optimum() {
         for preconditioner in [Preconditioner::Krill, Preconditioner::Falkon] {
             let ridge = Ridge { method: RidgeMethod::Pcg, preconditioner, ..Ridge::default() };
             let (options, ridge) = on_landmarks(1000, m, lambda, ridge, Intercept::Free);
-            let (landmarks, kernel) = (LandmarkSource::default(), kapprox::Spec::parse(spec).unwrap());
+            let (landmarks, kernel) = (LandmarkSource::default(), kapprox::Kernel::parse(spec).unwrap());
             let found = fit::<f32>(&selected, &(TrainOptions { landmarks, kernel, ..options }, ridge), 2, 1 << 30);
             let [objective, best] = objectives(&found, spec, &x, &y, lambda);
             let (why, residual) = (&found.report.method.as_ref().unwrap().why, figure(&found, "residual")[0]);

@@ -7,7 +7,7 @@ use kapprox::landmark::{Greedy, LandmarkSet, RpCholesky, Uniform};
 use kapprox::map::additive::Homogeneous;
 use kapprox::map::random::Sampling;
 use kapprox::map::{Additive, Ensemble, Making, MapSpec, Projected, TensorSketch, WithoutRows};
-use kapprox::{FeatureMap, Fourier, Nystrom, Spec};
+use kapprox::{FeatureMap, FourierMap, Kernel, NystromMap};
 use kmill_tests::fit::{WHOLE, kernel, rows_of, select};
 use kmill_tests::points::{Lcg, smile};
 use kmill_tests::source::Points;
@@ -59,7 +59,7 @@ fn shift_invariant() -> Vec<String> {
 fn samplings(spec: &str, d: usize) -> Vec<Sampling> {
     let all = [Sampling::Plain, Sampling::Orthogonal, Sampling::Structured, Sampling::Quasi];
     let found: Vec<Sampling> =
-        all.into_iter().filter(|way| Fourier::<f64>::new(&spectrum(spec), d, 2, *way, 0).is_ok()).collect();
+        all.into_iter().filter(|way| FourierMap::<f64>::new(&spectrum(spec), d, 2, *way, 0).is_ok()).collect();
     assert!(found.contains(&Sampling::Plain), "{spec}");
     found
 }
@@ -67,7 +67,7 @@ fn samplings(spec: &str, d: usize) -> Vec<Sampling> {
 type Random = Box<dyn Fn(u64, usize) -> Box<dyn FeatureMap<f64>>>;
 
 fn fourier(spectrum: Spectrum, d: usize, sampling: Sampling) -> Random {
-    Box::new(move |seed, p| Box::new(Fourier::<f64>::new(&spectrum, d, p, sampling, seed).unwrap()))
+    Box::new(move |seed, p| Box::new(FourierMap::<f64>::new(&spectrum, d, p, sampling, seed).unwrap()))
 }
 
 /// Mean of K̂_ij over seeds within four standard errors of K_ij, for nearly all of the pairs of twelve points.
@@ -102,7 +102,7 @@ fn random_features_are_unbiased() {
     let product = fourier(spectrum("2*gaussian(sigma=1.7) * laplacian(sigma=3)"), d, Sampling::Plain);
     check_unbiased("product", &product, &points, |x, z| 2.0 * gaussian(x, z) * laplacian(x, z), 64);
     let refused =
-        Fourier::<f64>::new(&spectrum("gaussian(sigma=1) + laplacian(sigma=2)"), d, 2, Sampling::Orthogonal, 0);
+        FourierMap::<f64>::new(&spectrum("gaussian(sigma=1) + laplacian(sigma=2)"), d, 2, Sampling::Orthogonal, 0);
     assert!(refused.unwrap_err().to_string().contains("one by one"));
     let structured = fourier(spectrum("gaussian(sigma=1.7)"), 24, Sampling::Structured);
     check_unbiased("gaussian Structured", &structured, &wide, gaussian, 64);
@@ -116,7 +116,8 @@ fn random_features_are_unbiased() {
         }
     }
     // of some columns: the other frequencies are 0
-    let restricted = Spec::parse("gaussian(sigma=1.7, on=[e, b])").unwrap().resolve_columns(&["a", "b", "c", "d", "e"]);
+    let restricted =
+        Kernel::parse("gaussian(sigma=1.7, on=[e, b])").unwrap().resolve_columns(&["a", "b", "c", "d", "e"]);
     let restricted = restricted.unwrap().build().unwrap().typed::<f64>().spectrum().unwrap();
     for sampling in [Sampling::Plain, Sampling::Orthogonal] {
         let map = fourier(restricted.clone(), d, sampling);
@@ -134,7 +135,7 @@ fn random_features_are_unbiased() {
     check_unbiased("tensor sketch", &sketch, &points, cubic, 64);
     let mut histograms = Lcg(2).normals(12, d);
     histograms.iter_mut().flatten().for_each(|v| *v = v.abs());
-    let kernel = Spec::parse("skewed_chi_squared(skew=0.3)").unwrap();
+    let kernel = Kernel::parse("skewed_chi_squared(skew=0.3)").unwrap();
     let skewed: Random = Box::new(move |seed, p| {
         let spec: MapSpec = "fourier".parse().unwrap();
         let Making::WithoutRows(make) = spec.making::<f64>() else { panic!() };
@@ -245,11 +246,11 @@ fn landmark_maps_stay_below_the_kernel_and_order_as_they_should() {
     let k = exact(&points, kmill_tests::kernels::kernel(spec));
     let set = select(&points, &RpCholesky, spec, 40, 1, WHOLE);
     let workers = Workers::new(2);
-    let nystrom = Nystrom::new(&any, set.clone(), &Workers::sequential()).unwrap();
+    let nystrom = NystromMap::new(&any, set.clone(), &Workers::sequential()).unwrap();
     let r = 20;
     let data = rows_of(&points, &workers);
     let quarter = |q: usize| {
-        Nystrom::new(&any, set.keep(&(q * 10..(q + 1) * 10).collect::<Vec<_>>()), &Workers::sequential()).unwrap()
+        NystromMap::new(&any, set.keep(&(q * 10..(q + 1) * 10).collect::<Vec<_>>()), &Workers::sequential()).unwrap()
     };
     let maps: Vec<(&str, Box<dyn FeatureMap<f64>>)> = vec![
         ("eigen", Box::new(Projected::eigen(&any, set.clone(), r).unwrap())),
@@ -300,7 +301,7 @@ fn an_ensemble_is_the_mean_of_its_parts() {
     let set = select(&points, &Uniform, spec, 30, 1, WHOLE);
     let part = |from: usize| {
         let own = set.keep(&(from..from + 10).collect::<Vec<_>>());
-        Nystrom::new(&kernel(spec), own, &Workers::sequential()).unwrap()
+        NystromMap::new(&kernel(spec), own, &Workers::sequential()).unwrap()
     };
     let parts = || [0, 10, 20].map(part);
     let mean = parts().iter().fold(Mat::<f64>::zeros(90, 90), |sum, part| sum + approximation(part, &points)) / 3.0;
@@ -314,7 +315,7 @@ fn the_truncation_is_the_best_of_its_rank() {
     let points = Points::<f64>::new(&Lcg(4).normals(200, 3));
     let spec = "laplacian(sigma=3)";
     let any = kernel(spec);
-    let map = Nystrom::new(&any, select(&points, &Uniform, spec, 30, 0, WHOLE), &Workers::sequential()).unwrap();
+    let map = NystromMap::new(&any, select(&points, &Uniform, spec, 30, 0, WHOLE), &Workers::sequential()).unwrap();
     let whole = approximation(&map, &points);
     let values = whole.self_adjoint_eigenvalues(faer::Side::Lower).unwrap();
     let best: f64 = values.iter().rev().take(10).sum();
@@ -332,7 +333,7 @@ fn the_exact_map_reproduces_the_kernel_matrix() {
         let any = kernel(spec);
         let k = exact(&points, kmill_tests::kernels::kernel(spec));
         let all = LandmarkSet { points: points.x.clone(), rows: (0..150).collect(), d: 4, passes: 0, evaluations: 0 };
-        let cholesky = Nystrom::new(&any, all.clone(), &Workers::sequential()).unwrap();
+        let cholesky = NystromMap::new(&any, all.clone(), &Workers::sequential()).unwrap();
         assert!((approximation(&cholesky, &points) - &k).norm_max() < 1e-10, "{spec}");
         let eigen = Projected::eigen(&any, all, 150).unwrap();
         let y = features(&eigen, &points);
@@ -352,7 +353,7 @@ fn maps_do_not_depend_on_threads_and_agree_in_single_precision() {
     let (wide, narrow) = (Points::<f64>::new(&rows), Points::<f32>::new(&rows));
     let radial = spectrum("gaussian(sigma=1.7)");
     for sampling in [Sampling::Plain, Sampling::Structured] {
-        let map = Fourier::<f32>::new(&radial, 6, 64, sampling, 1).unwrap();
+        let map = FourierMap::<f32>::new(&radial, 6, 64, sampling, 1).unwrap();
         let apply = |threads: usize| {
             let mut phi = Mat::<f32>::zeros(700, 64);
             map.apply(MatRef::from_row_major_slice(&narrow.x, 700, 6), phi.as_mut(), &Workers::new(threads));
@@ -360,7 +361,7 @@ fn maps_do_not_depend_on_threads_and_agree_in_single_precision() {
         };
         let one = apply(1);
         assert!(one == apply(2) && one == apply(3));
-        let exact = features(&Fourier::<f64>::new(&radial, 6, 64, sampling, 1).unwrap(), &wide);
+        let exact = features(&FourierMap::<f64>::new(&radial, 6, 64, sampling, 1).unwrap(), &wide);
         let worst = (0..64)
             .flat_map(|j| (0..700).map(move |i| (i, j)))
             .fold(0.0f64, |worst, (i, j)| worst.max((f64::from(one[(i, j)]) - exact[(i, j)]).abs()));

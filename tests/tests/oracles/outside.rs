@@ -3,7 +3,7 @@
 use faer::{Mat, MatMut, MatRef};
 use kapprox::kernel::{self, Distance, KernelColumns, KernelFamily, KernelParameter, Range, Value};
 use kapprox::landmark::{self, LandmarkSet, Landmarks, RpCholesky, Scan, Scheme};
-use kapprox::{AnyKernel, Kernel, Nystrom, Real, Spec};
+use kapprox::{AnyKernel, Kernel, KernelFunction, NystromMap, Real};
 use kmill_tests::dense;
 use kmill_tests::fit::{WHOLE, certify_kernel, kernel, rows_of, select_for};
 use kmill_tests::points::Lcg;
@@ -23,7 +23,7 @@ fn inverse_multiquadric(x: &[f64], z: &[f64]) -> f64 {
     (1.0 + x.iter().zip(z).map(|(a, b)| (a - b).powi(2)).sum::<f64>()).sqrt().recip()
 }
 
-impl<T: Real> Kernel<T> for InverseMultiquadric {
+impl<T: Real> KernelFunction<T> for InverseMultiquadric {
     fn spec(&self) -> String {
         "inverse_multiquadric()".to_string()
     }
@@ -115,20 +115,20 @@ fn a_kernel_and_a_scheme_from_outside_are_certified() {
 #[test]
 fn a_scheme_from_outside_works_with_any_kernel_and_chunking() {
     let points = Points::<f32>::new(&Lcg(12).normals(500, 4));
-    let kernel = Spec::parse("gaussian(sigma=1, on=x0..x2)*delta(on=x3) + linear()").unwrap();
+    let kernel = Kernel::parse("gaussian(sigma=1, on=x0..x2)*delta(on=x3) + linear()").unwrap();
     let kernel = kernel.resolve_columns(&["x0", "x1", "x2", "x3"]).unwrap().build().unwrap();
     let workers = Workers::new(2);
     let one = Landmarks::<f32>::select(&Every { stride: 7 }, &rows_of(&points, &workers), &kernel, 40, 0).unwrap();
     let other = select_for(&points, &Every { stride: 7 }, &kernel, 40, 0, (33, 99, 3));
     assert_eq!(one, other);
     assert_eq!(one.rows, (0..40).map(|i| 7 * i).collect::<Vec<u64>>());
-    let map = Nystrom::new(&kernel, one, &Workers::sequential()).unwrap();
+    let map = NystromMap::new(&kernel, one, &Workers::sequential()).unwrap();
     let mut phi = Mat::<f32>::zeros(500, map.rank());
     let x = MatRef::from_row_major_slice(&points.x, 500, 4);
     kapprox::FeatureMap::apply(&map, x, phi.as_mut(), &workers);
     // a landmark's kernel values are exact
     let mut k = Mat::<f32>::zeros(500, 1);
-    Kernel::<f32>::block(&*kernel, x, x.subrows(14, 1), k.as_mut());
+    KernelFunction::<f32>::block(&*kernel, x, x.subrows(14, 1), k.as_mut());
     let got = &phi * phi.row(14).transpose();
     assert!((0..500).all(|i| (got[i] - k[(i, 0)]).abs() < 1e-3 * k[(14, 0)]), "the landmark of row 14");
 }
@@ -140,7 +140,7 @@ struct Renamed {
     kernel: Arc<dyn AnyKernel>,
 }
 
-impl<T: Real> Kernel<T> for Renamed {
+impl<T: Real> KernelFunction<T> for Renamed {
     fn spec(&self) -> String {
         self.text.clone()
     }
@@ -225,7 +225,7 @@ fn names_that_are_taken_or_no_words_are_refused() {
     }
     static TWICE: KernelFamily = named("own_twice");
     kernel::register(&TWICE).unwrap();
-    assert!(kernel::register(&TWICE).is_err() && Spec::parse("own_twice()").is_ok());
+    assert!(kernel::register(&TWICE).is_err() && Kernel::parse("own_twice()").is_ok());
     static SCHEMES: [Scheme; 2] = [
         Scheme::new("uniform", "a scheme has this name", &Every { stride: 1 }),
         Scheme::new("nystrom", "a map has this name", &Every { stride: 1 }),
@@ -240,7 +240,7 @@ fn a_function_of_two_points_is_a_kernel() {
         let points = Points::<T>::new(&Lcg(14).normals(40, 3));
         let x = MatRef::from_row_major_slice(&points.x, 40, 3);
         let (mut got, mut want) = (Mat::<T>::zeros(40, 7), Mat::<T>::zeros(40, 7));
-        let own: &dyn Kernel<T> = &InverseMultiquadric;
+        let own: &dyn KernelFunction<T> = &InverseMultiquadric;
         made.typed::<T>().block(x, x.subrows(3, 7), got.as_mut());
         own.block(x, x.subrows(3, 7), want.as_mut());
         assert!(got == want);

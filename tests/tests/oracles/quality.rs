@@ -6,7 +6,7 @@ use kapprox::map::random::Sampling;
 use kapprox::quality::{
     Approximation, CONFIDENCE, EXACT_ROWS, Errors, Evidence, Measure, SpectralOptions, sample_spectrum,
 };
-use kapprox::{FeatureMap, Fourier, Nystrom, Real};
+use kapprox::{FeatureMap, FourierMap, NystromMap, Real};
 use kmill_tests::dense::{eigenvalues, frobenius, kernel_matrix, residual_matrix};
 use kmill_tests::fit::{WHOLE, kernel, rows_of, select};
 use kmill_tests::kernels;
@@ -51,9 +51,9 @@ fn exact_measures_are_those_of_the_dense_matrix() {
     let (any, k) = (kernel(SPEC), kernel_matrix(&rows, &*kernels::kernel(SPEC)));
     let set = select(&points, &RpCholesky, SPEC, 40, 1, WHOLE);
     let chosen: Vec<usize> = set.rows.iter().map(|row| *row as usize).collect();
-    let nystrom = Nystrom::new(&any, set, &Workers::sequential()).unwrap();
+    let nystrom = NystromMap::new(&any, set, &Workers::sequential()).unwrap();
     let spectrum = any.typed::<f64>().spectrum().unwrap();
-    let fourier = Fourier::<f64>::new(&spectrum, 4, 40, Sampling::Plain, 3).unwrap();
+    let fourier = FourierMap::<f64>::new(&spectrum, 4, 40, Sampling::Plain, 3).unwrap();
     let whole = norm(&eigenvalues(k.clone()));
     let workers = Workers::new(2);
     let maps: [(&dyn FeatureMap<f64>, &[usize]); 2] = [(&nystrom, &[1, 13, 40]), (&fourier, &[40])];
@@ -111,7 +111,7 @@ fn sampled_columns_give_unbiased_norms_and_fair_intervals() {
     let rows = clusters(400, 3, 2);
     let points = Points::<f64>::new(&rows);
     let (any, k) = (kernel(SPEC), kernel_matrix(&rows, &*kernels::kernel(SPEC)));
-    let map = Nystrom::new(&any, select(&points, &Uniform, SPEC, 12, 1, WHOLE), &Workers::sequential()).unwrap();
+    let map = NystromMap::new(&any, select(&points, &Uniform, SPEC, 12, 1, WHOLE), &Workers::sequential()).unwrap();
     let e = left(&map, &points, &k, 12);
     let (error, relative) = (frobenius(&e), frobenius(&e) / frobenius(&k));
     let workers = Workers::new(2);
@@ -155,9 +155,10 @@ fn bounds_hold_for_every_map_and_both_precisions() {
             points.x.chunks(points.d).map(|row| row.iter().map(|v| kstore::Real::to_f64(*v)).collect()).collect();
         let k = kernel_matrix(&held, &*kernels::kernel(spec));
         let values = eigenvalues(k.clone());
-        let map = Nystrom::new(&any, select(&points, &RpCholesky, spec, 30, 1, WHOLE), &Workers::sequential()).unwrap();
+        let map =
+            NystromMap::new(&any, select(&points, &RpCholesky, spec, 30, 1, WHOLE), &Workers::sequential()).unwrap();
         let spectrum = any.typed::<T>().spectrum().unwrap();
-        let fourier = Fourier::<T>::new(&spectrum, points.d, 60, Sampling::Orthogonal, 3).unwrap();
+        let fourier = FourierMap::<T>::new(&spectrum, points.d, 60, Sampling::Orthogonal, 3).unwrap();
         let workers = Workers::new(2);
         for map in [&map as &dyn FeatureMap<T>, &fourier] {
             let p = map.dims().1;
@@ -204,7 +205,7 @@ fn no_approximation_is_better_than_the_floor() {
             assert!((found - expected).abs() < 1e-13 + 1e-9 * expected, "rank {rank}: {found} {expected}");
         }
     }
-    let map = Nystrom::new(&any, select(&points, &RpCholesky, spec, 60, 1, WHOLE), &Workers::sequential()).unwrap();
+    let map = NystromMap::new(&any, select(&points, &RpCholesky, spec, 60, 1, WHOLE), &Workers::sequential()).unwrap();
     let ranks = [5, 10, 20, 40, map.rank()];
     let approximation = Approximation { data, kernel: &any, map: &map };
     for errors in approximation.errors(&ranks, EXACT_ROWS, 0).unwrap() {
@@ -225,7 +226,7 @@ fn measures_do_not_depend_on_threads_and_survive_odd_tables() {
     let rows = clusters(700, 3, 5);
     let points = Points::<f32>::new(&rows);
     let any = kernel(SPEC);
-    let map = Nystrom::new(&any, select(&points, &RpCholesky, SPEC, 25, 1, WHOLE), &Workers::sequential()).unwrap();
+    let map = NystromMap::new(&any, select(&points, &RpCholesky, SPEC, 25, 1, WHOLE), &Workers::sequential()).unwrap();
     let run = |threads: usize, tile: usize, segment: u64| {
         let workers = Workers::new(threads);
         let mut data = rows_of(&points, &workers);
@@ -248,7 +249,7 @@ fn measures_do_not_depend_on_threads_and_survive_odd_tables() {
     let same = Points::<f64>::new(&vec![vec![1.0, 2.0]; 40]);
     let workers = Workers::sequential();
     let set = select(&same, &RpCholesky, SPEC, 10, 0, WHOLE);
-    let map = Nystrom::new(&any, set, &Workers::sequential()).unwrap();
+    let map = NystromMap::new(&any, set, &Workers::sequential()).unwrap();
     let approximation = Approximation { data: rows_of(&same, &workers), kernel: &any, map: &map };
     let errors = approximation.errors(&[1], 100, 0).unwrap().remove(0);
     let relative =
@@ -261,7 +262,7 @@ fn spectral_products_of_many_rows_are_refused() {
     let rows: Vec<Vec<f64>> = (0..=EXACT_ROWS).map(|i| vec![(i as f64).sin()]).collect();
     let points = Points::<f64>::new(&rows);
     let any = kernel(SPEC);
-    let map = Nystrom::new(&any, select(&points, &Uniform, SPEC, 3, 1, WHOLE), &Workers::sequential()).unwrap();
+    let map = NystromMap::new(&any, select(&points, &Uniform, SPEC, 3, 1, WHOLE), &Workers::sequential()).unwrap();
     let workers = Workers::new(2);
     let approximation = Approximation { data: rows_of(&points, &workers), kernel: &any, map: &map };
     let errors = approximation.errors(&[3], 10, 0).unwrap().remove(0);

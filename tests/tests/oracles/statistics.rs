@@ -2,7 +2,7 @@
 //! null hypothesis, and the same bits however they are computed.
 
 use crate::solvers::{close, rows};
-use kapprox::Spec;
+use kapprox::Kernel;
 use kmill_tests::table::write;
 use ksolve::Targets;
 use ksolve::features::{FeatureTier, FitData, Points};
@@ -20,7 +20,7 @@ fn golden(section: &str) -> (String, Value) {
     (json["kernel"].as_str().unwrap().to_string(), json[section].clone())
 }
 
-fn options(kernel: &Spec, other: &Spec, rank: usize, permutations: usize) -> (TrainOptions, usize) {
+fn options(kernel: &Kernel, other: &Kernel, rank: usize, permutations: usize) -> (TrainOptions, usize) {
     let options = TrainOptions {
         scaling: Scaling::None,
         with: Some(other.clone()),
@@ -87,7 +87,7 @@ fn mean_discrepancy_is_that_of_the_formula() {
     let (m, n) = (a.len() as u64, (a.len() + b.len()) as u64);
     let (first, second) = (selected(&path, "x*", 0..m), selected(&path, "x*", m..n));
     let compared = Compared::Samples(&first, &second);
-    let kernel: Spec = kernel.parse().unwrap();
+    let kernel: Kernel = kernel.parse().unwrap();
     let all = options(&kernel, &kernel, n as usize, 99);
     let by_features = on::<f64>(USUAL, "mmd", compared, &all).measured;
     agrees(&by_features, &case, 1e-10);
@@ -131,7 +131,7 @@ fn discrepancy_by_distances_is_half_the_energy_distance() {
     let points: Vec<Vec<f64>> = first.iter().chain(&second).map(|v| vec![*v]).collect();
     let path = table(folder.path(), &points);
     let (a, b) = (selected(&path, "x0", 0..70), selected(&path, "x0", 70..160));
-    let kernel: Spec = "distance()".parse().unwrap();
+    let kernel: Kernel = "distance()".parse().unwrap();
     let all = options(&kernel, &kernel, 160, 0);
     let exact = (TrainOptions { map: "exact".parse().unwrap(), ..all.0.clone() }, all.1);
     for options in [all, exact] {
@@ -149,7 +149,7 @@ fn the_independence_criterion_is_that_of_the_formula() {
     let path = table(folder.path(), &points);
     let selected = selected(&path, "x*", 0..points.len() as u64);
     let of = |columns: &str| {
-        let spec: Spec = kernel.parse().unwrap();
+        let spec: Kernel = kernel.parse().unwrap();
         spec.on(columns).unwrap().resolve_columns(&selected.feature_names()).unwrap()
     };
     let all = options(&of("x0..x1"), &of("x2"), points.len(), 499);
@@ -191,7 +191,7 @@ fn the_same_bits_wherever_features_are_kept_and_however_many_threads() {
     let numbers = normals(5, 3 * 30_000);
     let path = table(folder.path(), &numbers.chunks(3).map(<[f64]>::to_vec).collect::<Vec<_>>());
     let (first, second) = (selected(&path, "x*", 0..11_000), selected(&path, "x*", 11_000..30_000));
-    let kernel: Spec = "gaussian(sigma=median)".parse().unwrap();
+    let kernel: Kernel = "gaussian(sigma=median)".parse().unwrap();
     let mut options = options(&kernel, &kernel, 150, 20);
     options.0.candidates = Some(1000);
     let samples = Compared::Samples(&first, &second);
@@ -217,7 +217,7 @@ fn the_same_bits_wherever_features_are_kept_and_however_many_threads() {
 fn samples_without_a_value_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = table(folder.path(), &normals(1, 20).chunks(1).map(<[f64]>::to_vec).collect::<Vec<_>>());
-    let kernel: Spec = "gaussian(sigma=1)".parse().unwrap();
+    let kernel: Kernel = "gaussian(sigma=1)".parse().unwrap();
     let options = options(&kernel, &kernel, 5, 10);
     let workers = Workers::sequential();
     let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
@@ -267,7 +267,7 @@ fn power(trials: u64, n: u64, shift: f64, share: f64) -> ([f64; 3], [f64; 3]) {
         })
         .collect();
     let path = table(folder.path(), &points);
-    let kernel: Spec = "gaussian(sigma=median)".parse().unwrap();
+    let kernel: Kernel = "gaussian(sigma=median)".parse().unwrap();
     let mmd = rejections(trials, |trial| {
         let from = 2 * n * trial;
         let (first, second) =
@@ -339,12 +339,12 @@ fn herding_picks_the_rows_of_the_dense_kernel() {
     let points = kmill_tests::source::Points::<f64>::new(&rows);
     let spec = "gaussian(sigma=1)";
     let all = kmill_tests::fit::select(&points, &kapprox::landmark::Uniform, spec, 120, 0, kmill_tests::fit::WHOLE);
-    let map = kapprox::Nystrom::new(&kmill_tests::fit::kernel(spec), all, &Workers::sequential()).unwrap();
+    let map = kapprox::NystromMap::new(&kmill_tests::fit::kernel(spec), all, &Workers::sequential()).unwrap();
     let picks = |threads: usize, keep: FeatureTier| {
         let workers = Workers::new(threads);
         let resources =
             Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
-        let kernel = Spec::parse(spec).unwrap();
+        let kernel = Kernel::parse(spec).unwrap();
         let features = FitData {
             source: &points,
             kernel: &kernel,

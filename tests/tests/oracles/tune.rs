@@ -1,7 +1,7 @@
 //! Successive halving over kernels: it ends where trying every kernel on all rows ends, and with the same bits.
 
 use faer::Mat;
-use kapprox::Spec;
+use kapprox::Kernel;
 use kapprox::kernel::feature_space::{centred_alignment, ideal};
 use kmill_tests::table::{exact, select, write};
 use ksolve::request::{Resources, TrainOptions, Unwatched};
@@ -71,7 +71,7 @@ fn tuned(selected: &Selected, options: &TuneOptions, threads: usize) -> Tuned {
 
 /// What a score stands for, the less the better: the cross-validated error of a kernel at its best cell on all rows, or
 /// the alignment of the dense kernel matrix of half of them.
-fn badness(selected: &Selected, options: &TuneOptions, kernel: &Spec, points: &Points) -> f64 {
+fn badness(selected: &Selected, options: &TuneOptions, kernel: &Kernel, points: &Points) -> f64 {
     if options.score == Score::Alignment {
         return -dense_alignment(kernel, points, options.training.task == Task::Classification);
     }
@@ -84,7 +84,7 @@ fn badness(selected: &Selected, options: &TuneOptions, kernel: &Spec, points: &P
     trained.report.surface.iter().filter_map(|cell| cell.cv_mse).min_by(f64::total_cmp).unwrap()
 }
 
-fn dense_alignment(kernel: &Spec, points: &Points, classes: bool) -> f64 {
+fn dense_alignment(kernel: &Kernel, points: &Points, classes: bool) -> f64 {
     let k = kmill_tests::kernels::kernel(&kernel.to_string());
     let n = points.x.len() / 2;
     let (x, y) = (&points.x[..n], &points.y[..n]);

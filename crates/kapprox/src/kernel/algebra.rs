@@ -5,7 +5,7 @@
 
 use super::fixed::{FEW, Fixed, KernelColumns};
 use super::points::{fill_column, pieces, row};
-use super::{AnyKernel, Kernel, Spectrum, check_shapes, gradient::Weighted};
+use super::{AnyKernel, KernelFunction, Spectrum, check_shapes, gradient::Weighted};
 use crate::{Real, vectorised};
 use faer::{Mat, MatMut, MatRef, prelude::*};
 use std::sync::Arc;
@@ -40,12 +40,12 @@ pub(super) struct Combined {
 }
 
 impl Combined {
-    fn typed<T: Real>(&self) -> Vec<Arc<dyn Kernel<T>>> {
+    fn typed<T: Real>(&self) -> Vec<Arc<dyn KernelFunction<T>>> {
         self.kernels.iter().map(|kernel| kernel.typed()).collect()
     }
 }
 
-impl<T: Real> Kernel<T> for Combined {
+impl<T: Real> KernelFunction<T> for Combined {
     fn spec(&self) -> String {
         self.text.clone()
     }
@@ -82,7 +82,7 @@ impl<T: Real> Kernel<T> for Combined {
     fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
         let kernels = self.typed::<T>();
         let (first, others) = kernels.split_first()?;
-        let panels = |kernel: &Arc<dyn Kernel<T>>| {
+        let panels = |kernel: &Arc<dyn KernelFunction<T>>| {
             let kernel = kernel.clone();
             pieces(z.nrows(), PANEL_COLUMNS).map(move |(j, columns)| Fixed::new(kernel.clone(), z.subrows(j, columns)))
         };
@@ -97,7 +97,7 @@ impl<T: Real> Kernel<T> for Combined {
     /// The gradient of a factor is weighted with the values of all others.
     fn gradient(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, weights: MatRef<'_, T>, mut out: MatMut<'_, T>) -> bool {
         let pairs = Weighted::new(x, z, weights, &out);
-        if !Kernel::<T>::differentiable(self) {
+        if !KernelFunction::<T>::differentiable(self) {
             return false;
         }
         let kernels = self.typed::<T>();
@@ -127,9 +127,9 @@ impl<T: Real> Kernel<T> for Combined {
 }
 
 /// Adds the gradient of the product of `kernels` for a tile of pairs.
-fn product_gradient<T: Real>(kernels: &[Arc<dyn Kernel<T>>], pairs: Weighted<'_, T>, mut out: MatMut<'_, T>) {
+fn product_gradient<T: Real>(kernels: &[Arc<dyn KernelFunction<T>>], pairs: Weighted<'_, T>, mut out: MatMut<'_, T>) {
     let Weighted { x, z, weights } = pairs;
-    let values = |kernel: &Arc<dyn Kernel<T>>| {
+    let values = |kernel: &Arc<dyn KernelFunction<T>>| {
         let mut values = Mat::zeros(x.nrows(), z.nrows());
         kernel.block(x, z, values.as_mut());
         values

@@ -4,13 +4,13 @@
 
 use super::fixed::{FEW, Fixed, KernelColumns};
 use super::points::{fill_column, row};
-use super::{AnyKernel, Kernel, Spectrum, family::Range, gradient::Weighted};
+use super::{AnyKernel, KernelFunction, Spectrum, family::Range, gradient::Weighted};
 use crate::{Real, vectorised};
 use faer::{Mat, MatMut, MatRef, prelude::*, unzip, zip};
 use std::{fmt::Debug, sync::Arc};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum KernelFunction {
+pub(super) enum KernelTransform {
     Exp,
     Power(u32),
     /// k(x, z) / √(k(x, x) k(z, z)).
@@ -26,13 +26,13 @@ const DEGREE: Given = ("degree", Range::Whole { from: 1, to: 31 }, 2.0, "a posit
 pub(super) const ORDER: Given = ("p", Range::NotNegative, 1.0, "only these means keep a kernel positive definite");
 
 /// A function of kernels: name, parameter, and the function of its value.
-pub(super) type Function = (&'static str, Option<Given>, fn(f64) -> KernelFunction);
+pub(super) type Function = (&'static str, Option<Given>, fn(f64) -> KernelTransform);
 pub(super) const FUNCTIONS: [Function; 4] = [
-    ("exp", None, |_| KernelFunction::Exp),
-    ("power", Some(DEGREE), |degree| KernelFunction::Power(degree as u32)),
-    ("normalised", None, |_| KernelFunction::Normalised),
+    ("exp", None, |_| KernelTransform::Exp),
+    ("power", Some(DEGREE), |degree| KernelTransform::Power(degree as u32)),
+    ("normalised", None, |_| KernelTransform::Normalised),
     // of order 0 it is the geometric mean
-    ("mean", Some(ORDER), |p| if p == 0.0 { KernelFunction::Normalised } else { KernelFunction::Mean(p) }),
+    ("mean", Some(ORDER), |p| if p == 0.0 { KernelTransform::Normalised } else { KernelTransform::Mean(p) }),
 ];
 
 /// The least order of a mean beside 0, whose powers are still told from 1 in f32.
@@ -41,11 +41,18 @@ pub(super) const LEAST_ORDER: f64 = 0.01;
 /// A function of k(x, z) and of a number of each point.
 pub(super) trait PairFunction: Debug + Copy + Send + Sync + 'static {
     /// Computes the points' numbers; `own` is scratch, one number for each.
-    fn prepare<T: Real>(self, _kernel: &dyn Kernel<T>, _points: MatRef<'_, T>, _own: &mut [f64], _numbers: &mut [T]) {}
+    fn prepare<T: Real>(
+        self,
+        _kernel: &dyn KernelFunction<T>,
+        _points: MatRef<'_, T>,
+        _own: &mut [f64],
+        _numbers: &mut [T],
+    ) {
+    }
     /// The function of k(x, z), for points with the numbers `x` and `z`. Must be marked `#[inline(always)]`.
     fn value<T: Real>(self, k: T, x: T, z: T) -> T;
-    /// See [`Kernel::gradient`]; the kernel knows its own.
-    fn gradient<T: Real>(self, kernel: &dyn Kernel<T>, pairs: Weighted<'_, T>, out: MatMut<'_, T>);
+    /// See [`KernelFunction::gradient`]; the kernel knows its own.
+    fn gradient<T: Real>(self, kernel: &dyn KernelFunction<T>, pairs: Weighted<'_, T>, out: MatMut<'_, T>);
     /// Writes the function of k(x, x), which `out` holds.
     fn diag<T: Real>(self, x: MatRef<'_, T>, out: &mut [f64]);
     fn spectrum(self, _spectrum: Spectrum) -> Option<Spectrum> {
@@ -53,7 +60,7 @@ pub(super) trait PairFunction: Debug + Copy + Send + Sync + 'static {
     }
 }
 
-fn prepared<T: Real>(function: impl PairFunction, kernel: &dyn Kernel<T>, points: MatRef<'_, T>) -> Vec<T> {
+fn prepared<T: Real>(function: impl PairFunction, kernel: &dyn KernelFunction<T>, points: MatRef<'_, T>) -> Vec<T> {
     let mut numbers = vec![T::ZERO; points.nrows()];
     function.prepare(kernel, points, &mut vec![0.0; points.nrows()], &mut numbers);
     numbers
@@ -71,7 +78,7 @@ struct Applied<F> {
     kernel: Arc<dyn AnyKernel>,
 }
 
-impl<T: Real, F: PairFunction> Kernel<T> for Applied<F> {
+impl<T: Real, F: PairFunction> KernelFunction<T> for Applied<F> {
     fn spec(&self) -> String {
         self.text.clone()
     }
@@ -163,7 +170,7 @@ impl PairFunction for Times {
         (k * T::from_f64(self.0).saturate()).saturate()
     }
 
-    fn gradient<T: Real>(self, kernel: &dyn Kernel<T>, pairs: Weighted<'_, T>, mut out: MatMut<'_, T>) {
+    fn gradient<T: Real>(self, kernel: &dyn KernelFunction<T>, pairs: Weighted<'_, T>, mut out: MatMut<'_, T>) {
         for (i, strip) in pairs.row_tiles() {
             let weights = zip!(strip.weights).map(|unzip!(weight)| self.value(*weight, T::ZERO, T::ZERO));
             kernel.gradient(strip.x, strip.z, weights.as_ref(), out.rb_mut().subrows_mut(i, strip.x.nrows()));
@@ -179,9 +186,15 @@ impl PairFunction for Times {
     }
 }
 
-impl PairFunction for KernelFunction {
+impl PairFunction for KernelTransform {
     /// 1/√k(x, x), k(x, x)^p, or nothing. Negative ones, of a kernel that is not positive definite, count as 0.
-    fn prepare<T: Real>(self, kernel: &dyn Kernel<T>, points: MatRef<'_, T>, own: &mut [f64], prepared: &mut [T]) {
+    fn prepare<T: Real>(
+        self,
+        kernel: &dyn KernelFunction<T>,
+        points: MatRef<'_, T>,
+        own: &mut [f64],
+        prepared: &mut [T],
+    ) {
         let prepare = |own: f64| match self {
             Self::Normalised if own > 0.0 => own.sqrt().recip(),
             Self::Mean(p) if own > 0.0 => own.powf(p),
@@ -211,7 +224,7 @@ impl PairFunction for KernelFunction {
     }
 
     /// The gradient of k(x, x) is twice that by the first argument, k being symmetric: another pair for each row.
-    fn gradient<T: Real>(self, kernel: &dyn Kernel<T>, pairs: Weighted<'_, T>, mut out: MatMut<'_, T>) {
+    fn gradient<T: Real>(self, kernel: &dyn KernelFunction<T>, pairs: Weighted<'_, T>, mut out: MatMut<'_, T>) {
         let (mut own, mut x_prepared) = (vec![0.0; pairs.x.nrows()], vec![T::ZERO; pairs.x.nrows()]);
         self.prepare(kernel, pairs.x, &mut own, &mut x_prepared);
         let z_prepared = prepared(self, kernel, pairs.z);
@@ -244,7 +257,7 @@ impl PairFunction for KernelFunction {
     }
 }
 
-impl KernelFunction {
+impl KernelTransform {
     /// The derivative by k(x, z) of what [`value`](Self::value) gives.
     #[inline(always)]
     fn derivative<T: Real>(self, k: T, x: T, z: T) -> T {
@@ -270,7 +283,7 @@ impl KernelFunction {
     /// what is to be divided by −k(x, x): the weights of the gradients of k at (x, x).
     fn inner_weights<T: Real>(
         self,
-        kernel: &dyn Kernel<T>,
+        kernel: &dyn KernelFunction<T>,
         pairs: Weighted<'_, T>,
         (x_prepared, z_prepared): (&[T], &[T]),
         own_weights: &mut [f64],

@@ -1,7 +1,7 @@
 //! Kernels of some columns: `gaussian(sigma=1, on=x0..x9) * delta(on=city)`.
 //!
 //! Columns are named in the expression and found once, among the features of the rows
-//! ([`Spec::resolve_columns`](super::Spec::resolve_columns)). The names stay in the expression: a model file holds them
+//! ([`Kernel::resolve_columns`](super::Kernel::resolve_columns)). The names stay in the expression: a model file holds them
 //! beside the names of its features, which are the same on every table that it is used on.
 //!
 //! A kernel of some coordinates is the kernel of points that went through a linear map: positive definite where the

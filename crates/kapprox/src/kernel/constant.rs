@@ -4,8 +4,8 @@
 //! sum is this kernel.
 //!
 //! ```
-//! use kapprox::kernel::Spec;
-//! assert_eq!(Spec::parse("1 + linear()")?.to_string(), "constant(value=1) + linear()");
+//! use kapprox::kernel::Kernel;
+//! assert_eq!(Kernel::parse("1 + linear()")?.to_string(), "constant(value=1) + linear()");
 //! # Ok::<(), kapprox::Error>(())
 //! ```
 

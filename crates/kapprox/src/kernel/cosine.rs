@@ -2,7 +2,7 @@
 //!
 //! scikit-learn's `cosine_similarity`. Positive definite: the linear kernel of points on the unit sphere.
 
-use super::applied::{KernelFunction, applied};
+use super::applied::{KernelTransform, applied};
 use super::embedded::{Embedding, embedded};
 use super::family::{Facts, KernelFamily};
 use super::{AnyKernel, direct::product, linear::Linear};
@@ -22,7 +22,7 @@ struct Sphere;
 
 impl Embedding for Sphere {
     fn on_sparse(&self, text: String, kernel: Arc<dyn AnyKernel>) -> Option<Arc<dyn AnyKernel>> {
-        Some(applied(text, KernelFunction::Normalised, kernel))
+        Some(applied(text, KernelTransform::Normalised, kernel))
     }
 
     fn apply<T: Real>(&self, x: &[T], image: &mut [T]) {

@@ -11,7 +11,7 @@ use super::applied::{PairFunction, applied};
 use super::distances::{AtZero, l2};
 use super::family::{Facts, KernelFamily};
 use super::points::{Lengths, row};
-use super::{Kernel, Profile, gradient::Weighted};
+use super::{KernelFunction, Profile, gradient::Weighted};
 use crate::Real;
 use faer::{MatMut, MatRef, prelude::*};
 
@@ -46,7 +46,7 @@ struct HalfNorms;
 
 impl PairFunction for HalfNorms {
     /// ‖x‖ / 2.
-    fn prepare<T: Real>(self, _: &dyn Kernel<T>, points: MatRef<'_, T>, own: &mut [f64], numbers: &mut [T]) {
+    fn prepare<T: Real>(self, _: &dyn KernelFunction<T>, points: MatRef<'_, T>, own: &mut [f64], numbers: &mut [T]) {
         norms(points, own);
         numbers.iter_mut().zip(own).for_each(|(half, norm)| *half = T::from_f64(0.5 * *norm).saturate());
     }
@@ -56,7 +56,7 @@ impl PairFunction for HalfNorms {
         ((x + z).saturate() + k).saturate()
     }
 
-    fn gradient<T: Real>(self, between: &dyn Kernel<T>, pairs: Weighted<'_, T>, mut out: MatMut<'_, T>) {
+    fn gradient<T: Real>(self, between: &dyn KernelFunction<T>, pairs: Weighted<'_, T>, mut out: MatMut<'_, T>) {
         let Weighted { x, z, weights } = pairs;
         between.gradient(x, z, weights, out.rb_mut());
         let (mut norms, mut halves, mut spare) = (vec![0.0; x.nrows()], vec![T::ZERO; x.nrows()], Vec::new());

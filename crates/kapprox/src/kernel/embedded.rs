@@ -1,7 +1,7 @@
 //! Kernels of points that are changed first, row by row.
 
 use super::fixed::{FEW, Fixed, KernelColumns};
-use super::{AnyKernel, Kernel, Spectrum, check_shapes, gradient::Weighted, pieces, row};
+use super::{AnyKernel, KernelFunction, Spectrum, check_shapes, gradient::Weighted, pieces, row};
 use crate::Real;
 use faer::{MatMut, MatRef, prelude::*};
 use std::{fmt::Debug, sync::Arc};
@@ -59,7 +59,7 @@ fn write_images<T: Real, E: Embedding>(embedding: &E, points: MatRef<'_, T>, p: 
     }
 }
 
-impl<T: Real, E: Embedding> Kernel<T> for Embedded<E> {
+impl<T: Real, E: Embedding> KernelFunction<T> for Embedded<E> {
     fn spec(&self) -> String {
         self.text.clone()
     }

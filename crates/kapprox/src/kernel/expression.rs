@@ -1,13 +1,13 @@
 //! Kernel expressions as trees that other programs can read, for whoever writes them in another language.
 
 use super::node::{Call, Node};
-use super::{Spec, applied::KernelFunction, family::Value};
+use super::{Kernel, applied::KernelTransform, family::Value};
 
 /// A kernel expression as a tree.
 ///
 /// ```
-/// use kapprox::kernel::{Expression, Spec};
-/// let spec = Spec::parse("2 * gaussian(sigma=3)")?;
+/// use kapprox::kernel::{Expression, Kernel};
+/// let spec = Kernel::parse("2 * gaussian(sigma=3)")?;
 /// let Some(Expression::Scaled(factor, kernel)) = spec.expression() else { panic!() };
 /// let Expression::Kernel { family, parameters, .. } = *kernel else { panic!() };
 /// assert_eq!((factor, family, &parameters[..]), (2.0, "gaussian", &[("sigma", vec![3.0])][..]));
@@ -41,7 +41,7 @@ pub enum Expression {
     Sum(Vec<Expression>),
 }
 
-impl Spec {
+impl Kernel {
     /// The expression as a tree; `None` where a parameter still waits for a length or a number of features, or columns for their names.
     pub fn expression(&self) -> Option<Expression> {
         tree(&self.0)
@@ -53,10 +53,10 @@ fn tree(node: &Node) -> Option<Expression> {
     Some(match node {
         Node::Call(call) => return kernel(call),
         Node::Scaled(factor, node) => Expression::Scaled(*factor, Box::new(tree(node)?)),
-        Node::Applied(KernelFunction::Exp, node) => Expression::Exp(Box::new(tree(node)?)),
-        Node::Applied(KernelFunction::Power(power), node) => Expression::Power(*power, Box::new(tree(node)?)),
-        Node::Applied(KernelFunction::Normalised, node) => Expression::Normalised(Box::new(tree(node)?)),
-        Node::Applied(KernelFunction::Mean(p), node) => Expression::Mean(*p, Box::new(tree(node)?)),
+        Node::Applied(KernelTransform::Exp, node) => Expression::Exp(Box::new(tree(node)?)),
+        Node::Applied(KernelTransform::Power(power), node) => Expression::Power(*power, Box::new(tree(node)?)),
+        Node::Applied(KernelTransform::Normalised, node) => Expression::Normalised(Box::new(tree(node)?)),
+        Node::Applied(KernelTransform::Mean(p), node) => Expression::Mean(*p, Box::new(tree(node)?)),
         Node::Product(nodes) => Expression::Product(all(nodes)?),
         Node::Sum(nodes) => Expression::Sum(all(nodes)?),
     })

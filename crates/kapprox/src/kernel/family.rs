@@ -41,7 +41,7 @@ pub type Build = fn(text: String, values: &[f64]) -> Arc<dyn AnyKernel>;
 impl KernelFamily {
     /// A positive definite kernel without parameters, defined for every number. Other facts are fields to set.
     ///
-    /// `build` is given the expression, which [`Kernel::spec`](super::Kernel::spec) must give back, and the values of the
+    /// `build` is given the expression, which [`KernelFunction::spec`](super::KernelFunction::spec) must give back, and the values of the
     /// parameters.
     pub const fn new(name: &'static str, formula: &'static str, example: &'static str, build: Build) -> Self {
         Self {

@@ -1,10 +1,10 @@
 //! A kernel between a few rows and points that stay the same: the landmarks of a model.
 //!
-//! [`Kernel::block`] prepares both of its sides at every call and fills up rows to whole panels, which is lost in a block of
+//! [`KernelFunction::block`] prepares both of its sides at every call and fills up rows to whole panels, which is lost in a block of
 //! hundreds of rows and is most of the time for one. Here the points are prepared once, they are the long side, and nothing
 //! is allocated afterwards. The values have the bits of the block.
 
-use super::Kernel;
+use super::KernelFunction;
 use crate::Real;
 use faer::{MatMut, MatRef, prelude::ReborrowMut};
 use std::{fmt, sync::Arc};
@@ -12,16 +12,16 @@ use std::{fmt, sync::Arc};
 /// Most rows at once.
 pub const FEW: usize = 8;
 
-/// Points prepared for a kernel; see [`Kernel::columns`].
+/// Points prepared for a kernel; see [`KernelFunction::columns`].
 pub trait KernelColumns<T: Real>: Send + Sync {
     /// How many numbers of scratch [`rows`](Self::rows) takes.
     fn scratch(&self) -> usize;
     /// Bytes that are held.
     fn bytes(&self) -> usize;
-    /// `out[i m + j] = k(x_i, z_j)` with the bits of [`Kernel::block`], for at most [`FEW`] rows and the m points `z` that
+    /// `out[i m + j] = k(x_i, z_j)` with the bits of [`KernelFunction::block`], for at most [`FEW`] rows and the m points `z` that
     /// this was made of; `scratch` is at least as long as [`scratch`](Self::scratch) says.
     fn rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]);
-    /// [`Kernel::block`] of any number of rows, where [`Kernel::is_indexed`]; false, and nothing written, elsewhere.
+    /// [`KernelFunction::block`] of any number of rows, where [`KernelFunction::is_indexed`]; false, and nothing written, elsewhere.
     fn block(&self, _x: MatRef<'_, T>, _z: MatRef<'_, T>, _out: MatMut<'_, T>) -> bool {
         false
     }
@@ -29,7 +29,7 @@ pub trait KernelColumns<T: Real>: Send + Sync {
 
 /// A kernel and the points that were prepared for it; of a kernel that does not know how, its blocks.
 pub(crate) struct Fixed<T: Real> {
-    kernel: Arc<dyn Kernel<T>>,
+    kernel: Arc<dyn KernelFunction<T>>,
     columns: Option<Box<dyn KernelColumns<T>>>,
 }
 
@@ -40,22 +40,22 @@ impl<T: Real> fmt::Debug for Fixed<T> {
 }
 
 impl<T: Real> Fixed<T> {
-    pub(crate) fn new(kernel: Arc<dyn Kernel<T>>, z: MatRef<'_, T>) -> Self {
+    pub(crate) fn new(kernel: Arc<dyn KernelFunction<T>>, z: MatRef<'_, T>) -> Self {
         let columns = kernel.columns(z);
         Self { kernel, columns }
     }
 
     /// For blocks alone: prepared where that is of use to them.
-    pub(crate) fn for_blocks(kernel: Arc<dyn Kernel<T>>, z: MatRef<'_, T>) -> Self {
+    pub(crate) fn for_blocks(kernel: Arc<dyn KernelFunction<T>>, z: MatRef<'_, T>) -> Self {
         let columns = if kernel.is_indexed() { kernel.columns(z) } else { None };
         Self { kernel, columns }
     }
 
-    pub(crate) fn kernel(&self) -> &dyn Kernel<T> {
+    pub(crate) fn kernel(&self) -> &dyn KernelFunction<T> {
         &*self.kernel
     }
 
-    /// [`Kernel::block`] of rows and the points.
+    /// [`KernelFunction::block`] of rows and the points.
     pub(crate) fn fill(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
         if !self.columns.as_ref().is_some_and(|columns| columns.block(x, z, out.rb_mut())) {
             self.kernel.block(x, z, out);

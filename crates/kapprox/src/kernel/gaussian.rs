@@ -6,8 +6,8 @@
 //! `sigma=[1, 2, 0.5]` gives every feature a length of its own: exp(−Σ (x − z)² / (2σ_k²)).
 //!
 //! ```
-//! use kapprox::kernel::Spec;
-//! let spec = Spec::parse("gaussian(sigma=7)")?;
+//! use kapprox::kernel::Kernel;
+//! let spec = Kernel::parse("gaussian(sigma=7)")?;
 //! assert_eq!(spec.to_string(), "gaussian(sigma=7)");
 //! # Ok::<(), kapprox::Error>(())
 //! ```

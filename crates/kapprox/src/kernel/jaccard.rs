@@ -9,7 +9,7 @@ use super::distances::Euclidean;
 use super::family::{Domain, Facts, KernelFamily};
 use super::panel::{Block, Finish, Own, Owns};
 use super::points::{Frame, fold_panels, fold_row, row_norms};
-use super::{Kernel, check_shapes, few, fixed::KernelColumns, terms::Products};
+use super::{KernelFunction, check_shapes, few, fixed::KernelColumns, terms::Products};
 use crate::Real;
 use faer::{MatMut, MatRef};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ struct Jaccard {
     text: String,
 }
 
-impl<T: Real> Kernel<T> for Jaccard {
+impl<T: Real> KernelFunction<T> for Jaccard {
     fn spec(&self) -> String {
         self.text.clone()
     }

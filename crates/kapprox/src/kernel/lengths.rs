@@ -1,12 +1,12 @@
 //! The length scales of an expression: those that wait for a sample, and their multiples.
 
 use super::family::{KernelParameter, Value};
-use super::spec::{Spec, UNCOUNTED};
+use super::spec::{Kernel, UNCOUNTED};
 use super::{median::median_distance, node::Call};
 use crate::{Error, Result};
 use faer::{Mat, MatRef};
 
-impl Spec {
+impl Kernel {
     /// Whether any parameter is `median` or `auto`, so that [`resolve_median`](Self::resolve_median) must come before
     /// [`build`](Self::build).
     pub fn needs_median(&self) -> bool {
@@ -41,7 +41,7 @@ impl Spec {
     /// operations per metric and choice of columns. (Garreau, Jitkrittum, Kanagawa, arXiv 1707.07269, 2017.)
     ///
     /// # Errors
-    /// [`Error::NotFinite`] if a distance is not finite, [`Error::Spec`] if columns have not been resolved.
+    /// [`Error::NotFinite`] if a distance is not finite, [`Error::Kernel`] if columns have not been resolved.
     pub fn resolve_median(&self, sample: MatRef<'_, f64>) -> Result<Self> {
         Ok(self.resolve_lengths(sample, &[], &[vec![1.0]])?.swap_remove(0))
     }
@@ -93,14 +93,14 @@ impl Spec {
     /// without stay as they are.
     ///
     /// ```
-    /// # use kapprox::Spec;
-    /// let spec: Spec = "gaussian(sigma=3) + 0.5*linear()".parse()?;
+    /// # use kapprox::Kernel;
+    /// let spec: Kernel = "gaussian(sigma=3) + 0.5*linear()".parse()?;
     /// assert_eq!(spec.stretched(0.5)?.to_string(), "gaussian(sigma=1.5) + 0.5*linear()");
     /// # Ok::<(), kapprox::Error>(())
     /// ```
     ///
     /// # Errors
-    /// [`Error::Spec`] if a length has not been resolved, [`Error::NotFinite`] for a product that is no length.
+    /// [`Error::Kernel`] if a length has not been resolved, [`Error::NotFinite`] for a product that is no length.
     pub fn stretched(&self, factor: f64) -> Result<Self> {
         if self.needs_median() {
             return Err(self.unresolved());

@@ -11,9 +11,9 @@
 //! differences in place of the Euclidean distance it is [`laplacian`](super::laplacian).
 //!
 //! ```
-//! use kapprox::kernel::Spec;
-//! assert!(Spec::parse("matern(nu=1.5, sigma=2)").is_ok());
-//! assert!(Spec::parse("matern(nu=2)").is_err());
+//! use kapprox::kernel::Kernel;
+//! assert!(Kernel::parse("matern(nu=1.5, sigma=2)").is_ok());
+//! assert!(Kernel::parse("matern(nu=2)").is_err());
 //! ```
 
 use super::distances::{AtZero, l2};

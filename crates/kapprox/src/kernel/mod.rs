@@ -1,14 +1,14 @@
 //! Kernels, positive definite unless they say otherwise.
 //!
-//! A kernel is written as an expression, `gaussian(sigma=3) + 0.5*linear()`, read by [`Spec::parse`] and made into
-//! code by [`Spec::build`]. The kernels there are stand in [`registry()`]; adding one is a file with a `Profile` and a
+//! A kernel is written as an expression, `gaussian(sigma=3) + 0.5*linear()`, read by [`Kernel::parse`] and made into
+//! code by [`Kernel::build`]. The kernels there are stand in [`registry()`]; adding one is a file with a `Profile` and a
 //! line there.
 //!
 //! ```
 //! use faer::{Mat, MatRef};
-//! use kapprox::kernel::Spec;
+//! use kapprox::kernel::Kernel;
 //!
-//! let kernel = Spec::parse("gaussian(sigma=2)")?.build()?.typed::<f64>();
+//! let kernel = Kernel::parse("gaussian(sigma=2)")?.build()?.typed::<f64>();
 //! let points = [0.0, 0.0, 3.0, 4.0];
 //! let x = MatRef::from_row_major_slice(&points, 2, 2);
 //! let mut out = Mat::zeros(2, 1);
@@ -81,7 +81,7 @@ pub(crate) use pointwise::gaussian as defined_gaussian;
 pub use pointwise::pointwise;
 pub(crate) use profiled::Profile;
 pub use registry::{by_name, register, registry};
-pub use spec::Spec;
+pub use spec::Kernel;
 pub use spectrum::{Draw, Law, Spectrum};
 pub(crate) use terms::Products;
 
@@ -95,7 +95,7 @@ use std::{fmt::Debug, sync::Arc};
 /// bits of a block do not depend on how many there are.
 ///
 /// Finite points give finite values, never NaN: what would be larger than the largest number saturates there.
-pub trait Kernel<T: Real>: Debug + Send + Sync {
+pub trait KernelFunction<T: Real>: Debug + Send + Sync {
     /// The kernel as an expression that parses back to it: `gaussian(sigma=1.5)`.
     fn spec(&self) -> String;
     /// Whether k is positive definite: no kernel matrix has a negative eigenvalue.
@@ -154,23 +154,23 @@ pub trait Kernel<T: Real>: Debug + Send + Sync {
 }
 
 /// A kernel whose element type is chosen later, with `typed`.
-pub trait AnyKernel: Kernel<f32> + Kernel<f64> {}
+pub trait AnyKernel: KernelFunction<f32> + KernelFunction<f64> {}
 
-impl<K: Kernel<f32> + Kernel<f64>> AnyKernel for K {}
+impl<K: KernelFunction<f32> + KernelFunction<f64>> AnyKernel for K {}
 
 impl dyn AnyKernel {
     /// The kernel on points of `T`.
-    pub fn typed<T: Real>(self: &Arc<Self>) -> Arc<dyn Kernel<T>> {
+    pub fn typed<T: Real>(self: &Arc<Self>) -> Arc<dyn KernelFunction<T>> {
         T::pick(self.clone())
     }
 }
 
 impl PrecisionPair for Arc<dyn AnyKernel> {
-    type For<T: Real> = Arc<dyn Kernel<T>>;
-    fn single(self) -> Arc<dyn Kernel<f32>> {
+    type For<T: Real> = Arc<dyn KernelFunction<T>>;
+    fn single(self) -> Arc<dyn KernelFunction<f32>> {
         self
     }
-    fn double(self) -> Arc<dyn Kernel<f64>> {
+    fn double(self) -> Arc<dyn KernelFunction<f64>> {
         self
     }
 }
@@ -190,7 +190,7 @@ pub(crate) fn check_shapes<T>(x: MatRef<'_, T>, z: MatRef<'_, T>, out: &MatMut<'
 ///
 /// # Errors
 /// [`crate::Error::NotPositiveDefinite`].
-pub fn require_positive_definite<T: Real>(kernel: &dyn Kernel<T>, what: &'static str) -> crate::Result<()> {
+pub fn require_positive_definite<T: Real>(kernel: &dyn KernelFunction<T>, what: &'static str) -> crate::Result<()> {
     if kernel.positive_definite() {
         return Ok(());
     }

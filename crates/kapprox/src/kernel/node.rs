@@ -1,7 +1,7 @@
 //! Kernel expressions as trees in canonical form: how they are made, printed and built.
 
 use super::algebra::{Combined, Operation};
-use super::applied::{KernelFunction, Times, applied};
+use super::applied::{KernelTransform, Times, applied};
 use super::choice::{ColumnChoice, Places};
 use super::family::{Distance, Explicit, GAMMA, KernelFamily, KernelParameter, Value};
 use super::{AnyKernel, embedded::embedded};
@@ -14,7 +14,7 @@ pub(super) enum Node {
     Call(Call),
     /// A number ≥ 0 other than 1, times what is no `Scaled` itself.
     Scaled(f64, Box<Node>),
-    Applied(KernelFunction, Box<Node>),
+    Applied(KernelTransform, Box<Node>),
     /// Two or more, none of them a `Product` or `Scaled`.
     Product(Vec<Node>),
     /// Two or more, none of them a `Sum`.
@@ -78,7 +78,7 @@ impl Node {
         match self {
             Self::Call(call) => call.family.facts.characteristic && (!universal || call.family.facts.universal),
             Self::Scaled(factor, node) => *factor > 0.0 && node.characteristic(universal),
-            Self::Applied(KernelFunction::Exp, node) => {
+            Self::Applied(KernelTransform::Exp, node) => {
                 matches!(&**node, Self::Call(call) if call.family.explicit == Some(Explicit::Linear))
             }
             Self::Applied(..) => false,
@@ -222,10 +222,10 @@ impl fmt::Display for Node {
         match self {
             Self::Call(call) => call.fmt(f),
             Self::Scaled(factor, node) => write!(f, "{}*{}", Value::Number(*factor), node.operand()),
-            Self::Applied(KernelFunction::Exp, node) => write!(f, "exp({node})"),
-            Self::Applied(KernelFunction::Power(degree), node) => write!(f, "power({node}, degree={degree})"),
-            Self::Applied(KernelFunction::Normalised, node) => write!(f, "normalised({node})"),
-            Self::Applied(KernelFunction::Mean(p), node) => write!(f, "mean({node}, p={})", Value::Number(*p)),
+            Self::Applied(KernelTransform::Exp, node) => write!(f, "exp({node})"),
+            Self::Applied(KernelTransform::Power(degree), node) => write!(f, "power({node}, degree={degree})"),
+            Self::Applied(KernelTransform::Normalised, node) => write!(f, "normalised({node})"),
+            Self::Applied(KernelTransform::Mean(p), node) => write!(f, "mean({node}, p={})", Value::Number(*p)),
             Self::Product(nodes) => f.write_str(&nodes.iter().map(Self::operand).collect::<Vec<_>>().join("*")),
             Self::Sum(nodes) => f.write_str(&nodes.iter().map(Self::to_string).collect::<Vec<_>>().join(" + ")),
         }

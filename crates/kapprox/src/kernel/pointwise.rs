@@ -1,6 +1,6 @@
 //! A kernel of any function of two points: what a program brings that needs no speed, or does not yet.
 
-use super::{AnyKernel, Kernel, check_shapes};
+use super::{AnyKernel, KernelFunction, check_shapes};
 use crate::Real;
 use faer::{MatMut, MatRef};
 use std::{fmt, sync::Arc};
@@ -10,13 +10,13 @@ use std::{fmt, sync::Arc};
 /// The function must be symmetric and positive definite.
 ///
 /// ```
-/// use kapprox::kernel::{self, KernelFamily, Spec};
+/// use kapprox::kernel::{self, KernelFamily, Kernel};
 ///
 /// static TENT: KernelFamily = KernelFamily::new("tent", "max(0, 1 - |x-z|)", "tent()", |text, _| {
 ///     kernel::pointwise(text, |x, z| (1.0 - (x[0] - z[0]).abs()).max(0.0))
 /// });
 /// kernel::register(&TENT)?;
-/// let kernel = Spec::parse("0.5*tent() + linear()")?.build()?;
+/// let kernel = Kernel::parse("0.5*tent() + linear()")?.build()?;
 /// # Ok::<(), kapprox::Error>(())
 /// ```
 pub fn pointwise(text: String, function: impl Fn(&[f64], &[f64]) -> f64 + Send + Sync + 'static) -> Arc<dyn AnyKernel> {
@@ -47,7 +47,7 @@ fn wide<T: Real>(points: MatRef<'_, T>) -> Vec<Vec<f64>> {
     points.row_iter().map(|row| row.iter().map(|value| value.to_f64()).collect()).collect()
 }
 
-impl<T: Real, F: Fn(&[f64], &[f64]) -> f64 + Send + Sync> Kernel<T> for Pointwise<F> {
+impl<T: Real, F: Fn(&[f64], &[f64]) -> f64 + Send + Sync> KernelFunction<T> for Pointwise<F> {
     fn spec(&self) -> String {
         self.text.clone()
     }

@@ -4,8 +4,8 @@
 //! coefficient (Schölkopf, Smola, *Learning with Kernels*, 2002, proposition 13.2).
 //!
 //! ```
-//! use kapprox::kernel::Spec;
-//! assert_eq!(Spec::parse("polynomial()")?.to_string(), "polynomial(degree=3, gamma=1, c0=1)");
+//! use kapprox::kernel::Kernel;
+//! assert_eq!(Kernel::parse("polynomial()")?.to_string(), "polynomial(degree=3, gamma=1, c0=1)");
 //! # Ok::<(), kapprox::Error>(())
 //! ```
 

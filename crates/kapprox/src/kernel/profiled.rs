@@ -5,7 +5,9 @@ use super::gradient::{self, Weighted, weigh};
 use super::panel::{Block, Finish};
 use super::points::{Frame, row};
 use super::sweep::{self, Features};
-use super::{AnyKernel, Kernel, Law, Spectrum, check_shapes, entries::FromEntries, few, sparse::Sparse, terms::Term};
+use super::{
+    AnyKernel, KernelFunction, Law, Spectrum, check_shapes, entries::FromEntries, few, sparse::Sparse, terms::Term,
+};
 use crate::Real;
 use faer::{MatMut, MatRef, prelude::*};
 use std::{fmt::Debug, sync::Arc};
@@ -25,7 +27,7 @@ pub(crate) trait Profile: Debug + Send + Sync + 'static {
     fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<Self, T>> {
         None::<fn(T) -> T>
     }
-    /// The law of the kernel's frequencies, in units of one over the length scale; see [`Kernel::spectrum`].
+    /// The law of the kernel's frequencies, in units of one over the length scale; see [`KernelFunction::spectrum`].
     fn law(&self) -> Option<Law> {
         None
     }
@@ -125,7 +127,7 @@ pub(super) struct Profiled<A, P> {
     pub(super) profile: Arc<P>,
 }
 
-impl<T: Real, A: Argument, P: Profile> Kernel<T> for Profiled<A, P> {
+impl<T: Real, A: Argument, P: Profile> KernelFunction<T> for Profiled<A, P> {
     fn spec(&self) -> String {
         self.text.clone()
     }

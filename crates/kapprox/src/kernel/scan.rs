@@ -124,7 +124,7 @@ impl<'a> Parser<'a> {
 
     pub(super) fn fail_at<R>(&self, at: usize, message: impl Into<String>) -> Result<R> {
         let message = shown::line(&message.into()).into_owned();
-        Err(Error::Spec { text: self.text.into(), at, message })
+        Err(Error::Kernel { text: self.text.into(), at, message })
     }
 }
 

@@ -5,8 +5,8 @@
 //! matrix refuse it. Values near 0 have the absolute error of values near 1, a few roundings.
 //!
 //! ```
-//! use kapprox::kernel::Spec;
-//! assert!(!Spec::parse("sigmoid(gamma=0.1, c0=0)")?.positive_definite());
+//! use kapprox::kernel::Kernel;
+//! assert!(!Kernel::parse("sigmoid(gamma=0.1, c0=0)")?.positive_definite());
 //! # Ok::<(), kapprox::Error>(())
 //! ```
 

@@ -14,7 +14,7 @@ use super::Profile;
 use super::entries::{FromEntries, side_by_side};
 use super::fixed::KernelColumns;
 use super::points::row;
-use super::{Kernel, check_shapes};
+use super::{KernelFunction, check_shapes};
 use crate::{Real, vectorised};
 use faer::{MatMut, MatRef};
 use kpass::sparse::entries;
@@ -138,7 +138,7 @@ impl<P: Profile> Sparse<P> {
     }
 }
 
-impl<T: Real, P: Profile> Kernel<T> for Sparse<P> {
+impl<T: Real, P: Profile> KernelFunction<T> for Sparse<P> {
     fn spec(&self) -> String {
         self.text.clone()
     }

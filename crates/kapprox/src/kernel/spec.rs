@@ -3,7 +3,7 @@
 use super::choice::ColumnChoice;
 use super::family::{Domain, Explicit, KernelFamily};
 use super::node::{Call, Node};
-use super::{AnyKernel, applied::KernelFunction, gaussian, parse, points::row};
+use super::{AnyKernel, applied::KernelTransform, gaussian, parse, points::row};
 use crate::{Error, Real, Result};
 use faer::MatRef;
 use std::ops::{Add, Mul};
@@ -27,7 +27,7 @@ use std::{fmt, str::FromStr, sync::Arc};
 /// Names are those of the [`registry`](super::registry()) and of kernels that were [registered](super::register); parameters that are not given have its defaults; factors are not
 /// negative. Reading brings an expression into a canonical form (nested sums and products flat, factors in front,
 /// parameters in the registry's order), and [`Display`](fmt::Display) writes that form: reading it again gives an equal
-/// `Spec`, to the last bit of each number.
+/// `Kernel`, to the last bit of each number.
 ///
 /// A number alone is the [constant](super::registry()) kernel: `1 + linear()`. `gamma=1/d` is one over the number of features that the
 /// kernel looks at, and becomes a number with the columns. Kernels that other programs write with a rate take `gamma` in the place of
@@ -40,23 +40,23 @@ use std::{fmt, str::FromStr, sync::Arc};
 /// done, by [`resolve_columns`](Self::resolve_columns).
 ///
 /// ```
-/// use kapprox::kernel::Spec;
-/// let spec = Spec::parse("(linear() * 2) + matern(nu=2.5, sigma=1)")?;
+/// use kapprox::kernel::Kernel;
+/// let spec = Kernel::parse("(linear() * 2) + matern(nu=2.5, sigma=1)")?;
 /// assert_eq!(spec.to_string(), "2*linear() + matern(nu=2.5, sigma=1)");
-/// assert_eq!(Spec::parse(&spec.to_string())?, spec);
+/// assert_eq!(Kernel::parse(&spec.to_string())?, spec);
 ///
-/// let numbers = Spec::parse("gaussian(sigma=1)")?.on("x0..x9")?;
-/// let spec = numbers * Spec::parse("delta(on=city)")?;
+/// let numbers = Kernel::parse("gaussian(sigma=1)")?.on("x0..x9")?;
+/// let spec = numbers * Kernel::parse("delta(on=city)")?;
 /// assert_eq!(spec.to_string(), "gaussian(sigma=1, on=x0..x9)*delta(on=city)");
 /// # Ok::<(), kapprox::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
-pub struct Spec(pub(super) Node);
+pub struct Kernel(pub(super) Node);
 
 /// Names of the kernels of the registry that are known on sparse points.
 fn on_sparse() -> String {
     let known = |family: &&KernelFamily| {
-        let example = Spec::parse(family.example);
+        let example = Kernel::parse(family.example);
         example.is_ok_and(|example| example.0.calls().into_iter().all(Call::takes_sparse))
     };
     super::registry().iter().filter(known).map(|family| family.name).collect::<Vec<_>>().join(", ")
@@ -64,7 +64,7 @@ fn on_sparse() -> String {
 
 pub(super) const UNCOUNTED: &str = "the number of features is not known yet: resolve_columns counts them";
 
-impl Default for Spec {
+impl Default for Kernel {
     /// The kernel `gaussian(sigma=auto)`.
     fn default() -> Self {
         let family = &gaussian::FAMILY;
@@ -73,32 +73,32 @@ impl Default for Spec {
     }
 }
 
-impl FromStr for Spec {
+impl FromStr for Kernel {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
         Self::parse(text)
     }
 }
 
-impl Add for Spec {
+impl Add for Kernel {
     type Output = Self;
     fn add(self, other: Self) -> Self {
         Self(Node::sum([self.0, other.0]))
     }
 }
 
-impl Mul for Spec {
+impl Mul for Kernel {
     type Output = Self;
     fn mul(self, other: Self) -> Self {
         Self(Node::product(1.0, [self.0, other.0]))
     }
 }
 
-impl Spec {
+impl Kernel {
     /// Reads an expression.
     ///
     /// # Errors
-    /// [`Error::Spec`], which points at the character that cannot be right and says what would be.
+    /// [`Error::Kernel`], which points at the character that cannot be right and says what would be.
     pub fn parse(text: &str) -> Result<Self> {
         parse::parse(text).map(Self)
     }
@@ -106,13 +106,13 @@ impl Spec {
     /// The kernel exp(k).
     #[must_use]
     pub fn exp(self) -> Self {
-        Self(Node::Applied(KernelFunction::Exp, Box::new(self.0)))
+        Self(Node::Applied(KernelTransform::Exp, Box::new(self.0)))
     }
 
     /// The kernel k(x, z) / √(k(x, x) k(z, z)), where 0/0 is 0.
     #[must_use]
     pub fn normalised(self) -> Self {
-        Self(Node::Applied(KernelFunction::Normalised, Box::new(self.0)))
+        Self(Node::Applied(KernelTransform::Normalised, Box::new(self.0)))
     }
 
     /// This kernel on some columns, written as in an expression: `x0..x9`, `x*`, `[city, x3..x5]`.
@@ -120,7 +120,7 @@ impl Spec {
     /// Kernels of the expression that look at some columns already keep theirs.
     ///
     /// # Errors
-    /// [`Error::Spec`], which points into `columns`.
+    /// [`Error::Kernel`], which points into `columns`.
     pub fn on(self, columns: &str) -> Result<Self> {
         let columns = parse::columns(columns)?;
         let restrict = |call: &Call| call.columns.clone().or_else(|| Some(columns.clone()));
@@ -246,7 +246,7 @@ impl Spec {
     /// number of lines.
     ///
     /// # Errors
-    /// [`Error::Features`]; [`Error::Spec`] if columns have not been resolved.
+    /// [`Error::Features`]; [`Error::Kernel`] if columns have not been resolved.
     pub fn check_features(&self, d: usize) -> Result<()> {
         self.require_columns()?;
         self.0.calls().into_iter().try_for_each(|call| call.check_features(d))
@@ -262,7 +262,7 @@ impl Spec {
     /// message. Costs a look at every value for those kernels, nothing for others.
     ///
     /// # Errors
-    /// [`Error::Domain`]; [`Error::Spec`] if columns have not been resolved.
+    /// [`Error::Domain`]; [`Error::Kernel`] if columns have not been resolved.
     pub fn check_values<T: Real>(&self, x: MatRef<'_, T>, first_row: u64) -> Result<()> {
         self.require_columns()?;
         let mut spare = Vec::new();
@@ -287,7 +287,7 @@ impl Spec {
     /// Builds the kernel of the expression.
     ///
     /// # Errors
-    /// [`Error::Spec`] if columns or a length have not been resolved.
+    /// [`Error::Kernel`] if columns or a length have not been resolved.
     pub fn build(&self) -> Result<Arc<dyn AnyKernel>> {
         self.require_columns()?;
         if self.needs_median() {
@@ -316,11 +316,11 @@ impl Spec {
     pub(super) fn open(&self, what: &str, message: &str) -> Error {
         let text = self.to_string();
         let at = text.find(what).map_or(0, |bytes| text[..bytes].chars().count());
-        Error::Spec { text, at, message: message.into() }
+        Error::Kernel { text, at, message: message.into() }
     }
 }
 
-impl fmt::Display for Spec {
+impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }

@@ -18,7 +18,7 @@ use super::family::{Domain, Facts, KernelFamily, KernelParameter, Range};
 use super::fixed::{FEW, Fixed, KernelColumns};
 use super::panel::TILE_ROWS;
 use super::points::{fill_column, pieces, row};
-use super::{AnyKernel, Kernel, check_shapes, direct::product, linear::Linear};
+use super::{AnyKernel, KernelFunction, check_shapes, direct::product, linear::Linear};
 use crate::{Real, vectorised};
 use faer::{Mat, MatMut, MatRef, prelude::*};
 use std::{f64::consts::FRAC_1_SQRT_2, sync::Arc};
@@ -97,7 +97,7 @@ impl Ssim {
 /// Columns of a block that are compared at once with [`TILE_ROWS`] rows, so that their values stay in cache.
 const COLUMNS: usize = 96;
 
-impl<T: Real> Kernel<T> for Ssim {
+impl<T: Real> KernelFunction<T> for Ssim {
     fn spec(&self) -> String {
         self.text.clone()
     }

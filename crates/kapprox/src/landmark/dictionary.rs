@@ -13,7 +13,7 @@ use super::round::{Residuals, Round, RowRule};
 use super::{LandmarkSet, Scan};
 use crate::map::factor::factor;
 use crate::map::independent::kernel_matrix;
-use crate::map::nystrom::Nystrom;
+use crate::map::nystrom::NystromMap;
 use crate::{Real, Result, decompose::symmetric_eigenvalues, kernel::AnyKernel};
 use faer::Mat;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ impl<T: Real> Dictionary<T> {
         let workers = data.pass.workers;
         // μ makes the matrix definite: no row is left out
         let f = factor(regularised, 0.0, workers)?;
-        let map = Nystrom::from_factor(kernel, self.members.keep(&f.kept), f.lower, workers)?;
+        let map = NystromMap::from_factor(kernel, self.members.keep(&f.kept), f.lower, workers)?;
         Round::run(kernel, Some(map), rule, capacity, "leverage scores", data)
     }
 }

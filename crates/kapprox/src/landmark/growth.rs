@@ -10,8 +10,8 @@
 
 use super::round::{Residuals, Round, RowRule};
 use super::{LandmarkSet, RowSample, Scan};
-use crate::kernel::{AnyKernel, Kernel};
-use crate::map::{factor::PIVOT_FLOOR, independent::widened, nystrom::Nystrom};
+use crate::kernel::{AnyKernel, KernelFunction};
+use crate::map::{factor::PIVOT_FLOOR, independent::widened, nystrom::NystromMap};
 use crate::{Real, Result, matrix::Pool};
 use faer::{Mat, MatRef, Par, linalg::triangular_solve::solve_lower_triangular_in_place};
 use kpass::Workers;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 pub(super) struct Growth<'a, T: Real> {
     any: &'a Arc<dyn AnyKernel>,
-    pub(super) exact: Arc<dyn Kernel<f64>>,
+    pub(super) exact: Arc<dyn KernelFunction<f64>>,
     pub(super) chosen: LandmarkSet<T>,
     /// The landmarks in f64, row-major.
     pub(super) wide: Vec<f64>,
@@ -72,8 +72,8 @@ impl<'a, T: Real> Growth<'a, T> {
         Ok(residuals)
     }
 
-    fn map(&self, workers: &Workers) -> Result<Option<Nystrom<T>>> {
-        let map = || Nystrom::from_factor(self.any, self.chosen.clone(), self.lower().to_owned(), workers);
+    fn map(&self, workers: &Workers) -> Result<Option<NystromMap<T>>> {
+        let map = || NystromMap::from_factor(self.any, self.chosen.clone(), self.lower().to_owned(), workers);
         (self.len() > 0).then(map).transpose()
     }
 

@@ -2,10 +2,10 @@
 
 use super::Scan;
 use super::sample::BestRows;
-use crate::kernel::{AnyKernel, Kernel};
+use crate::kernel::{AnyKernel, KernelFunction};
 use crate::map::FeatureMap;
 use crate::map::factor::subtract_columns;
-use crate::map::nystrom::{Nystrom, STRIP};
+use crate::map::nystrom::{NystromMap, STRIP};
 use crate::{Error, Real, Result};
 use faer::{Mat, MatRef};
 use kpass::key::Stream;
@@ -34,8 +34,8 @@ impl<F: Fn(u64, f64) -> Option<f64> + Sync> RowRule<F> {
 }
 
 pub(super) struct Round<'a, T: Real, F> {
-    kernel: Arc<dyn Kernel<T>>,
-    map: Option<Nystrom<T>>,
+    kernel: Arc<dyn KernelFunction<T>>,
+    map: Option<NystromMap<T>>,
     rule: &'a RowRule<F>,
     capacity: usize,
     d: usize,
@@ -47,7 +47,7 @@ impl<'a, T: Real, F: Fn(u64, f64) -> Option<f64> + Sync> Round<'a, T, F> {
     /// With s landmarks it costs n(s² + 2sd) flops.
     pub(super) fn run(
         kernel: &Arc<dyn AnyKernel>,
-        map: Option<Nystrom<T>>,
+        map: Option<NystromMap<T>>,
         rule: &'a RowRule<F>,
         capacity: usize,
         name: &str,
@@ -87,7 +87,7 @@ impl<T: Real, F: Fn(u64, f64) -> Option<f64> + Sync> Fold<T> for Round<'_, T, F>
     }
 
     fn scratch(&self) -> Self::Scratch {
-        let p = self.map.as_ref().map_or(0, Nystrom::rank);
+        let p = self.map.as_ref().map_or(0, NystromMap::rank);
         RoundScratch { phi: Mat::zeros(self.tile, p), residual: Vec::new(), part: Vec::new(), x: Vec::new() }
     }
 

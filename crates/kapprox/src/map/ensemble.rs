@@ -3,7 +3,7 @@
 //! Reference: Kumar, Mohri, Talwalkar, "Sampling methods for the Nyström method", JMLR 13, 2012, with equal weights.
 
 use super::family::{Built, MapFamily, MapRequest, MapShape, OnLandmarks};
-use super::{Expansion, FeatureMap, Nystrom, nystrom};
+use super::{Expansion, FeatureMap, NystromMap, nystrom};
 use crate::kernel::{KernelParameter, Range};
 use crate::{Error, Real, Result, rows::LandmarkSet};
 use faer::{Mat, MatMut, MatRef, prelude::*};
@@ -35,7 +35,7 @@ pub(super) fn build<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
     let count = (spec.value("parts") as usize).clamp(1, landmarks.len().max(1));
     let part = |first: usize| {
         let dealt: Vec<usize> = (first..landmarks.len()).step_by(count).collect();
-        Nystrom::new(kernel, landmarks.keep(&dealt), workers)
+        NystromMap::new(kernel, landmarks.keep(&dealt), workers)
     };
     Ok(Box::new(Ensemble::new((0..count).map(part).collect::<Result<_>>()?)?))
 }
@@ -46,7 +46,7 @@ pub(super) fn build<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
 /// e² of a triangular solve.
 #[derive(Debug)]
 pub struct Ensemble<T: Real> {
-    parts: Vec<Nystrom<T>>,
+    parts: Vec<NystromMap<T>>,
 }
 
 impl<T: Real> Ensemble<T> {
@@ -57,7 +57,7 @@ impl<T: Real> Ensemble<T> {
     ///
     /// # Panics
     /// If the maps take different numbers of features.
-    pub fn new(parts: Vec<Nystrom<T>>) -> Result<Self> {
+    pub fn new(parts: Vec<NystromMap<T>>) -> Result<Self> {
         let Some(first) = parts.first() else {
             return Err(Error::NoLandmarks { why: "an ensemble has one map at least".to_string() });
         };
@@ -69,7 +69,7 @@ impl<T: Real> Ensemble<T> {
 
 impl<T: Real> FeatureMap<T> for Ensemble<T> {
     fn dims(&self) -> (usize, usize) {
-        let p = self.parts.iter().map(Nystrom::rank).sum();
+        let p = self.parts.iter().map(NystromMap::rank).sum();
         (self.parts.first().map_or(0, |part| part.dims().0), p)
     }
 

@@ -1,7 +1,7 @@
 //! What a map by name is: its facts, and how it is made of landmarks or without.
 
 use super::FeatureMap;
-use crate::kernel::{AnyKernel, KernelParameter, Spec};
+use crate::kernel::{AnyKernel, Kernel, KernelParameter};
 use crate::rows::{LandmarkSet, Scan};
 use crate::{Real, Result};
 use kpass::{Footprint, Workers, shown::number};
@@ -133,7 +133,7 @@ pub struct WithoutRows<'a> {
     /// The map.
     pub spec: &'a MapSpec,
     /// The kernel, every parameter a number; it knows whether rows are sparse.
-    pub kernel: &'a Spec,
+    pub kernel: &'a Kernel,
     /// Features of a row.
     pub d: usize,
     /// Features wanted: [`MapShape::p`].

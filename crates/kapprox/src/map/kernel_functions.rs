@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// Columns of the kernel matrix as features: those that a function Σ_j α_j k(x, z_j) is computed from.
 ///
-/// phi(x)·phi(x') is no approximation of the kernel; learning goes through [`super::Nystrom`], which orthogonalises these
+/// phi(x)·phi(x') is no approximation of the kernel; learning goes through [`super::NystromMap`], which orthogonalises these
 /// columns. Costs 2nmd flops for n rows. Holds the landmarks twice: as they are for blocks, and prepared for a few rows.
 #[derive(Debug)]
 pub struct KernelFunctions<T: Real> {

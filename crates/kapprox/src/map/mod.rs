@@ -17,9 +17,9 @@ pub use additive::Additive;
 pub use ensemble::Ensemble;
 pub use family::{Built, MOST_FEATURES, Making, MapFamily, MapRequest, MapShape, MapSpec, OnLandmarks, WithoutRows};
 pub use kernel_functions::KernelFunctions;
-pub use nystrom::Nystrom;
+pub use nystrom::NystromMap;
 pub use projected::Projected;
-pub use random::Fourier;
+pub use random::FourierMap;
 pub use registry::{by_name, families, registry};
 pub use sketch::TensorSketch;
 

@@ -39,7 +39,7 @@ pub(super) const FAMILY: MapFamily = MapFamily {
 
 pub(super) fn build<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
     let OnLandmarks { kernel, landmarks, workers, .. } = given;
-    Ok(Box::new(Nystrom::new(kernel, landmarks, workers)?))
+    Ok(Box::new(NystromMap::new(kernel, landmarks, workers)?))
 }
 
 fn bytes(m: usize, d: usize, element: usize) -> usize {
@@ -78,7 +78,7 @@ const LESS_AMPLIFIED: f64 = 1e-4 * MOST_AMPLIFIED;
 /// costs 2nmd flops for the kernel blocks and nm² for the triangular solve. Landmarks that nearly depend on each other
 /// amplify the rounding of `T`; then blocks and solve run in f64, which takes about 1.5 times as long in a whole fit.
 #[derive(Debug)]
-pub struct Nystrom<T: Real> {
+pub struct NystromMap<T: Real> {
     any: Arc<dyn AnyKernel>,
     landmarks: LandmarkSet<T>,
     /// L in f64, r x r.
@@ -125,7 +125,7 @@ impl<T: Real, N, W> Arithmetic<T, N, W> {
     }
 }
 
-impl<T: Real> Nystrom<T> {
+impl<T: Real> NystromMap<T> {
     /// Factors the landmarks' kernel matrix in f64; landmarks that depend on others are left out.
     ///
     /// They stay in their order where that is sound. Where it is not, because there are more of them than f64 tells apart,
@@ -240,7 +240,7 @@ pub(super) fn suffices_for<T: Real>(squares: &[f64], amplified: &[f64]) -> bool 
     epsilon * epsilon * amplified.iter().sum::<f64>() <= NOISE && drift <= DRIFT && of_any_row
 }
 
-impl<T: Real> FeatureMap<T> for Nystrom<T> {
+impl<T: Real> FeatureMap<T> for NystromMap<T> {
     fn dims(&self) -> (usize, usize) {
         (self.landmarks.d, self.rank())
     }

@@ -18,10 +18,10 @@
 use super::family::{Built, MapFamily, MapRequest, MapShape, OnLandmarks};
 use super::independent::{kernel_matrix, widened};
 use super::inner::InnerFold;
-use super::nystrom::{Arithmetic, Nystrom, narrowed, strips, suffices_for, with_matrix};
+use super::nystrom::{Arithmetic, NystromMap, narrowed, strips, suffices_for, with_matrix};
 use super::{Expansion, FeatureMap, MapSpec, par};
 use crate::decompose::{orthonormal, product, symmetric_eigen};
-use crate::kernel::{AnyKernel, Kernel, KernelParameter, Range};
+use crate::kernel::{AnyKernel, KernelFunction, KernelParameter, Range};
 use crate::rows::{LandmarkSet, Scan};
 use crate::{Error, Real, Result};
 use faer::linalg::matmul::matmul;
@@ -103,7 +103,7 @@ pub(super) fn double_map<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
 
 pub(super) fn truncated_map<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
     let OnLandmarks { kernel, landmarks, rank, workers, .. } = given;
-    let whole = Nystrom::new(kernel, landmarks, workers)?;
+    let whole = NystromMap::new(kernel, landmarks, workers)?;
     Ok(Box::new(Projected::truncated(&whole, kernel, rank, given.data)?))
 }
 
@@ -111,7 +111,7 @@ pub(super) fn truncated_map<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
 ///
 /// Holds m(d + r) numbers, and W in f64 beside; mapping n rows costs 2nmd + 2nmr flops. Not nested in the landmarks, but
 /// in the directions: the leading columns are the map of fewer directions. Directions of small eigenvalues amplify the
-/// rounding of `T`; then blocks and product run in f64, as in [`Nystrom`].
+/// rounding of `T`; then blocks and product run in f64, as in [`NystromMap`].
 #[derive(Debug)]
 pub struct Projected<T: Real> {
     any: Arc<dyn AnyKernel>,
@@ -211,7 +211,7 @@ impl<T: Real> Projected<T> {
     ///
     /// # Errors
     /// The errors of the source, and of the decomposition.
-    pub fn truncated(map: &Nystrom<T>, kernel: &Arc<dyn AnyKernel>, r: usize, data: &Scan<'_, T>) -> Result<Self> {
+    pub fn truncated(map: &NystromMap<T>, kernel: &Arc<dyn AnyKernel>, r: usize, data: &Scan<'_, T>) -> Result<Self> {
         let fold = InnerFold { map, tile: data.pass.tile };
         let inner = data.pass.resume("inner products of features", data.source, &fold)?.0.0;
         let (values, directions) = eigen(inner.as_ref(), r)?;
@@ -259,7 +259,11 @@ impl<T: Real> Projected<T> {
 
 /// What each feature amplifies roundings by, 3 Σ_i k_ii W_ij² for feature j, three being those of the kernel values, of W and of the
 /// sums; see [`super::factor`].
-fn amplification<T: Real>(kernel: &dyn Kernel<f64>, landmarks: &LandmarkSet<T>, weights: MatRef<'_, f64>) -> Vec<f64> {
+fn amplification<T: Real>(
+    kernel: &dyn KernelFunction<f64>,
+    landmarks: &LandmarkSet<T>,
+    weights: MatRef<'_, f64>,
+) -> Vec<f64> {
     let (wide, mut diagonal) = (widened(&landmarks.points), vec![0.0; landmarks.len()]);
     kernel.diag(MatRef::from_row_major_slice(&wide, landmarks.len(), landmarks.d), &mut diagonal);
     let of = |column: faer::ColRef<'_, f64>| column.iter().zip(&diagonal).map(|(w, k_ii)| 3.0 * k_ii * w * w).sum();

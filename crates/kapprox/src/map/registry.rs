@@ -62,7 +62,7 @@ impl FromStr for MapSpec {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let refuse = |at: usize, message: String| Error::Spec { text: text.to_string(), at, message };
+        let refuse = |at: usize, message: String| Error::Kernel { text: text.to_string(), at, message };
         let (name, rest) = text.split_at(text.find('(').unwrap_or(text.len()));
         let Some(family) = by_name(name.trim()) else {
             let known: Vec<&str> = families().map(|family| family.name).collect();

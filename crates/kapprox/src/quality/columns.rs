@@ -1,7 +1,7 @@
 //! Columns of E = K − ΦΦᵀ at some rows, all rows going by: their squares, their largest entries, and the diagonal.
 
 use super::{MeasuredRows, PANEL};
-use crate::kernel::{Kernel, pieces};
+use crate::kernel::{KernelFunction, pieces};
 use crate::map::FeatureMap;
 use crate::map::factor::subtract_columns;
 use crate::map::nystrom::{STRIP, strips};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// ranks, a lane pb for tiles of b rows, and as many again as a [`Fold`]. Holds c(d + p) numbers itself.
 #[derive(Debug)]
 pub struct ColumnFold<'a, T: Real> {
-    pub(super) exact: Arc<dyn Kernel<f64>>,
+    pub(super) exact: Arc<dyn KernelFunction<f64>>,
     pub(super) map: &'a dyn FeatureMap<T>,
     /// The ranks, ascending; the leading r columns of Φ are the map of rank r.
     pub(super) ranks: &'a [usize],

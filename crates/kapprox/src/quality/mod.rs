@@ -13,17 +13,17 @@
 //! error. Nothing of size n x n is held.
 //!
 //! ```
-//! use kapprox::kernel::Spec;
+//! use kapprox::kernel::Kernel;
 //! use kapprox::landmark::{Landmarks, RpCholesky, Scan};
 //! use kapprox::quality::{Approximation, Evidence};
-//! use kapprox::Nystrom;
+//! use kapprox::NystromMap;
 //! use kpass::{MemoryRows, Pass, Workers};
 //!
 //! let source = MemoryRows::new((0..600).map(|i| (i as f64).sin()).collect(), 2)?;
 //! let workers = Workers::sequential();
 //! let data = Scan { source: &source, pass: Pass::new(128, 256, &workers), count: 300 };
-//! let kernel = Spec::parse("gaussian(sigma=0.5)")?.build()?;
-//! let map = Nystrom::new(&kernel, RpCholesky.select(&data, &kernel, 20, 0)?, &workers)?;
+//! let kernel = Kernel::parse("gaussian(sigma=0.5)")?.build()?;
+//! let map = NystromMap::new(&kernel, RpCholesky.select(&data, &kernel, 20, 0)?, &workers)?;
 //! let approximation = Approximation { data, kernel: &kernel, map: &map };
 //! let errors = &approximation.errors(&[map.rank()], 300, 0)?[0];
 //! assert_eq!(errors.frobenius.evidence, Evidence::Exact);

@@ -2,7 +2,7 @@
 
 use super::krylov::{Bounds, Known, Krylov};
 use super::{Approximation, EXACT_ROWS, Errors, Evidence, Measure, MeasuredRows, Norm, PANEL};
-use crate::kernel::{Kernel, pieces};
+use crate::kernel::{KernelFunction, pieces};
 use crate::{Real, Result, decompose::product, map::nystrom::strips};
 use faer::{Accum, Mat, MatMut, MatRef, Par, concat, linalg::matmul::matmul};
 use kpass::Workers;
@@ -133,7 +133,7 @@ impl NormSearch {
 fn step(
     searches: &mut [&mut NormSearch],
     held: &MeasuredRows,
-    kernel: &dyn Kernel<f64>,
+    kernel: &dyn KernelFunction<f64>,
     workers: &Workers,
     failure: f64,
 ) -> Result<()> {
@@ -154,7 +154,12 @@ fn step(
 }
 
 /// K V, a strip of rows by a panel of columns at a time.
-fn kernel_times(kernel: &dyn Kernel<f64>, x: MatRef<'_, f64>, v: MatRef<'_, f64>, workers: &Workers) -> Mat<f64> {
+fn kernel_times(
+    kernel: &dyn KernelFunction<f64>,
+    x: MatRef<'_, f64>,
+    v: MatRef<'_, f64>,
+    workers: &Workers,
+) -> Mat<f64> {
     let n = x.nrows();
     let mut out = Mat::zeros(n, v.ncols());
     workers.each(strips(x, out.as_mut()), |(strip, mut out)| {

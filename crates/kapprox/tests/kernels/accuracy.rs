@@ -3,7 +3,7 @@
 use crate::formulas::{Oracle, cases, l2};
 use crate::inputs::{block, build, points, suited, view, wide};
 use kapprox::Real;
-use kapprox::kernel::{Kernel, Spec, Value, registry};
+use kapprox::kernel::{Kernel, KernelFunction, Value, registry};
 
 /// The largest error of a block, relative to the size of what is summed in it.
 fn largest_error<T: Real>(text: &str, oracle: Oracle, x: &[T], z: &[T], d: usize) -> f64 {
@@ -55,12 +55,12 @@ fn every_family_has_a_formula_here_and_a_right_example() {
     for family in registry() {
         let found = cases().iter().any(|(text, _)| text.starts_with(family.name));
         assert!(found, "write the formula of {} into cases()", family.name);
-        let spec = Spec::parse(family.example).unwrap();
+        let spec = Kernel::parse(family.example).unwrap();
         assert_eq!(spec.to_string(), family.example);
         assert!(!spec.needs_median());
         assert_eq!(spec.positive_definite(), family.positive_definite);
-        assert_eq!(Kernel::<f64>::positive_definite(&*spec.build().unwrap()), family.positive_definite);
-        assert_eq!(Kernel::<f32>::spec(&*spec.build().unwrap()), family.example);
+        assert_eq!(KernelFunction::<f64>::positive_definite(&*spec.build().unwrap()), family.positive_definite);
+        assert_eq!(KernelFunction::<f32>::spec(&*spec.build().unwrap()), family.example);
     }
 }
 

@@ -2,19 +2,19 @@
 
 use crate::inputs::{block, points, view, wide};
 use faer::Mat;
-use kapprox::{FeatureMap, LandmarkSet, Nystrom, Real, Spec};
+use kapprox::{FeatureMap, Kernel, LandmarkSet, NystromMap, Real};
 use kpass::Workers;
 
 const D: usize = 3;
 
-fn map<T: Real>(m: usize) -> Nystrom<T> {
-    let kernel = "laplacian(sigma=2)".parse::<Spec>().unwrap().build().unwrap();
+fn map<T: Real>(m: usize) -> NystromMap<T> {
+    let kernel = "laplacian(sigma=2)".parse::<Kernel>().unwrap().build().unwrap();
     let landmarks =
         LandmarkSet { points: points(m, D, 1, 0.0), rows: (0..m as u64).collect(), d: D, passes: 0, evaluations: 0 };
-    Nystrom::new(&kernel, landmarks, &Workers::sequential()).unwrap()
+    NystromMap::new(&kernel, landmarks, &Workers::sequential()).unwrap()
 }
 
-fn features<T: Real>(map: &Nystrom<T>, rows: &[T]) -> Mat<T> {
+fn features<T: Real>(map: &NystromMap<T>, rows: &[T]) -> Mat<T> {
     let mut phi = Mat::zeros(rows.len() / D, map.rank());
     map.apply(view(rows, D), phi.as_mut(), &Workers::sequential());
     phi
@@ -24,7 +24,7 @@ fn features<T: Real>(map: &Nystrom<T>, rows: &[T]) -> Mat<T> {
 fn distance<T: Real>(m: usize, b: usize) -> f64 {
     let (map, rows) = (map::<T>(m), points::<T>(b, D, 2, 0.0));
     assert!(map.rank() == m && !map.is_wide(), "rank {} of {m}", map.rank());
-    let kernel = "laplacian(sigma=2)".parse::<Spec>().unwrap().build().unwrap();
+    let kernel = "laplacian(sigma=2)".parse::<Kernel>().unwrap().build().unwrap();
     let (z, x) = (wide(&map.landmarks().points), wide(&rows));
     let (k, kx) = (block::<f64>(&kernel, view(&z, D), view(&z, D)), block::<f64>(&kernel, view(&x, D), view(&z, D)));
     let phi = features(&map, &rows);

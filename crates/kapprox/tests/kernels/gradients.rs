@@ -5,7 +5,7 @@ use crate::inputs::{block, build, points, suited, view, wide};
 use crate::laws::{NESTED, build_on};
 use faer::{Mat, MatMut, MatRef};
 use kapprox::Real;
-use kapprox::kernel::{AnyKernel, Kernel, registry};
+use kapprox::kernel::{AnyKernel, KernelFunction, registry};
 use std::sync::Arc;
 
 /// Families without a gradient: functions of categories and of sets.
@@ -69,11 +69,15 @@ fn differences(
 
 #[test]
 fn every_family_has_a_gradient_or_is_known_to_have_none() {
-    let without = registry().iter().filter(|family| !Kernel::<f64>::differentiable(&*build(family.example)));
+    let without = registry().iter().filter(|family| !KernelFunction::<f64>::differentiable(&*build(family.example)));
     let without: Vec<_> = without.map(|family| family.name).collect();
     assert_eq!(without, WITHOUT);
     for text in differentiable() {
-        assert!(Kernel::<f32>::differentiable(&*build(text)) && Kernel::<f64>::differentiable(&*build(text)), "{text}");
+        assert!(
+            KernelFunction::<f32>::differentiable(&*build(text))
+                && KernelFunction::<f64>::differentiable(&*build(text)),
+            "{text}"
+        );
     }
 }
 

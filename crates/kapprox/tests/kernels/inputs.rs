@@ -2,11 +2,11 @@
 
 use faer::{Mat, MatRef};
 use kapprox::Real;
-use kapprox::kernel::{AnyKernel, Domain, Spec, registry};
+use kapprox::kernel::{AnyKernel, Domain, Kernel, registry};
 use std::sync::Arc;
 
 pub(crate) fn build(text: &str) -> Arc<dyn AnyKernel> {
-    Spec::parse(text).unwrap().build().unwrap()
+    Kernel::parse(text).unwrap().build().unwrap()
 }
 
 /// n x d numbers in [−1, 1) + offset, representable in `T`.

@@ -3,7 +3,7 @@
 use crate::formulas::cases;
 use crate::inputs::{block, build, points, suited, view};
 use faer::{Mat, MatMut, MatRef, Side};
-use kapprox::kernel::{AnyKernel, Distance, Domain, Kernel, Spec, registry};
+use kapprox::kernel::{AnyKernel, Distance, Domain, Kernel, KernelFunction, registry};
 use kapprox::landmark::LandmarkSet;
 use kapprox::map::KernelFunctions;
 use kapprox::{FeatureMap, Real};
@@ -62,7 +62,7 @@ fn blocks_are_symmetric_and_diag_agrees() {
 
 #[test]
 fn blocks_are_positive_semidefinite() {
-    for (text, _) in cases().into_iter().filter(|(text, _)| Spec::parse(text).unwrap().positive_definite()) {
+    for (text, _) in cases().into_iter().filter(|(text, _)| Kernel::parse(text).unwrap().positive_definite()) {
         for d in [1, 5, 20] {
             let x = suited(text, &points::<f64>(120, d, 4, 0.0));
             let k = block(&build(text), view(&x, d), view(&x, d));
@@ -123,14 +123,14 @@ pub(crate) const NESTED: [&str; 6] = [
 /// The kernel of an expression on points of `d` features, x0, x1, …
 pub(crate) fn build_on(text: &str, d: usize) -> Arc<dyn AnyKernel> {
     let names: Vec<String> = (0..d).map(|i| format!("x{i}")).collect();
-    Spec::parse(text).unwrap().resolve_columns(&names).unwrap().build().unwrap()
+    Kernel::parse(text).unwrap().resolve_columns(&names).unwrap().build().unwrap()
 }
 
 /// A kernel that only has blocks.
 #[derive(Debug)]
 struct Plain(Arc<dyn AnyKernel>);
 
-impl<T: Real> Kernel<T> for Plain {
+impl<T: Real> KernelFunction<T> for Plain {
     fn spec(&self) -> String {
         "plain()".to_string()
     }
@@ -215,7 +215,7 @@ fn shapes_must_agree() {
 fn the_median_is_taken_in_the_kernels_own_metric() {
     let sample = MatRef::from_row_major_slice(&[0.0, 0.0, 3.0, 4.0], 2, 2);
     for family in registry() {
-        let spec = Spec::parse(family.name).unwrap();
+        let spec = Kernel::parse(family.name).unwrap();
         let resolved = spec.resolve_median(sample).unwrap();
         assert_eq!(spec.needs_median(), family.metric.is_some());
         assert!(!resolved.needs_median());

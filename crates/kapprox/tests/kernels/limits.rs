@@ -3,7 +3,7 @@
 use crate::formulas::cases;
 use crate::inputs::{block, build, points, view};
 use faer::{MatRef, Side};
-use kapprox::kernel::{Kernel, Spec};
+use kapprox::kernel::{Kernel, KernelFunction};
 use kapprox::{Error, Real};
 
 #[test]
@@ -11,7 +11,9 @@ fn what_is_not_positive_definite_has_a_negative_eigenvalue_and_is_refused() {
     let x = points::<f64>(120, 5, 4, 0.0);
     for text in ["sigmoid(gamma=0.5, c0=-0.25)", "linear() + sigmoid()", "2*gaussian(sigma=1)*sigmoid()"] {
         let kernel = build(text);
-        assert!(!Spec::parse(text).unwrap().positive_definite() && !Kernel::<f32>::positive_definite(&*kernel));
+        assert!(
+            !Kernel::parse(text).unwrap().positive_definite() && !KernelFunction::<f32>::positive_definite(&*kernel)
+        );
         let what = "a test";
         let error = kapprox::kernel::require_positive_definite::<f64>(&*kernel, what).unwrap_err();
         assert!(matches!(error, Error::NotPositiveDefinite { .. }) && error.to_string().contains(what), "{error}");
@@ -32,13 +34,13 @@ fn values_outside_the_domain_are_refused_by_name() {
         ("jaccard()", Some((1, 1, 0.5))),
         ("linear() + 2*subset()*gaussian(sigma=1)", Some((1, 1, 0.5))),
     ] {
-        let got = match Spec::parse(text).unwrap().check_values(x, 100) {
+        let got = match Kernel::parse(text).unwrap().check_values(x, 100) {
             Err(Error::Domain { row, feature, value, .. }) => Some((row - 100, feature, value)),
             other => other.map(|()| None).unwrap(),
         };
         assert_eq!(got, wanted, "{text}");
     }
-    let error = Spec::parse("jaccard()").unwrap().check_values(x, 100).unwrap_err().to_string();
+    let error = Kernel::parse("jaccard()").unwrap().check_values(x, 100).unwrap_err().to_string();
     assert!(error.contains("0 or 1") && error.contains("row 101, feature 1 is 0.5"), "{error}");
 }
 

@@ -4,7 +4,7 @@ use faer::{Mat, Side};
 use kapprox::kernel::{AnyKernel, Domain, KernelFamily, registry as kernels};
 use kapprox::landmark::{LandmarkSet, Landmarks, Scan, registry as schemes};
 use kapprox::map::{MOST_FEATURES, Making, MapRequest, MapSpec, OnLandmarks, families as maps};
-use kapprox::{FeatureMap, Nystrom, Real, Spec};
+use kapprox::{FeatureMap, Kernel, NystromMap, Real};
 use kpass::{MemoryRows, Pass, Workers};
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ struct Case<T: Real> {
 }
 
 impl<T: Real> Case<T> {
-    fn new(spec: &Spec, domain: Domain, n: usize, d: usize) -> Self {
+    fn new(spec: &Kernel, domain: Domain, n: usize, d: usize) -> Self {
         let (kernel, rows) = (spec.build().unwrap(), table::<T>(domain, n, d));
         let matrix = dense(&kernel, &rows, &rows, d);
         let sums = rows.chunks(d).map(|row| wide(row).iter().sum()).collect();
@@ -96,7 +96,7 @@ impl<T: Real> Case<T> {
     /// The Nyström map projects, and misses no more than the pseudo-inverse of its landmarks.
     fn check_nystrom(&self, what: &str, landmarks: LandmarkSet<T>) {
         let oracle = self.pseudo_inverse(&landmarks);
-        let map = Nystrom::new(&self.kernel, landmarks, &Workers::sequential()).unwrap();
+        let map = NystromMap::new(&self.kernel, landmarks, &Workers::sequential()).unwrap();
         let error = self.check(what, &map);
         let most = 2.0 * oracle + missing::<T>();
         assert!(error <= most, "{}, {what}: trace error {error:.3e}, pseudo-inverse {oracle:.3e}", self.name);
@@ -121,8 +121,8 @@ fn dense<T: Real>(kernel: &Arc<dyn AnyKernel>, x: &[T], z: &[T], d: usize) -> Ma
 }
 
 /// Every positive definite kernel, and the same with long length scales where it has some.
-fn specs(family: &KernelFamily) -> Vec<Spec> {
-    let spec = Spec::parse(family.example).unwrap();
+fn specs(family: &KernelFamily) -> Vec<Kernel> {
+    let spec = Kernel::parse(family.example).unwrap();
     let smooth = spec.stretched(6.0).unwrap();
     if smooth == spec { vec![spec] } else { vec![spec, smooth] }
 }
@@ -203,7 +203,7 @@ fn tables<T: Real>(d: usize) -> Vec<(&'static str, Vec<T>)> {
 fn every_table<T: Real>() {
     for text in ["gaussian(sigma=1)", "gaussian(sigma=4)", "cauchy(sigma=3)", "matern(nu=2.5, sigma=20)"] {
         for d in [1, 2, 3] {
-            let case = Case::<T>::new(&Spec::parse(text).unwrap(), Domain::Any, 240, d);
+            let case = Case::<T>::new(&Kernel::parse(text).unwrap(), Domain::Any, 240, d);
             for (what, points) in tables::<T>(d) {
                 let rows = (0..(points.len() / d) as u64).collect();
                 case.check_nystrom(what, LandmarkSet { points, rows, d, passes: 0, evaluations: 0 });

@@ -5,7 +5,7 @@ use crate::inputs::{block, points, suited, view};
 use faer::{MatRef, Side};
 use kapprox::Error;
 use kapprox::Real;
-use kapprox::kernel::{AnyKernel, Kernel, Spec, registry};
+use kapprox::kernel::{AnyKernel, Kernel, KernelFunction, registry};
 use std::sync::Arc;
 
 /// Names x0, x1, …, but for a few that need quotes or brackets.
@@ -17,7 +17,7 @@ fn names(d: usize) -> Vec<String> {
 
 /// The kernel on points of `d` features.
 fn build(text: &str, d: usize) -> Arc<dyn AnyKernel> {
-    Spec::parse(text).unwrap().resolve_columns(&names(d)).unwrap().build().unwrap()
+    Kernel::parse(text).unwrap().resolve_columns(&names(d)).unwrap().build().unwrap()
 }
 
 /// Some columns of n x d numbers.
@@ -31,7 +31,7 @@ fn a_restricted_kernel_is_the_kernel_of_the_columns() {
         let (b, m, d, columns) = (301, 70, 17, [9, 2, 3, 4, 12, 13]);
         for (text, _) in cases() {
             let (x, z) = (suited(text, &points::<T>(b, d, 1, 0.0)), suited(text, &points::<T>(m, d, 2, 0.0)));
-            let spec = Spec::parse(text).unwrap();
+            let spec = Kernel::parse(text).unwrap();
             let restricted = spec.clone().on(r#"[x9, x2.."a city", "x1[23]"]"#).unwrap();
             assert_eq!(restricted.positive_definite(), spec.positive_definite());
             let (spec, restricted) = (spec.build().unwrap(), build(&restricted.to_string(), d));
@@ -62,7 +62,7 @@ fn kernels_of_different_columns_combine() {
     x.iter_mut().skip(4).step_by(d).for_each(|city| *city = (1.4 * *city).round());
     let text = r#"gaussian(sigma=1, on=x0..x2)*delta(on="a city") + 0.5*linear(on=[x8, emb])"#;
     let kernel = build(text, d);
-    assert_eq!(Kernel::<f64>::spec(&*kernel), text);
+    assert_eq!(KernelFunction::<f64>::spec(&*kernel), text);
     let k = block(&kernel, view(&x, d), view(&x, d));
     for (i, a) in x.chunks(d).enumerate() {
         for (j, z) in x.chunks(d).enumerate() {
@@ -86,19 +86,19 @@ fn the_median_is_that_of_the_columns() {
         // equal there: the length is 1
         ("gaussian(on=x1)", "gaussian(sigma=1, on=x1)"),
     ] {
-        let spec = Spec::parse(text).unwrap();
+        let spec = Kernel::parse(text).unwrap();
         assert!(spec.needs_columns() && spec.needs_median());
         let resolved = spec.resolve_columns(&names(3)).unwrap().resolve_median(pair).unwrap();
         assert_eq!(resolved.to_string(), want);
         // read again and found again, it is the same
-        assert_eq!(Spec::parse(want).unwrap().resolve_columns(&names(3)).unwrap(), resolved);
+        assert_eq!(Kernel::parse(want).unwrap().resolve_columns(&names(3)).unwrap(), resolved);
         assert!(resolved.build().is_ok());
     }
 }
 
 #[test]
 fn lists_and_domains_are_those_of_the_columns() {
-    let resolved = |text: &str| Spec::parse(text).unwrap().resolve_columns(&names(4)).unwrap();
+    let resolved = |text: &str| Kernel::parse(text).unwrap().resolve_columns(&names(4)).unwrap();
     assert!(resolved("gaussian(sigma=[1, 2], on=x1..x2)").check_features(4).is_ok());
     let error = resolved("gaussian(sigma=[1, 2], on=x1..x3)").check_features(4).unwrap_err();
     assert!(matches!(error, Error::Features { kernel: "gaussian", features: 3, .. }), "{error}");
@@ -118,7 +118,7 @@ fn lists_and_domains_are_those_of_the_columns() {
 fn columns_that_are_not_there_are_refused_by_name() {
     let features = names(12);
     let error = |columns: &str| {
-        let spec = Spec::parse("linear()*gaussian(sigma=1)").unwrap().on(columns).unwrap();
+        let spec = Kernel::parse("linear()*gaussian(sigma=1)").unwrap().on(columns).unwrap();
         spec.resolve_columns(&features).unwrap_err()
     };
     for (columns, name) in [("x12", "x12"), ("y*", "y*"), ("[x1, acity]", "acity"), ("x0..x99", "x99"), (r#""[""#, "[")]
@@ -133,7 +133,7 @@ fn columns_that_are_not_there_are_refused_by_name() {
 
 #[test]
 fn columns_must_be_found_first() {
-    let spec = Spec::parse("linear() + gaussian(sigma=median, on=x0)").unwrap();
+    let spec = Kernel::parse("linear() + gaussian(sigma=median, on=x0)").unwrap();
     let sample = faer::Mat::zeros(3, 2);
     let results = [
         spec.build().map(|_| ()),
@@ -144,7 +144,7 @@ fn columns_must_be_found_first() {
     for result in results {
         let error = result.unwrap_err();
         assert!(
-            matches!(&error, Error::Spec { at: 34, message, .. } if message.contains("resolve_columns")),
+            matches!(&error, Error::Kernel { at: 34, message, .. } if message.contains("resolve_columns")),
             "{error}"
         );
     }
@@ -161,9 +161,9 @@ fn rows_of_other_features_are_a_bug() {
 #[test]
 fn the_spectrum_is_that_of_the_columns() {
     for family in registry() {
-        let whole = Kernel::<f64>::spectrum(&*Spec::parse(family.example).unwrap().build().unwrap());
-        let part = Kernel::<f64>::spectrum(&*build(
-            &Spec::parse(family.example).unwrap().on("[x3, x1]").unwrap().to_string(),
+        let whole = KernelFunction::<f64>::spectrum(&*Kernel::parse(family.example).unwrap().build().unwrap());
+        let part = KernelFunction::<f64>::spectrum(&*build(
+            &Kernel::parse(family.example).unwrap().on("[x3, x1]").unwrap().to_string(),
             4,
         ));
         assert_eq!(whole.is_some(), part.is_some(), "{}", family.name);
@@ -173,9 +173,9 @@ fn the_spectrum_is_that_of_the_columns() {
             assert_eq!(part.amplitude, whole.amplitude);
         }
     }
-    let whole = Spec::parse("gaussian(sigma=[3, 4])").unwrap().build().unwrap();
-    let [first, second] = Kernel::<f64>::spectrum(&*whole).unwrap().lengths[..] else { panic!("two lengths") };
+    let whole = Kernel::parse("gaussian(sigma=[3, 4])").unwrap().build().unwrap();
+    let [first, second] = KernelFunction::<f64>::spectrum(&*whole).unwrap().lengths[..] else { panic!("two lengths") };
     let kernel = build("2*gaussian(sigma=[3, 4], on=[x3, x1])", 4);
-    let spectrum = Kernel::<f64>::spectrum(&*kernel).unwrap();
+    let spectrum = KernelFunction::<f64>::spectrum(&*kernel).unwrap();
     assert_eq!((spectrum.lengths, spectrum.amplitude), (vec![f64::INFINITY, second, f64::INFINITY, first], 2.0));
 }

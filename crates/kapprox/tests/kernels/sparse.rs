@@ -5,7 +5,7 @@ use crate::inputs::{block, points, suited, view};
 use faer::{Mat, MatRef};
 use kapprox::FeatureMap;
 use kapprox::Real;
-use kapprox::kernel::{AnyKernel, Domain, Spec};
+use kapprox::kernel::{AnyKernel, Domain, Kernel};
 use kapprox::landmark::LandmarkSet;
 use kapprox::map::KernelFunctions;
 use kpass::sparse::NO_PLACE;
@@ -42,7 +42,7 @@ fn sparse<T: Real>(rows: &[T]) -> Vec<T> {
 }
 
 fn on_sparse(text: &str) -> Option<Arc<dyn AnyKernel>> {
-    let spec = Spec::parse(text).unwrap();
+    let spec = Kernel::parse(text).unwrap();
     spec.on_rows::<&str>(&[], Some(WIDTH)).ok().map(|spec| spec.build().unwrap())
 }
 
@@ -132,7 +132,7 @@ fn distances_of_close_points_are_exact_and_sums_that_overflow_saturate() {
         assert!((k[(0, 1)] - (-distance).exp()).abs() < 1e-15, "{text}: {}", k[(0, 1)]);
     }
     let rows = [0.0, 1.0, 1e200, 1e200, 0.0, 1.0, 1e200, -1e200];
-    for text in KNOWN.iter().filter(|text| Spec::parse(text).unwrap().domain() == Domain::Any) {
+    for text in KNOWN.iter().filter(|text| Kernel::parse(text).unwrap().domain() == Domain::Any) {
         let k: Mat<f64> = block(&on_sparse(text).unwrap(), view(&rows, 4), view(&rows, 4));
         assert!(k.is_all_finite(), "{text}");
     }
@@ -143,13 +143,13 @@ fn distances_of_close_points_are_exact_and_sums_that_overflow_saturate() {
 #[test]
 fn kernels_that_take_no_sparse_rows_say_so_and_which_do() {
     for text in ["distance()", "gaussian(sigma=[1, 2])", "gaussian(sigma=1, on=x0)", "linear() + jaccard()"] {
-        let error = Spec::parse(text).unwrap().on_rows(&["x0"], Some(2)).unwrap_err().to_string();
+        let error = Kernel::parse(text).unwrap().on_rows(&["x0"], Some(2)).unwrap_err().to_string();
         assert!(error.contains("does not take sparse rows") && error.contains("gaussian, "), "{error}");
     }
-    let counts = Spec::parse("chi_squared(sigma=1)").unwrap().on_rows::<&str>(&[], Some(9)).unwrap();
+    let counts = Kernel::parse("chi_squared(sigma=1)").unwrap().on_rows::<&str>(&[], Some(9)).unwrap();
     assert!(counts.check_values(view(&[3.0, -1.0, 0.5, 0.0], 4), 0).is_ok());
     assert!(counts.check_values(view(&[3.0, -1.0, -0.5, 0.0], 4), 0).is_err());
     // a share is that of the columns, zeros included
-    let spec = Spec::parse("polynomial(gamma=1/d)").unwrap().on_rows::<&str>(&[], Some(50)).unwrap();
+    let spec = Kernel::parse("polynomial(gamma=1/d)").unwrap().on_rows::<&str>(&[], Some(50)).unwrap();
     assert!(spec.to_string().contains("gamma=0.02"), "{spec}");
 }

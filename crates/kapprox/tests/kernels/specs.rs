@@ -2,13 +2,13 @@
 
 use faer::{Mat, MatRef};
 use kapprox::Error;
-use kapprox::kernel::{Spec, Value, registry};
+use kapprox::kernel::{Kernel, Value, registry};
 use proptest::prelude::*;
 
 /// Where the error points, and its message.
 fn error(text: &str) -> (usize, String) {
-    match Spec::parse(text) {
-        Err(Error::Spec { text: quoted, at, message } | Error::UnknownKernel { text: quoted, at, message, .. }) => {
+    match Kernel::parse(text) {
+        Err(Error::Kernel { text: quoted, at, message } | Error::UnknownKernel { text: quoted, at, message, .. }) => {
             assert_eq!(quoted, text);
             (at, message)
         }
@@ -43,12 +43,12 @@ fn expressions_are_brought_into_a_canonical_form() {
         ("delta(on=[city])", "delta(on=city)"),
         (r#"delta(on="say ""hi""")"#, r#"delta(on="say ""hi""")"#),
     ] {
-        let spec = Spec::parse(text).unwrap();
+        let spec = Kernel::parse(text).unwrap();
         assert_eq!(spec.to_string(), canonical, "{text}");
-        assert_eq!(Spec::parse(canonical).unwrap(), spec);
+        assert_eq!(Kernel::parse(canonical).unwrap(), spec);
     }
-    assert_eq!(Spec::default().to_string(), "gaussian(sigma=auto)");
-    assert_ne!(Spec::parse("linear + gaussian").unwrap(), Spec::parse("gaussian + linear").unwrap());
+    assert_eq!(Kernel::default().to_string(), "gaussian(sigma=auto)");
+    assert_ne!(Kernel::parse("linear + gaussian").unwrap(), Kernel::parse("gaussian + linear").unwrap());
 }
 
 #[test]
@@ -108,13 +108,13 @@ fn errors_point_at_the_character() {
         assert_eq!(found, at, "{text}: {message}");
     }
     assert!(error(&"(".repeat(100_000)).1.contains("nested parentheses"));
-    let caret = Spec::parse("gaussian(sigma=-1)").unwrap_err().to_string();
+    let caret = Kernel::parse("gaussian(sigma=-1)").unwrap_err().to_string();
     assert!(caret.ends_with(&format!("\n  {}^", " ".repeat(15))), "{caret}");
 }
 
 #[test]
 fn expressions_can_be_built() {
-    let parse = |text: &str| Spec::parse(text).unwrap();
+    let parse = |text: &str| Kernel::parse(text).unwrap();
     let sum = parse("linear + 2*gaussian(sigma=1)") + parse("delta");
     assert_eq!(sum, parse("linear + 2*gaussian(sigma=1) + delta"));
     assert_eq!(parse("2*linear") * parse("3*delta*linear"), parse("6*linear*delta*linear"));
@@ -129,7 +129,7 @@ fn expressions_can_be_built() {
 
 #[test]
 fn a_list_must_have_a_number_for_each_feature() {
-    let spec = Spec::parse("linear() + 2*gaussian(sigma=[1, 2, 3])").unwrap();
+    let spec = Kernel::parse("linear() + 2*gaussian(sigma=[1, 2, 3])").unwrap();
     assert!(spec.check_features(3).is_ok() && !spec.needs_median());
     let error = spec.check_features(4).unwrap_err();
     assert!(matches!(error, Error::Features { kernel: "gaussian", features: 4, .. }), "{error}");
@@ -139,7 +139,7 @@ fn a_list_must_have_a_number_for_each_feature() {
 #[test]
 fn a_median_must_be_resolved_before_building() {
     for word in ["median", "auto"] {
-        let spec = Spec::parse(&format!("linear() + gaussian(sigma={word})")).unwrap();
+        let spec = Kernel::parse(&format!("linear() + gaussian(sigma={word})")).unwrap();
         assert!(spec.needs_median() && spec.is_auto() == (word == "auto"));
         let error = spec.build().unwrap_err().to_string();
         assert!(error.contains(&format!("{word} has no value yet")), "{error}");
@@ -147,7 +147,7 @@ fn a_median_must_be_resolved_before_building() {
         assert_eq!(resolved.to_string(), "linear() + gaussian(sigma=1)");
         assert!(resolved.build().is_ok());
     }
-    assert!(!Spec::parse("linear()").unwrap().needs_median());
+    assert!(!Kernel::parse("linear()").unwrap().needs_median());
 }
 
 /// Expressions over the registry, with any numbers that are allowed.
@@ -182,20 +182,20 @@ fn expression() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn printing_and_reading_gives_an_equal_spec(text in expression()) {
-        let spec = Spec::parse(&text).unwrap();
+        let spec = Kernel::parse(&text).unwrap();
         let printed = spec.to_string();
-        prop_assert_eq!(&Spec::parse(&printed).unwrap(), &spec);
-        prop_assert_eq!(Spec::parse(&printed).unwrap().to_string(), printed);
+        prop_assert_eq!(&Kernel::parse(&printed).unwrap(), &spec);
+        prop_assert_eq!(Kernel::parse(&printed).unwrap().to_string(), printed);
     }
 
     #[test]
     fn no_text_makes_the_parser_panic(text in ".*") {
-        let _ = Spec::parse(&text);
+        let _ = Kernel::parse(&text);
     }
 
     #[test]
     fn no_near_expression_makes_the_parser_panic(text in r#"[a-z(),=+*. 0-9e-]{0,40}|(gaussian|linear|[(+*),=.\[\]"-]|sigma|on=|\.\.| |1e|9|µ){0,16}"#) {
-        if let Err(Error::Spec { at, text, .. } | Error::UnknownKernel { at, text, .. }) = Spec::parse(&text) {
+        if let Err(Error::Kernel { at, text, .. } | Error::UnknownKernel { at, text, .. }) = Kernel::parse(&text) {
             prop_assert!(at <= text.chars().count());
         }
     }
@@ -203,15 +203,15 @@ proptest! {
 
 #[test]
 fn a_number_alone_is_a_constant_kernel() {
-    let spec = Spec::parse("1 + linear()").unwrap();
+    let spec = Kernel::parse("1 + linear()").unwrap();
     assert_eq!(spec.to_string(), "constant(value=1) + linear()");
-    assert_eq!(Spec::parse(&spec.to_string()).unwrap(), spec);
-    assert_eq!(Spec::parse("2*3 + linear()").unwrap(), Spec::parse("constant(value=6) + linear()").unwrap());
+    assert_eq!(Kernel::parse(&spec.to_string()).unwrap(), spec);
+    assert_eq!(Kernel::parse("2*3 + linear()").unwrap(), Kernel::parse("constant(value=6) + linear()").unwrap());
     // (1 + x·z)² as a power of a sum, and as the polynomial kernel
     let x = MatRef::from_row_major_slice(&[0.5, -2.0, 1.5, 0.25], 2, 2);
     let values = |text: &str| {
         let mut out = Mat::<f64>::zeros(2, 2);
-        Spec::parse(text).unwrap().build().unwrap().typed::<f64>().block(x, x, out.as_mut());
+        Kernel::parse(text).unwrap().build().unwrap().typed::<f64>().block(x, x, out.as_mut());
         out
     };
     let (power, polynomial) = (values("power(1 + linear(), degree=2)"), values("polynomial(degree=2, gamma=1, c0=1)"));
@@ -223,30 +223,30 @@ fn a_number_alone_is_a_constant_kernel() {
 
 #[test]
 fn a_share_of_the_features_becomes_a_number_when_they_are_counted() {
-    let spec = Spec::parse("polynomial(gamma=1/d, c0=3/d) + sigmoid(gamma=2/d, on=[a, c])").unwrap();
-    assert!(spec.to_string().contains("gamma=1/d, c0=3/d") && Spec::parse(&spec.to_string()).unwrap() == spec);
+    let spec = Kernel::parse("polynomial(gamma=1/d, c0=3/d) + sigmoid(gamma=2/d, on=[a, c])").unwrap();
+    assert!(spec.to_string().contains("gamma=1/d, c0=3/d") && Kernel::parse(&spec.to_string()).unwrap() == spec);
     let known = spec.resolve_columns(&["a", "b", "c", "d"]).unwrap();
     assert_eq!(known.to_string(), "polynomial(degree=3, gamma=0.25, c0=0.75) + sigmoid(gamma=1, c0=1, on=[a, c])");
-    let error = Spec::parse("polynomial(gamma=1/d)").unwrap().build().unwrap_err().to_string();
+    let error = Kernel::parse("polynomial(gamma=1/d)").unwrap().build().unwrap_err().to_string();
     assert!(error.contains("number of features is not known"), "{error}");
 }
 
 #[test]
 fn a_rate_is_another_way_to_give_a_length() {
-    let read = |text: &str| Spec::parse(text).map(|spec| spec.to_string());
+    let read = |text: &str| Kernel::parse(text).map(|spec| spec.to_string());
     assert_eq!(read("gaussian(gamma=0.5)").unwrap(), "gaussian(sigma=1)");
     assert_eq!(
         read("laplacian(gamma=4) + chi_squared(gamma=0.5)").unwrap(),
         "laplacian(sigma=0.25) + chi_squared(sigma=2)"
     );
     // a share of the features waits for their number
-    let spec = Spec::parse("gaussian(gamma=1/d) * laplacian(gamma=1/d, on=[a, c])").unwrap();
+    let spec = Kernel::parse("gaussian(gamma=1/d) * laplacian(gamma=1/d, on=[a, c])").unwrap();
     assert_eq!(spec.to_string(), "gaussian(gamma=1/d)*laplacian(gamma=1/d, on=[a, c])");
-    assert_eq!(Spec::parse(&spec.to_string()).unwrap(), spec);
+    assert_eq!(Kernel::parse(&spec.to_string()).unwrap(), spec);
     let known = spec.resolve_columns(&["a", "b", "c", "d", "e", "f", "g", "h"]).unwrap();
     assert_eq!(known.to_string(), "gaussian(sigma=2)*laplacian(sigma=2, on=[a, c])");
     assert!(known.build().is_ok());
-    let spec = Spec::parse("gaussian(gamma=1/d)").unwrap();
+    let spec = Kernel::parse("gaussian(gamma=1/d)").unwrap();
     for open in [spec.build().err(), spec.stretched(2.0).err()] {
         assert!(open.unwrap().to_string().contains("number of features is not known"));
     }
@@ -265,10 +265,10 @@ fn a_rate_is_another_way_to_give_a_length() {
 
 #[test]
 fn the_mean_of_order_0_is_the_geometric_one() {
-    let spec = Spec::parse("mean(linear(), p=0)").unwrap();
-    assert_eq!(spec, Spec::parse("normalised(linear())").unwrap());
+    let spec = Kernel::parse("mean(linear(), p=0)").unwrap();
+    assert_eq!(spec, Kernel::parse("normalised(linear())").unwrap());
     assert_eq!(spec.to_string(), "normalised(linear())");
-    let error = Spec::parse("mean(linear(), p=1e-9)").unwrap_err().to_string();
+    let error = Kernel::parse("mean(linear(), p=1e-9)").unwrap_err().to_string();
     assert!(error.contains("p must be 0 or at least 0.01"), "{error}");
 }
 
@@ -292,7 +292,7 @@ fn what_is_known_of_kernels() {
         ("distance()*gaussian()", false),
         ("gaussian(on=x0)*delta(on=city)", true),
     ] {
-        assert_eq!(Spec::parse(text).unwrap().characteristic(), characteristic, "{text}");
+        assert_eq!(Kernel::parse(text).unwrap().characteristic(), characteristic, "{text}");
     }
 }
 
@@ -306,7 +306,7 @@ fn pictures_have_whole_lines() {
         ("ssim(width=28)", 785, "which are no whole number of lines of 28 pixels"),
     ] {
         let names: Vec<_> = (0..features).map(|i| format!("x{i}")).collect();
-        let checked = Spec::parse(text).unwrap().resolve_columns(&names).unwrap().check_features(features);
+        let checked = Kernel::parse(text).unwrap().resolve_columns(&names).unwrap().check_features(features);
         let message = checked.err().map(|error| error.to_string()).unwrap_or_default();
         assert!(message.contains(wanted) && message.is_empty() == wanted.is_empty(), "{text}: {message}");
     }

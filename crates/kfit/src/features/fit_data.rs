@@ -5,7 +5,7 @@ use crate::moments::{RidgeFold, RidgeState};
 use crate::request::{PassShape, ProblemSize, Resources, TrainOptions};
 use crate::{Classes, FoldSpec, Folds, Result, Targets};
 use kapprox::landmark::LandmarkSet;
-use kapprox::{FeatureMap, Real, Spec};
+use kapprox::{FeatureMap, Kernel, Real};
 use kstore::checkpoint::Persist;
 use kstore::{Fold, MemoryRows, Merge, Pass, Reading, RowSource};
 use std::fmt::Debug;
@@ -34,7 +34,7 @@ pub struct FitData<'a, T: Real> {
     /// The source of the rows.
     pub source: &'a dyn RowSource<T>,
     /// The kernel, every parameter a number.
-    pub kernel: &'a Spec,
+    pub kernel: &'a Kernel,
     /// The map; it has no features for a solver that combines kernel functions itself.
     pub map: &'a dyn FeatureMap<T>,
     /// Number of features of the second view, which are the last ones; 0 for one view.

@@ -7,7 +7,7 @@ use crate::solver::parameter::{FOLDS, GROUP};
 use crate::solver::views::WITH;
 use crate::solver::{self, AnySolver, Options, Settings, SolverFamily, parameter, ridge};
 use crate::{Error, Result, Task};
-use kapprox::Spec;
+use kapprox::Kernel;
 use kapprox::map::MapSpec;
 use kstore::{Selected, Selection, Table};
 use serde::{Deserialize, Serialize};
@@ -57,7 +57,7 @@ pub struct Fit {
     #[doc(hidden)]
     pub metric: MetricSource,
     #[serde(default, with = "text")]
-    pub(super) kernel: Spec,
+    pub(super) kernel: Kernel,
     #[serde(default, with = "text")]
     pub(super) map: MapSpec,
     /// What chooses the landmarks; `None` where nothing was said, which is randomly pivoted Cholesky.
@@ -132,7 +132,7 @@ impl Fit {
 
     /// Sets the kernel; `sigma=auto` and `sigma=median` are found on a sample of the rows. The default is `gaussian(sigma=auto)`.
     #[must_use]
-    pub fn kernel(self, kernel: Spec) -> Self {
+    pub fn kernel(self, kernel: Kernel) -> Self {
         Self { kernel, ..self }
     }
 
@@ -274,7 +274,7 @@ impl Fit {
     }
 
     /// The kernel that was asked for.
-    pub fn kernel_spec(&self) -> &Spec {
+    pub fn kernel_spec(&self) -> &Kernel {
         &self.kernel
     }
 

@@ -5,7 +5,7 @@ use crate::metric::combination::{self, Combination, combine};
 use crate::request::{Forecast, Resources, TrainOptions};
 use crate::train::{self, FitReport, Trained, convention};
 use crate::{AnyModel, Error, Model, Result, solver::Solver};
-use kapprox::{Real, Spec};
+use kapprox::{Kernel, Real};
 use kstore::{Missing, Selected, Selection, Table, checkpoint::Journal};
 use std::path::Path;
 
@@ -29,7 +29,7 @@ impl Fitted {
     }
 }
 
-fn on_rows(kernels: &[Spec], selected: &Selected) -> Result<Vec<Spec>> {
+fn on_rows(kernels: &[Kernel], selected: &Selected) -> Result<Vec<Kernel>> {
     let (names, sparse) = (selected.feature_names(), selected.sparse().map(|shape| shape.width));
     kernels.iter().map(|kernel| Ok(kernel.on_rows(&names, sparse)?)).collect()
 }
@@ -39,7 +39,7 @@ impl Fit {
     ///
     /// # Errors
     /// Options that contradict each other; those of [`combine`].
-    pub fn combined(&self, kernels: &[Spec], selected: &Selected, run: &Run<'_>) -> Result<Combination> {
+    pub fn combined(&self, kernels: &[Kernel], selected: &Selected, run: &Run<'_>) -> Result<Combination> {
         let selected = &run.coded(selected)?;
         let (training, kernels) = (self.training(selected)?, on_rows(kernels, selected)?);
         match self.precision {
@@ -65,7 +65,7 @@ impl Fit {
     ///
     /// # Errors
     /// The errors of [`Fit::plan`] and [`Fit::combined`].
-    pub fn plan_combined(&self, kernels: &[Spec], selected: &Selected, run: &Run<'_>) -> Result<Forecast> {
+    pub fn plan_combined(&self, kernels: &[Kernel], selected: &Selected, run: &Run<'_>) -> Result<Forecast> {
         let selected = &run.coded(selected)?;
         let (training, resources) = (self.training(selected)?, run.resources());
         let found = on_rows(kernels, selected)?;

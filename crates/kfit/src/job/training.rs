@@ -8,7 +8,7 @@ use crate::solver::parameter::{FOLDS, NODES, TOLERANCE};
 use crate::solver::views::{WITH, WITH_KERNEL};
 use crate::solver::{Settings, Solver, kdr, ridge};
 use crate::{Error, Result, Task};
-use kapprox::Spec;
+use kapprox::Kernel;
 use kapprox::landmark::Effort;
 use kstore::condition::shown_rows;
 use kstore::{Missing, Selected, Selection, TextOptions};
@@ -67,7 +67,7 @@ impl Fit {
     }
 
     /// The kernel, and that of the second view, each on the columns of its own; of a solver of one view on all.
-    fn kernels(&self, settings: &Settings, selected: &Selected) -> Result<(Spec, Option<Spec>)> {
+    fn kernels(&self, settings: &Settings, selected: &Selected) -> Result<(Kernel, Option<Kernel>)> {
         let names = selected.feature_names();
         let Some(patterns) = settings.columns(&WITH) else {
             return Ok((self.kernel.on_rows(&names, selected.sparse().map(|shape| shape.width))?, None));
@@ -82,7 +82,7 @@ impl Fit {
             return Err(Error::option(WITH.name, patterns.join(","), why));
         }
         let other = settings.kernel(&WITH_KERNEL).unwrap_or_else(|| self.kernel.clone());
-        let on = |kernel: &Spec, columns: &[String]| kernel.clone().on_columns(columns)?.resolve_columns(&names);
+        let on = |kernel: &Kernel, columns: &[String]| kernel.clone().on_columns(columns)?.resolve_columns(&names);
         Ok((on(&self.kernel, &first)?, Some(on(&other, &second)?)))
     }
 
@@ -103,13 +103,16 @@ impl Fit {
             return Err(Error::option("rank", rank, why));
         }
         let by_kernel = landmarks.scheme().is_none_or(|scheme| scheme.effort != Effort::Draw);
-        if !by_kernel && self.kernel != Spec::default() {
+        if !by_kernel && self.kernel != Kernel::default() {
             let why = format!("{} looks at Euclidean distances of the scaled features; leave it out", self.family.name);
             return Err(Error::option("kernel", &self.kernel, why));
         }
         let among = if by_kernel { Candidates::of_rank(nodes) } else { Candidates::All };
-        let kernel =
-            if by_kernel { self.kernel.resolve_columns(&selected.feature_names())? } else { Spec::parse("linear()")? };
+        let kernel = if by_kernel {
+            self.kernel.resolve_columns(&selected.feature_names())?
+        } else {
+            Kernel::parse("linear()")?
+        };
         Ok(TrainOptions {
             scaling: self.scaling.unwrap_or_default(),
             clip: self.clip,

@@ -22,7 +22,7 @@ use crate::request::{FitRequest, MetricSource, PassShape, ProblemSize, Resources
 use crate::train::prepared::{self, check};
 use crate::{Error, FoldSpec, Folds, GramState, Result, RidgeFold, solver::MapFeatures, stacked::StackedMaps};
 use faer::{Mat, Side, prelude::*};
-use kapprox::{Real, Spec};
+use kapprox::{Kernel, Real};
 use kstore::Selected;
 use std::ops::Range;
 
@@ -44,7 +44,7 @@ pub struct Combination {
     pub passes: u64,
     /// The sum of the kernels that have a part in it.
     #[serde(skip)]
-    pub kernel: Spec,
+    pub kernel: Kernel,
 }
 
 impl Combination {
@@ -68,7 +68,7 @@ const RANK: usize = 300;
 pub fn combine<T: Real>(
     selected: &Selected,
     options: &TrainOptions,
-    kernels: &[Spec],
+    kernels: &[Kernel],
     resources: &Resources<'_>,
 ) -> Result<Combination> {
     check_options(options, kernels)?;
@@ -102,7 +102,7 @@ pub fn combine<T: Real>(
 pub(crate) fn forecast<T: Real>(
     selected: &Selected,
     options: &TrainOptions,
-    kernels: &[Spec],
+    kernels: &[Kernel],
     resources: &Resources<'_>,
 ) -> Result<Vec<Stage>> {
     check_options(options, kernels)?;
@@ -125,12 +125,12 @@ pub(crate) fn forecast<T: Real>(
     Ok(plans.into_iter().zip(passes).map(stage).collect())
 }
 
-fn of(options: &TrainOptions, kernel: &Spec) -> TrainOptions {
+fn of(options: &TrainOptions, kernel: &Kernel) -> TrainOptions {
     let (kernel, rank) = (kernel.clone(), options.rank.min(RANK));
     TrainOptions { kernel, rank, ranks: vec![rank], tolerance: None, folds: FoldSpec::None, ..options.clone() }
 }
 
-fn check_options(options: &TrainOptions, kernels: &[Spec]) -> Result<()> {
+fn check_options(options: &TrainOptions, kernels: &[Kernel]) -> Result<()> {
     let refuse = |why: String| Err(Error::option("combine", format!("{} kernels", kernels.len()), why));
     if !options.task.has_target() {
         return refuse("weights are learned from a target, and this solver has none; give one `kernel`".to_string());
@@ -166,7 +166,7 @@ fn planned<T: Real>(
 }
 
 /// The weights from the joint moments, in which kernel k has the features from `ends[k − 1]` to `ends[k]`.
-fn of_moments(gram: &GramState, ends: &[usize], kernels: Vec<Spec>, passes: u64) -> Result<Combination> {
+fn of_moments(gram: &GramState, ends: &[usize], kernels: Vec<Kernel>, passes: u64) -> Result<Combination> {
     let (moments, count) = (CentredMoments::of(gram, gram.features()), ends.len());
     let of = |k: usize| -> Range<usize> { (if k == 0 { 0 } else { ends[k - 1] })..ends[k] };
     let inner = Mat::from_fn(count, count, |k, l| {
@@ -197,7 +197,7 @@ fn of_moments(gram: &GramState, ends: &[usize], kernels: Vec<Spec>, passes: u64)
         alignment: aligned(together, norm),
         weights,
         passes,
-        kernel: Spec::parse(&text)?,
+        kernel: Kernel::parse(&text)?,
     })
 }
 

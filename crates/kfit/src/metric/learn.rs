@@ -10,7 +10,7 @@ use crate::request::{MetricForm, MetricSource, PassShape, Resources, Stages, Tra
 use crate::{Error, Folds, Result, Targets};
 use kapprox::landmark::{RowSample, Scan, uniform_sample};
 use kapprox::metric::Metric;
-use kapprox::{Real, Spec};
+use kapprox::{Kernel, Real};
 use kstore::key::Purpose;
 use kstore::pass::Observer;
 use kstore::{MemoryRows, RowSource};
@@ -35,7 +35,7 @@ pub struct Learned {
     pub metric: Option<Arc<Metric>>,
     /// The kernel of the best round, every parameter a number.
     #[serde(serialize_with = "as_text", deserialize_with = "of_text")]
-    pub kernel: Spec,
+    pub kernel: Kernel,
     /// The form of the metric: none, given, full, diagonal, low-rank(5).
     pub form: String,
     /// The rounds, in their order.
@@ -55,8 +55,8 @@ pub fn as_text<V: Display, S: Serializer>(value: &V, serializer: S) -> std::resu
     serializer.collect_str(value)
 }
 
-fn of_text<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Spec, D::Error> {
-    Spec::parse(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+fn of_text<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Kernel, D::Error> {
+    Kernel::parse(&String::deserialize(deserializer)?).map_err(D::Error::custom)
 }
 
 /// A metric as its numbers with the number of its rows, 0 for a diagonal.
@@ -186,7 +186,7 @@ impl<T: Real> MetricRequest<'_, T> {
         let taught = picked(&drawn, (0..drawn.len()).filter(|i| of_rows.get(&drawn.rows[*i]) != Some(&fold)));
         let learned = self.learn_on((held, &taught), &folds.without(fold), rounds)?;
         let plain = learned.rounds.iter().filter(|round| round.form == "none");
-        let plain = plain.min_by(|a, b| a.cv_mse.total_cmp(&b.cv_mse)).map(|round| Spec::parse(&round.kernel));
+        let plain = plain.min_by(|a, b| a.cv_mse.total_cmp(&b.cv_mse)).map(|round| Kernel::parse(&round.kernel));
         let (Some(plain), Some(metric)) = (plain.transpose()?, &learned.metric) else { return Ok(learned) };
         let rows = Rows { folds: &folds.only(fold), ..rows };
         let (with, without) = (rows.error(Some(metric), &learned.kernel)?, rows.error(None, &plain)?);

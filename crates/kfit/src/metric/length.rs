@@ -14,7 +14,7 @@ use crate::prepare::{adding::Adding, candidates, landmarks, survey::Survey};
 use crate::request::{PassShape, Resources, TrainOptions};
 use crate::{Folds, Result, Targets};
 use kapprox::landmark::RowSample;
-use kapprox::{Real, Spec};
+use kapprox::{Kernel, Real};
 use kstore::key::{Purpose, Stream};
 use kstore::{RowBlock, RowSource};
 use std::fmt;
@@ -134,7 +134,7 @@ fn drawn<T: Real>(
 
 /// The gcv of the best penalty, on a sample in memory; `None` where there is none: what is wrong with the rows or the kernel the fit itself
 /// finds, and tells better.
-fn score<T: Real>(rows: &Rows<'_, T>, kernel: &Spec) -> Result<Option<f64>> {
+fn score<T: Real>(rows: &Rows<'_, T>, kernel: &Kernel) -> Result<Option<f64>> {
     match rows.gcv(kernel) {
         Err(error) if error.is_interrupted() => Err(error),
         found => Ok(found.ok().flatten()),

@@ -13,7 +13,7 @@ use super::marginal::Sample;
 use crate::linalg::lbfgs::{Limits, Minimum, minimise};
 use crate::{Error, Result};
 use faer::{Mat, MatRef};
-use kapprox::kernel::{AnyKernel, Kernel, require_positive_definite};
+use kapprox::kernel::{AnyKernel, KernelFunction, require_positive_definite};
 use kstore::Workers;
 use kstore::pass::Observer;
 use std::sync::Arc;
@@ -127,7 +127,7 @@ fn standard(y: MatRef<'_, f64>) -> (f64, Mat<f64>) {
     (unit, centred)
 }
 
-fn mean_diagonal(kernel: &dyn Kernel<f64>, x: MatRef<'_, f64>) -> f64 {
+fn mean_diagonal(kernel: &dyn KernelFunction<f64>, x: MatRef<'_, f64>) -> f64 {
     let (n, d) = (x.nrows(), x.ncols());
     let rows: Vec<f64> = (0..n).flat_map(|i| x.row(i).iter().copied()).collect();
     let mut diag = vec![0.0; n];
@@ -147,7 +147,7 @@ struct Descent<'a> {
     x: MatRef<'a, f64>,
     /// Without means, of variance 1.
     y: MatRef<'a, f64>,
-    kernel: &'a dyn Kernel<f64>,
+    kernel: &'a dyn KernelFunction<f64>,
     observer: &'a dyn Observer,
     workers: &'a Workers,
     bounds: Vec<(f64, f64)>,

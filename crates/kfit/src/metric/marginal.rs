@@ -15,7 +15,7 @@
 //! * by k_mm: ½ L⁻ᵀ(T VᵀV + EEᵀ/τ²)L⁻¹;
 //! * by each k_ii: Tρ/2;
 //!
-//! and [`Kernel::gradient`] takes them to the rows. k_mm carries [`JITTER`] times its mean diagonal.
+//! and [`KernelFunction::gradient`] takes them to the rows. k_mm carries [`JITTER`] times its mean diagonal.
 
 use crate::linalg::cholesky::{Side, factor, solve};
 use crate::linalg::strips::{Pool, for_each_strip, row_strips};
@@ -23,7 +23,7 @@ use crate::{Error, Result, gram::add_gram};
 use faer::linalg::matmul::matmul;
 use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
 use faer::{Accum, Mat, MatMut, MatRef, Par, prelude::ReborrowMut};
-use kapprox::{kernel::Kernel, map::nystrom::STRIP};
+use kapprox::{kernel::KernelFunction, map::nystrom::STRIP};
 use kstore::Workers;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -45,7 +45,7 @@ pub(super) struct Sample<'a> {
     pub(super) y: MatRef<'a, f64>,
     /// Number of landmarks m ≤ n, the first rows.
     pub(super) landmarks: usize,
-    pub(super) kernel: &'a dyn Kernel<f64>,
+    pub(super) kernel: &'a dyn KernelFunction<f64>,
     pub(super) workers: &'a Workers,
 }
 

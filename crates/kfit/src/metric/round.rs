@@ -12,7 +12,7 @@ use faer::Mat;
 use kapprox::decompose::{product, symmetric_eigen};
 use kapprox::map::Expansion;
 use kapprox::metric::{Metric, MetricRows};
-use kapprox::{Real, Spec};
+use kapprox::{Kernel, Real};
 use kstore::pass::Observer;
 use kstore::{Coded, MemoryRows, Pass, Reading, RowBlock, RowSource};
 use std::collections::HashMap;
@@ -39,7 +39,7 @@ pub(super) struct Round<T> {
     /// The metric of the fit; `None` for the features as they are.
     pub(super) metric: Option<Arc<Metric>>,
     /// The kernel of the fit, every parameter a number.
-    pub(super) kernel: Spec,
+    pub(super) kernel: Kernel,
     /// The place of its lambda among those that are tried.
     pub(super) lambda: usize,
     /// Squared error of held-out rows at `scored`, by which rounds are compared.
@@ -93,7 +93,7 @@ impl<T: Real> Rows<'_, T> {
     pub fn moments(
         &self,
         metric: Option<&Arc<Metric>>,
-        kernel: &Spec,
+        kernel: &Kernel,
     ) -> Result<(Mapped<T>, GramState, Box<dyn Observer + '_>)> {
         let options = TrainOptions { kernel: kernel.clone(), ..self.options.clone() };
         let source = self.through(metric);
@@ -108,7 +108,7 @@ impl<T: Real> Rows<'_, T> {
     }
 
     /// The least generalised cross-validation over the lambdas, of the features as they are; `None` where no lambda has one.
-    pub(super) fn gcv(&self, kernel: &Spec) -> Result<Option<f64>> {
+    pub(super) fn gcv(&self, kernel: &Kernel) -> Result<Option<f64>> {
         let (_, gram, observer) = self.moments(None, kernel)?;
         let ridge = plan::ridge(gram.features(), &LAMBDAS, self.targets.centre());
         let surface = Surface::compute(&gram, &ridge, self.resources.workers, &*observer)?;
@@ -116,7 +116,7 @@ impl<T: Real> Rows<'_, T> {
     }
 
     /// Fits at the best lambda around that of the place `near`.
-    pub(super) fn fit(&self, metric: Option<Arc<Metric>>, kernel: &Spec, near: usize) -> Result<Round<T>> {
+    pub(super) fn fit(&self, metric: Option<Arc<Metric>>, kernel: &Kernel, near: usize) -> Result<Round<T>> {
         let (mapped, gram, observer) = self.moments(metric.as_ref(), kernel)?;
         let workers = self.resources.workers;
         let (lambda, error) = self.lambda(&gram, near, &*observer)?;
@@ -154,7 +154,7 @@ impl<T: Real> Rows<'_, T> {
     }
 
     /// The least error of held-out rows over the lambdas; infinite if no lambda has one.
-    pub(super) fn error(&self, metric: Option<&Arc<Metric>>, kernel: &Spec) -> Result<f64> {
+    pub(super) fn error(&self, metric: Option<&Arc<Metric>>, kernel: &Kernel) -> Result<f64> {
         let (_, gram, observer) = self.moments(metric, kernel)?;
         Ok(self.least(&gram, gram.features(), &*observer)?.map_or(f64::INFINITY, |(_, error)| error))
     }

@@ -4,7 +4,7 @@ use super::round::{Round, Rows, root, spread};
 use super::{likelihood, plan::LAMBDAS};
 use crate::{Error, Result, prepare::landmarks, request::MetricForm};
 use faer::Mat;
-use kapprox::{Real, Spec, landmark::RowSample, metric::Metric};
+use kapprox::{Kernel, Real, landmark::RowSample, metric::Metric};
 use kstore::pass::Observer;
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub use kmodel::model::RoundReport;
 
 /// The length scales of the kernel: the median of the distances on the sample, times a factor, unless they were given.
 pub(super) struct Lengths<'a, T> {
-    kernel: Spec,
+    kernel: Kernel,
     drawn: &'a RowSample<T>,
     seed: u64,
     /// A factor of its own for each length.
@@ -40,7 +40,7 @@ pub(super) struct Lengths<'a, T> {
 }
 
 impl<'a, T: Real> Lengths<'a, T> {
-    pub(super) fn new(kernel: &Spec, drawn: &'a RowSample<T>, seed: u64) -> Result<Self> {
+    pub(super) fn new(kernel: &Kernel, drawn: &'a RowSample<T>, seed: u64) -> Result<Self> {
         let kernel = kernel.with_free_lengths()?;
         Ok(Self { each: vec![1.0; kernel.autos()], kernel, drawn, seed })
     }
@@ -49,7 +49,7 @@ impl<'a, T: Real> Lengths<'a, T> {
         !self.each.is_empty()
     }
 
-    fn kernel(&self, metric: Option<&Metric>, factor: f64) -> Result<Spec> {
+    fn kernel(&self, metric: Option<&Metric>, factor: f64) -> Result<Kernel> {
         if !self.are_free() {
             return Ok(self.kernel.clone());
         }
@@ -119,7 +119,7 @@ impl<'a, T: Real> Search<'a, T> {
         rows: &Rows<'_, T>,
         (form, number): (Option<MetricForm>, usize),
         metric: Option<Arc<Metric>>,
-        kernel: &Spec,
+        kernel: &Kernel,
     ) -> Result<Round<T>> {
         let round = rows.fit(metric, kernel, self.near)?;
         self.near = round.lambda;

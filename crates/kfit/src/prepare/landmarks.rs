@@ -7,7 +7,7 @@ use crate::request::{LandmarkSource, MEDIAN_ROWS, NO_EXACT, PassShape, Resources
 use crate::stacked::StackedMaps;
 use crate::{Error, Result};
 use faer::{Mat, MatRef};
-use kapprox::kernel::{AnyKernel, Domain, Spec};
+use kapprox::kernel::{AnyKernel, Domain, Kernel};
 use kapprox::landmark::{self, LandmarkSet, Landmarks, NO_ROW, RowSample, Scan, uniform_sample};
 use kapprox::map::{Expansion, Making, MapShape, OnLandmarks, WithoutRows};
 use kapprox::metric::MetricRows;
@@ -24,7 +24,7 @@ const AIM: f64 = 0.9;
 #[derive(Debug)]
 pub struct Mapped<T: Real> {
     pub map: Box<dyn FeatureMap<T>>,
-    pub kernel: Spec,
+    pub kernel: Kernel,
     /// The second view, whose features are the last ones of the map.
     pub with: Option<SecondView>,
     /// The landmarks, for a solver that combines their kernel functions itself; then the map has no features.
@@ -37,14 +37,14 @@ pub struct Mapped<T: Real> {
 #[derive(Clone, Debug)]
 pub struct SecondView {
     /// The kernel, every parameter a number.
-    pub kernel: Spec,
+    pub kernel: Kernel,
     pub features: usize,
     /// Number of kernel functions that functions of its features are made of.
     pub functions: usize,
 }
 
 struct Settled<T> {
-    kernel: Spec,
+    kernel: Kernel,
     sample: Option<RowSample<T>>,
     passes: u64,
 }
@@ -159,7 +159,7 @@ impl<T: Real> Mapping<'_, T> {
     }
 
     /// Settles the kernel, so that every parameter is a number; returns it with the number of passes that took.
-    pub fn kernel(&self) -> Result<(Spec, u64)> {
+    pub fn kernel(&self) -> Result<(Kernel, u64)> {
         let Settled { kernel, passes, .. } = self.settle()?;
         Ok((kernel, passes))
     }
@@ -186,7 +186,7 @@ impl<T: Real> Mapping<'_, T> {
         Ok(Settled { kernel, sample: among.map(|_| sample), passes })
     }
 
-    fn select(&self) -> Result<(Chosen<T>, Spec)> {
+    fn select(&self) -> Result<(Chosen<T>, Kernel)> {
         let Settled { kernel, sample, passes } = self.settle()?;
         let chosen = self.choose(&kernel.build()?, sample)?;
         if chosen.set.is_empty() {
@@ -292,7 +292,7 @@ impl<T: Real> Mapping<'_, T> {
 /// Errors: [`kapprox::Error::Domain`] for the first value outside.
 pub fn check_values<T: Real>(
     source: &dyn RowSource<T>,
-    kernel: &Spec,
+    kernel: &Kernel,
     (n, lanes): (u64, usize),
     (cut, resources): (PassShape, &Resources<'_>),
 ) -> Result<u64> {
@@ -304,7 +304,7 @@ pub fn check_values<T: Real>(
     Ok(1)
 }
 
-fn check<T: Real>(kernel: &Spec, block: &RowBlock<'_, T>) -> kapprox::Result<()> {
+fn check<T: Real>(kernel: &Kernel, block: &RowBlock<'_, T>) -> kapprox::Result<()> {
     let x = MatRef::from_row_major_slice(block.x, block.len(), block.d);
     kernel.check_values(x, 0).map_err(|error| match error {
         kapprox::Error::Domain { kernel, domain, row, feature, value } => {
@@ -315,18 +315,18 @@ fn check<T: Real>(kernel: &Spec, block: &RowBlock<'_, T>) -> kapprox::Result<()>
 }
 
 /// Fills in the median distance of the first candidates in the order of their keys: a uniform sample.
-pub fn settle<T: Real>(kernel: &Spec, sample: &RowSample<T>, seed: u64) -> Result<Spec> {
+pub fn settle<T: Real>(kernel: &Kernel, sample: &RowSample<T>, seed: u64) -> Result<Kernel> {
     Ok(settle_lengths(kernel, sample, seed, &[vec![1.0]])?.swap_remove(0))
 }
 
 /// For each list of factors the kernel with medians of these rows as [`settle`] has it, and so many of them for the lengths that are `auto`: one
 /// factor for all, or one for each.
 pub(crate) fn settle_lengths<T: Real>(
-    kernel: &Spec,
+    kernel: &Kernel,
     sample: &RowSample<T>,
     seed: u64,
     factors: &[Vec<f64>],
-) -> Result<Vec<Spec>> {
+) -> Result<Vec<Kernel>> {
     if !kernel.needs_median() {
         return Ok(vec![kernel.clone(); factors.len()]);
     }

@@ -8,7 +8,7 @@ use crate::features::{self, FeatureTier, GRAM};
 use crate::gram::{GramScratch, GramState};
 use crate::request::{FitRequest, LandmarkSource, MEDIAN_ROWS, PassShape, ProblemSize, Resources, Stage, tile_rows};
 use kapprox::landmark::{Effort, RpCholesky};
-use kapprox::{Nystrom, map::nystrom::STRIP};
+use kapprox::{NystromMap, map::nystrom::STRIP};
 use kstore::Plan;
 
 /// Tiles per segment where every thread has a lane: small enough that lanes end together. A segment's state is made anew
@@ -213,7 +213,7 @@ fn gram(shape: &ProblemSize, cut: PassShape, budget: usize) -> Plan {
 fn target_map(shape: &ProblemSize) -> usize {
     match shape.moment_columns == shape.t {
         true => 0,
-        false => Nystrom::<f64>::bytes(shape.moment_columns, shape.t),
+        false => NystromMap::<f64>::bytes(shape.moment_columns, shape.t),
     }
 }
 

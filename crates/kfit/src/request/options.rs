@@ -4,7 +4,7 @@ use crate::folds::FoldSpec;
 use crate::request::{MetricForm, MetricSource};
 use crate::task::Task;
 use crate::{Error, Result};
-use kapprox::kernel::Spec;
+use kapprox::kernel::Kernel;
 use kapprox::landmark::{self, Scheme};
 use kapprox::map::MapSpec;
 use kstore::Selected;
@@ -149,9 +149,9 @@ pub struct TrainOptions {
     /// The metric before the kernel.
     pub metric: MetricSource,
     /// The kernel; a length still to be found is found on a sample.
-    pub kernel: Spec,
+    pub kernel: Kernel,
     /// The kernel of a second view, whose features stand behind those of `kernel`; `None` for one view.
-    pub with: Option<Spec>,
+    pub with: Option<Kernel>,
     /// The map from rows to features.
     pub map: MapSpec,
     /// The landmark scheme, or the table with the landmarks, for maps that have some.
@@ -173,7 +173,7 @@ pub struct TrainOptions {
 impl TrainOptions {
     /// A kernel at one rank with the usual rest: standard scaling, landmarks by randomly pivoted Cholesky among all rows, no folds,
     /// seed 0.
-    pub fn new(task: Task, kernel: Spec, rank: usize) -> Self {
+    pub fn new(task: Task, kernel: Kernel, rank: usize) -> Self {
         Self {
             task,
             scaling: Scaling::default(),

@@ -10,7 +10,7 @@ use crate::solver::outer_products::{OuterProducts, Products};
 use crate::solver::refuse;
 use crate::{Error, Result, features::FitData, prepare::plan};
 use faer::MatRef;
-use kapprox::{Kernel, Real, map::Expansion};
+use kapprox::{KernelFunction, Real, map::Expansion};
 use kstore::Plan;
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(super) fn plan(plan: Plan, shape: &ProblemSize, cut: PassShape, t: usize) ->
 }
 
 /// The kernel of the features, where it has gradients.
-pub(crate) fn kernel<T: Real>(data: &FitData<'_, T>) -> Result<Arc<dyn Kernel<f64>>> {
+pub(crate) fn kernel<T: Real>(data: &FitData<'_, T>) -> Result<Arc<dyn KernelFunction<f64>>> {
     let kernel = data.kernel.build()?.typed::<f64>();
     let why = "its gradient is not known; take a kernel that has one, such as gaussian()";
     refuse(!kernel.differentiable(), "kernel", data.kernel, why)?;
@@ -43,7 +43,7 @@ pub(crate) fn kernel<T: Real>(data: &FitData<'_, T>) -> Result<Arc<dyn Kernel<f6
 /// The sums of M for the functions wᵀφ, p x t, and the number of rows that they are over.
 pub(super) fn products<T: Real>(
     data: &FitData<'_, T>,
-    kernel: Arc<dyn Kernel<f64>>,
+    kernel: Arc<dyn KernelFunction<f64>>,
     weights: MatRef<'_, f64>,
 ) -> Result<Products> {
     let Expansion::Landmarks { landmarks, coefficients, .. } = data.map.expand(weights, data.resources.workers) else {

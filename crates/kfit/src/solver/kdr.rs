@@ -32,7 +32,7 @@ use crate::request::{FitRequest, MetricSource, PassShape, ProblemSize, TrainOpti
 use crate::solver::outer_products::Products;
 use crate::{Error, FoldGram, Result, Task};
 use faer::{Mat, MatRef, Side, prelude::*};
-use kapprox::{FeatureMap, Real, Spec, decompose::symmetric_eigen, landmark::NO_ROW, metric::Metric};
+use kapprox::{FeatureMap, Kernel, Real, decompose::symmetric_eigen, landmark::NO_ROW, metric::Metric};
 use kstore::Plan;
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ struct KernelDimensionReduction {
     /// Number of directions q, at most that of the columns.
     components: usize,
     /// The kernel on the targets; `None` for the ±1 codes of classes, which are those of `delta()`.
-    target_kernel: Option<Spec>,
+    target_kernel: Option<Kernel>,
     /// The penalty of the regression that the gradients are of.
     penalty: Penalty,
 }
@@ -60,7 +60,7 @@ struct KernelDimensionReduction {
 impl KernelDimensionReduction {
     fn new(settings: &Settings) -> Result<Self> {
         let target_kernel = match (settings.kernel(&TARGET_KERNEL), settings.word(&TASK)) {
-            (None, word) if word != Some("classification") => Some(Spec::parse("gaussian()")?),
+            (None, word) if word != Some("classification") => Some(Kernel::parse("gaussian()")?),
             (given, _) => given,
         };
         let components = settings.required(&COMPONENTS, Settings::count);

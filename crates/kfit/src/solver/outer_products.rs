@@ -4,7 +4,7 @@ use crate::linalg::strips::{Pool, par};
 use crate::{Error, Result};
 use faer::linalg::matmul::triangular::{self, BlockStructure::*};
 use faer::{Accum, MatMut, MatRef};
-use kapprox::{Kernel, Real};
+use kapprox::{KernelFunction, Real};
 use kstore::key::{Purpose, Stream};
 use kstore::{Fold, RowBlock, Workers};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const STRIP: usize = 128;
 /// *Cost per row*: t times the kernel's gradient, 4·m·r flops, and r² / 2 for the product.
 #[derive(Debug)]
 pub(crate) struct OuterProducts<'a> {
-    kernel: Arc<dyn Kernel<f64>>,
+    kernel: Arc<dyn KernelFunction<f64>>,
     /// z, m x r row-major.
     landmarks: &'a [f64],
     /// α, m x t.
@@ -61,7 +61,11 @@ impl Products {
 }
 
 impl<'a> OuterProducts<'a> {
-    pub(crate) fn new(kernel: Arc<dyn Kernel<f64>>, landmarks: &'a [f64], coefficients: MatRef<'a, f64>) -> Self {
+    pub(crate) fn new(
+        kernel: Arc<dyn KernelFunction<f64>>,
+        landmarks: &'a [f64],
+        coefficients: MatRef<'a, f64>,
+    ) -> Self {
         let r = landmarks.len() / coefficients.nrows().max(1);
         Self { kernel, landmarks, coefficients, r, share: 1.0, keys: Stream::new(0, Purpose::Gradients, 0) }
     }
@@ -175,7 +179,7 @@ impl<T: Real> Fold<T> for OuterProducts<'_> {
 mod tests {
     use super::*;
     use faer::Mat;
-    use kapprox::Spec;
+    use kapprox::Kernel;
     use kstore::{MemoryRows, Pass};
 
     /// Numbers between -1 and 1.
@@ -203,7 +207,7 @@ mod tests {
                 expected += Mat::from_fn(d, d, |a, b| w * gradient[a] * gradient[b]);
             }
         }
-        let kernel = Spec::parse("gaussian(sigma=1.3)").unwrap().build().unwrap().typed::<f64>();
+        let kernel = Kernel::parse("gaussian(sigma=1.3)").unwrap().build().unwrap().typed::<f64>();
         let fold = OuterProducts::new(kernel, &z, MatRef::from_column_major_slice(&alpha, m, t));
         let rows = MemoryRows::new(x, d).unwrap().with_targets(weights.clone(), 1).unwrap().weighted(true).unwrap();
         let sums = |threads, segment| {
@@ -221,7 +225,7 @@ mod tests {
     fn wide_rows_are_sampled_and_their_average_stays() {
         let (n, m, d, t) = (12_000, 5, 60, 40);
         let (x, z, alpha) = (numbers(n * d, 0), numbers(m * d, 1), numbers(m * t, 2));
-        let kernel = Spec::parse("gaussian(sigma=6)").unwrap().build().unwrap().typed::<f64>();
+        let kernel = Kernel::parse("gaussian(sigma=6)").unwrap().build().unwrap().typed::<f64>();
         let rows = MemoryRows::new(x, d).unwrap();
         let mean = |some: bool, threads: usize| {
             let workers = Workers::new(threads);

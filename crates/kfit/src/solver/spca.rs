@@ -28,7 +28,7 @@ use crate::linalg::eigen::sign;
 use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
 use crate::{FoldGram, Result, Task};
 use faer::{Mat, MatRef};
-use kapprox::{FeatureMap, Real, Spec, decompose::symmetric_eigen};
+use kapprox::{FeatureMap, Kernel, Real, decompose::symmetric_eigen};
 use kstore::Plan;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily {
@@ -51,7 +51,7 @@ struct SupervisedPca {
     /// Number of components q, at most that of the directions which depend on the target.
     components: usize,
     /// The kernel on the targets; `None` for `linear()`, or of classes `delta()`.
-    target_kernel: Option<Spec>,
+    target_kernel: Option<Kernel>,
 }
 
 impl<T: Real> Solver<T> for SupervisedPca {

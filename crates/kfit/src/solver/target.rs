@@ -5,10 +5,10 @@ use crate::features::{FitData, Values};
 use crate::prepare::adding::Adding;
 use crate::{Error, FoldGram, Result, Task, request::ProblemSize, solver::refuse};
 use faer::{MatMut, MatRef};
-use kapprox::kernel::{Kernel, Spec};
+use kapprox::kernel::{Kernel, KernelFunction};
 use kapprox::landmark::{LandmarkSet, NO_ROW};
 use kapprox::matrix::{self, Entries};
-use kapprox::{Nystrom, Real};
+use kapprox::{NystromMap, Real};
 use kstore::key::{Purpose, Stream};
 use kstore::{Plan, RowBlock, Workers};
 use std::{ops::Range, sync::Arc};
@@ -32,16 +32,16 @@ const NOISE: f64 = 64.0;
 const ENOUGH: f64 = 1e-13;
 
 /// The kernel on the targets whose features are still to be made; `None` where the targets themselves, or their codes, serve.
-pub(super) fn needed(kernel: Option<&Spec>, task: Task) -> Option<&Spec> {
+pub(super) fn needed(kernel: Option<&Kernel>, task: Task) -> Option<&Kernel> {
     let plain = if task == Task::Classification { "delta" } else { "linear" };
     kernel.filter(|kernel| kernel.name() != Some(plain))
 }
 
-pub(crate) fn passes(kernel: Option<&Spec>, task: Task) -> u64 {
+pub(crate) fn passes(kernel: Option<&Kernel>, task: Task) -> u64 {
     u64::from(needed(kernel, task).is_some())
 }
 
-pub(super) fn check(kernel: Option<&Spec>, task: Task) -> Result<()> {
+pub(super) fn check(kernel: Option<&Kernel>, task: Task) -> Result<()> {
     let Some(kernel) = needed(kernel, task) else { return Ok(()) };
     let why = "labels are equal or not, which is delta(); leave it out, or learn from a number (`task` regression)";
     refuse(task == Task::Classification, TARGET_KERNEL.name, kernel, why)?;
@@ -59,7 +59,7 @@ pub(super) fn require_varying(moments: &FoldGram, components: usize) -> Result<(
 }
 
 /// Number of columns in the place of t targets: features of them, at most, or the targets.
-pub(super) fn columns(kernel: Option<&Spec>, task: Task, t: usize) -> usize {
+pub(super) fn columns(kernel: Option<&Kernel>, task: Task, t: usize) -> usize {
     needed(kernel, task).map_or(t, |_| MOST)
 }
 
@@ -70,7 +70,7 @@ pub(super) fn plan(plan: Plan, shape: &ProblemSize) -> Plan {
 }
 
 /// Makes the map of `kernel` on the targets less their centres, from a sample of them, in one pass over the rows.
-pub(super) fn features<T: Real>(kernel: &Spec, data: &FitData<'_, T>) -> Result<Nystrom<f64>> {
+pub(super) fn features<T: Real>(kernel: &Kernel, data: &FitData<'_, T>) -> Result<NystromMap<f64>> {
     let (t, keys) = (data.targets.count(), Stream::new(data.options.seed, Purpose::Median, 1));
     let share = (SAMPLE as f64 / data.rows.max(1) as f64).min(1.0);
     let sampled = Adding::new(|Values(sample): &mut Values<f64>, block: &RowBlock<'_, T>| {
@@ -96,12 +96,12 @@ pub(super) fn features<T: Real>(kernel: &Spec, data: &FitData<'_, T>) -> Result<
         passes: 1,
         evaluations: found.evaluations,
     };
-    Ok(Nystrom::new(&kernel, landmarks, &Workers::sequential())?)
+    Ok(NystromMap::new(&kernel, landmarks, &Workers::sequential())?)
 }
 
 /// The kernel matrix of some points, n x t row-major, of which only what is asked for is computed.
 struct OfPoints<'a> {
-    kernel: Arc<dyn Kernel<f64>>,
+    kernel: Arc<dyn KernelFunction<f64>>,
     points: MatRef<'a, f64>,
 }
 

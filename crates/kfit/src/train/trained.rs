@@ -21,7 +21,7 @@ pub struct Trained<T: Real> {
     pub model: Model<T>,
     /// The report of the run.
     pub report: FitReport,
-    /// True where predictions need the basis in f64 though the rows are f32: see [`kapprox::Nystrom::needs_wide`].
+    /// True where predictions need the basis in f64 though the rows are f32: see [`kapprox::NystromMap::needs_wide`].
     pub wide: bool,
 }
 

@@ -144,7 +144,7 @@ pub(crate) fn kernel(expression: &str) -> Option<String> {
 mod tests {
     use super::*;
     use crate::args;
-    use kapprox::Spec;
+    use kapprox::Kernel;
 
     #[test]
     fn what_is_named_here_is_there() {
@@ -212,9 +212,9 @@ mod tests {
     #[test]
     fn kernels_by_other_names_are_answered_with_ours() {
         for (other, answer) in KERNELS {
-            assert!(Spec::parse(other).is_err(), "{other}");
+            assert!(Kernel::parse(other).is_err(), "{other}");
             let example = answer.rsplit(": ").next().unwrap();
-            Spec::parse(example).unwrap();
+            Kernel::parse(example).unwrap();
             assert!(kernel(&format!("1 + {other}(gamma=1)")).unwrap().contains(example));
         }
         assert_eq!(kernel("gausian(sigma=1)"), None);

@@ -6,7 +6,7 @@ use super::solver::SolverArgs;
 use crate::{error::flags, table::joined};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use kapprox::Spec;
+use kapprox::Kernel;
 use kapprox::kernel::{Facts, KernelFamily, registry};
 use kapprox::map::MapSpec;
 use ksolve::job::{Candidates, ElementType};
@@ -69,7 +69,7 @@ pub(crate) struct MapArgs {
     #[arg(long, value_name = "FORM|FILE", value_parser = parse::word::<MetricSource>)]
     pub(crate) metric: Option<MetricSource>,
     #[arg(long, help = KERNEL, long_help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=auto)", value_parser = parse::kernel)]
-    pub(crate) kernel: Spec,
+    pub(crate) kernel: Kernel,
     #[arg(long, help = map_help(), value_name = "MAP", default_value = "nystrom", value_parser = parse::map)]
     pub(crate) map: MapSpec,
     /// Number of features that the map makes; for nystrom the number of landmarks [default: 1000, or the rows of --landmarks FILE]

@@ -3,7 +3,7 @@
 use super::elsewhere;
 use crate::{error::flags, table::joined};
 use clap::builder::TypedValueParser;
-use kapprox::{Spec, landmark::Scheme, map::MapSpec};
+use kapprox::{Kernel, landmark::Scheme, map::MapSpec};
 use ksolve::{curve::Method, request::LandmarkSource};
 use kstore::{ColumnType, Missing, MissingTarget, condition::Condition, encoding::Times};
 use std::{ffi::OsStr, fmt::Display, ops::Range, str::FromStr, time::Duration};
@@ -74,7 +74,7 @@ pub fn methods(text: &str) -> Result<Methods, String> {
 }
 
 /// The kernels to try, without repetition.
-pub type Kernels = Vec<Spec>;
+pub type Kernels = Vec<Kernel>;
 
 /// Parses `--kernels`: a list of kernel expressions.
 pub fn kernels(text: &str) -> Result<Kernels, String> {
@@ -297,8 +297,8 @@ pub fn ranks(text: &str) -> Result<String, String> {
 }
 
 /// Parses `--kernel`, a kernel expression. The message points at the character that cannot be right.
-pub fn kernel(text: &str) -> Result<Spec, String> {
-    Spec::parse(text).map_err(|error| elsewhere::kernel(text).unwrap_or_else(|| flags(&error.to_string())))
+pub fn kernel(text: &str) -> Result<Kernel, String> {
+    Kernel::parse(text).map_err(|error| elsewhere::kernel(text).unwrap_or_else(|| flags(&error.to_string())))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::args::parse::Methods;
 use crate::args::{DataArgs, EngineArgs, Run, RunArgs, kernel_help, parse};
 use crate::{Error, Result, open, output, pipeline, table::joined};
 use clap::Args;
-use kapprox::{Spec, instruction_set, landmark::Scheme};
+use kapprox::{Kernel, instruction_set, landmark::Scheme};
 use ksolve::curve::{CurveOptions, CurveRun, Method};
 use ksolve::{Intercept, Task, job::ElementType, request::Scaling, train::target_names};
 use kstore::{Selected, Selection, Table, checkpoint::Manifest, condition::Condition, sink::OutputKind};
@@ -46,7 +46,7 @@ pub(crate) struct CurveArgs {
     pub(crate) scale: Scaling,
     #[arg(long, help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=median)",
         value_parser = parse::kernel, help_heading = "Comparison")]
-    pub(crate) kernel: Spec,
+    pub(crate) kernel: Kernel,
     /// What the target is: regression or classification [default: regression]
     #[arg(long, requires = "test_where", value_parser = parse::word::<Task>, value_name = "TASK", help_heading = "Comparison")]
     pub(crate) task: Option<Task>,

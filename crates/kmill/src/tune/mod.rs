@@ -11,7 +11,7 @@ use crate::output::{self, Kind, Outputs};
 use crate::table::{count, joined};
 use crate::{Error, Result, open, pipeline, pipeline::FitOptions, report::FitReport};
 use clap::{Args, builder::PossibleValuesParser};
-use kapprox::Spec;
+use kapprox::Kernel;
 use ksolve::job::{Checkpoint, ElementType, Fit};
 use ksolve::tune::{ANY, Chosen, Given, Memory, Pace, Score, SearchWork, Select, Tune, TuneOptions, stand_in};
 use kstore::{Missing, Selection, checkpoint::Journal, sink::OutputKind};
@@ -145,7 +145,7 @@ fn outputs(paths: &[PathBuf]) -> Result<Outputs> {
 /// The search that the options describe.
 fn search(args: &TuneArgs, fit: Fit) -> Result<Tune> {
     let MapArgs { kernel, metric, landmarks, scale, .. } = &args.learn;
-    let has_kernel = *kernel != Spec::default();
+    let has_kernel = *kernel != Kernel::default();
     if args.kernels.is_some() && has_kernel {
         let why = "--kernels names all that are tried";
         return Err(Error::option("--kernel", kernel, why, "add it there, and leave --kernel out"));

@@ -10,7 +10,7 @@
 use crate::linalg::strips::{Pool, for_each_strip};
 use faer::{Mat, MatMut, MatRef, prelude::*};
 use kapprox::map::{contiguous, contiguous_mut};
-use kapprox::{Kernel, Real, map::nystrom::STRIP};
+use kapprox::{KernelFunction, Real, map::nystrom::STRIP};
 use kstore::Workers;
 
 /// Rows that are multiplied together, so that a number of the vector is loaded once for all of them. Eight are 1.4
@@ -36,7 +36,7 @@ const SQUARE: usize = 16;
 /// `k` (b x m row-major) = the kernel between rows and landmarks; strips of rows go to the threads. The values of a row
 /// depend on it and the landmarks alone.
 pub fn kernel_rows<T: Real>(
-    kernel: &dyn Kernel<T>,
+    kernel: &dyn KernelFunction<T>,
     x: MatRef<'_, T>,
     z: MatRef<'_, T>,
     k: &mut [T],

@@ -10,7 +10,7 @@
 use crate::linalg::strips::{Pool, row_strips};
 use faer::{Mat, MatMut, MatRef, prelude::*};
 use kapprox::map::{contiguous, contiguous_mut};
-use kapprox::{Kernel, Real};
+use kapprox::{KernelFunction, Real};
 use kstore::Workers;
 use std::array::from_fn;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -25,7 +25,7 @@ const STRIPS: usize = 64;
 /// The kernel matrix K of some points, in tiles.
 #[derive(Debug)]
 pub struct Tiles<'a, T: Real> {
-    kernel: &'a dyn Kernel<T>,
+    kernel: &'a dyn KernelFunction<T>,
     x: MatRef<'a, T>,
     workers: &'a Workers,
     strip: usize,
@@ -35,7 +35,7 @@ pub struct Tiles<'a, T: Real> {
 
 impl<'a, T: Real> Tiles<'a, T> {
     /// The kernel matrix of the rows of `x` (n x d row-major).
-    pub fn new(kernel: &'a dyn Kernel<T>, x: MatRef<'a, T>, workers: &'a Workers) -> Self {
+    pub fn new(kernel: &'a dyn KernelFunction<T>, x: MatRef<'a, T>, workers: &'a Workers) -> Self {
         let strip = BLOCK * x.nrows().div_ceil(BLOCK * STRIPS).max(1);
         Self { kernel, x, workers, strip, kept: Vec::new() }
     }
@@ -221,7 +221,7 @@ fn rounds(count: usize) -> Vec<Vec<(usize, usize)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kapprox::Spec;
+    use kapprox::Kernel;
 
     #[test]
     fn everybody_meets_everybody_once_and_nobody_twice_in_a_round() {
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_product_is_that_of_the_dense_matrix_with_the_same_bits_on_any_threads() {
-        let kernel = Spec::parse("gaussian(sigma=1.5)").unwrap().build().unwrap().typed::<f64>();
+        let kernel = Kernel::parse("gaussian(sigma=1.5)").unwrap().build().unwrap().typed::<f64>();
         // below a block, above one, and several blocks in each of many strips
         for n in [5, 300, 1000, 20_000] {
             let x: Vec<f64> = (0..n * 2).map(|i| ((i * i) as f64 * 0.37).sin() * 2.0).collect();

@@ -4,7 +4,7 @@ use super::{Card, Model};
 use crate::{Error, Result, stacked::StackedMaps};
 use faer::{Mat, MatRef};
 use kapprox::map::{Expansion, KernelFunctions, Making, MapSpec, WithoutRows};
-use kapprox::{AnyKernel, FeatureMap, Kernel, Real, Spec, landmark::LandmarkSet};
+use kapprox::{AnyKernel, FeatureMap, Kernel, KernelFunction, Real, landmark::LandmarkSet};
 use kstore::Workers;
 use std::{ops::Range, sync::Arc};
 
@@ -81,7 +81,7 @@ impl<T: Real> Model<T> {
     ///
     /// # Errors
     /// A kernel that this version does not know.
-    pub fn kernel(&self) -> Result<Arc<dyn Kernel<T>>> {
+    pub fn kernel(&self) -> Result<Arc<dyn KernelFunction<T>>> {
         Ok(self.any_kernel()?.typed())
     }
 
@@ -104,7 +104,7 @@ impl<T: Real> Model<T> {
         let d = self.dims().1;
         let probed = match &self.basis {
             Basis::Landmarks { points, rows } => {
-                let functions = |kernel: &Spec, some: Range<usize>| -> Result<Box<dyn FeatureMap<T>>> {
+                let functions = |kernel: &Kernel, some: Range<usize>| -> Result<Box<dyn FeatureMap<T>>> {
                     let (points, rows) = (points[some.start * d..some.end * d].to_vec(), rows[some].to_vec());
                     let landmarks = LandmarkSet { points, rows, d, passes: 0, evaluations: 0 };
                     Ok(Box::new(KernelFunctions::new(&kernel.build()?, landmarks)))

@@ -2,7 +2,7 @@
 
 use crate::{Certificate, Link, Result, Task};
 use faer::Mat;
-use kapprox::Spec;
+use kapprox::Kernel;
 use kstore::{Encoding, Label, Missing, TextReading, sparse::SparseShape};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -103,8 +103,8 @@ impl Card {
         self.sparse().map_or(self.features.len(), |shape| shape.width)
     }
 
-    pub(crate) fn on_rows(&self, kernel: &str) -> Result<Spec> {
-        Ok(Spec::parse(kernel)?.on_rows(&self.features, self.sparse().map(|shape| shape.width))?)
+    pub(crate) fn on_rows(&self, kernel: &str) -> Result<Kernel> {
+        Ok(Kernel::parse(kernel)?.on_rows(&self.features, self.sparse().map(|shape| shape.width))?)
     }
 
     /// True where the outputs are the features of the map themselves.

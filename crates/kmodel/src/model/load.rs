@@ -4,7 +4,7 @@ use super::file::FORMAT_VERSION;
 use super::{AnyModel, Basis, Card, Form, Leaves, Model};
 use crate::{Error, Head, Quadratic, Result, Task};
 use faer::Mat;
-use kapprox::{Real, Spec, metric::Metric};
+use kapprox::{Kernel, Real, metric::Metric};
 use kstore::Scaler;
 use kstore::checkpoint::{KEY, Number};
 use kstore::encoding::Encoding;
@@ -40,7 +40,7 @@ impl AnyModel {
 
     fn read<R: Read + Seek>(mut reader: Reader<'_, R>) -> Result<Self> {
         let card = reader.card()?;
-        if let Err(kapprox::Error::UnknownKernel { name, .. }) = Spec::parse(&card.kernel) {
+        if let Err(kapprox::Error::UnknownKernel { name, .. }) = Kernel::parse(&card.kernel) {
             return Err(Error::UnknownKernel { path: reader.path.into(), kernel: name });
         }
         match card.precision.as_str() {

@@ -32,7 +32,7 @@ use crate::{Error, Result, Task};
 use faer::prelude::ReborrowMut;
 use faer::{Mat, MatMut, MatRef};
 use kapprox::metric::Metric;
-use kapprox::{FeatureMap, Kernel, Real};
+use kapprox::{FeatureMap, KernelFunction, Real};
 use kstore::sparse::{SparseShape, with_room};
 use kstore::{Encoding, Scaler, Workers};
 use outputs::{Buffers, combine, none};
@@ -123,7 +123,7 @@ impl<T: Real> Model<T> {
     }
 
     /// Converts the model to one that predicts in f64: for landmarks so close to each other that the coefficients,
-    /// large and of both signs, would amplify the rounding of kernel values in f32 ([`kapprox::Nystrom::needs_wide`]).
+    /// large and of both signs, would amplify the rounding of kernel values in f32 ([`kapprox::NystromMap::needs_wide`]).
     #[must_use]
     pub fn widen(self) -> Model<f64> {
         Model {
@@ -221,7 +221,7 @@ impl<T: Real> Model<T> {
     pub(crate) fn predict_all(
         &self,
         basis: &dyn FeatureMap<T>,
-        kernel: Option<&dyn Kernel<T>>,
+        kernel: Option<&dyn KernelFunction<T>>,
         x: MatRef<'_, T>,
         Outputs { mut scores, components, quadratic }: Outputs<'_>,
         workers: &Workers,
@@ -240,7 +240,7 @@ impl<T: Real> Model<T> {
     fn predict_strips(
         &self,
         basis: &dyn FeatureMap<T>,
-        kernel: Option<&dyn Kernel<T>>,
+        kernel: Option<&dyn KernelFunction<T>>,
         x: MatRef<'_, T>,
         (outputs, nodes): (Outputs<'_>, MatMut<'_, f64>),
         workers: &Workers,
@@ -308,7 +308,7 @@ impl<T: Real> Model<T> {
     pub fn predict_quadratic(
         &self,
         basis: &dyn FeatureMap<T>,
-        kernel: &dyn Kernel<T>,
+        kernel: &dyn KernelFunction<T>,
         x: MatRef<'_, T>,
         out: &mut [f64],
         workers: &Workers,
@@ -331,7 +331,7 @@ impl<T: Real> Model<T> {
     }
 
     /// k(x, x) for each of some rows, or ‖φ‖² from their basis values `k` where the basis is the features.
-    fn squares(&self, k: MatRef<'_, T>, x: MatRef<'_, T>, kernel: &dyn Kernel<T>) -> Vec<f64> {
+    fn squares(&self, k: MatRef<'_, T>, x: MatRef<'_, T>, kernel: &dyn KernelFunction<T>) -> Vec<f64> {
         let mut squares = vec![0.0; x.nrows()];
         match self.basis {
             Basis::Landmarks { .. } => kernel.diag(x, &mut squares),

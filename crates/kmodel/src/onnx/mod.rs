@@ -19,7 +19,7 @@ use crate::{
 };
 use faer::Mat;
 use graph::{Graph, Value};
-use kapprox::{Real, Spec};
+use kapprox::{Kernel, Real};
 use kernels::KernelPoints;
 
 impl AnyModel {
@@ -54,7 +54,7 @@ impl<T: Real> Model<T> {
         if self.card.pairs {
             return Err(refused("it decides between pairs of classes; fit it without `pairs`"));
         }
-        let spec = Spec::parse(&self.card.kernel)?.resolve_columns(&self.card.features)?;
+        let spec = Kernel::parse(&self.card.kernel)?.resolve_columns(&self.card.features)?;
         let expression = spec.expression().ok_or_else(|| refused("its kernel has no numbers yet"))?;
         let points: Vec<f64> = points.iter().map(|value| value.to_f64()).collect();
         let graph = Graph::default();

@@ -12,7 +12,7 @@
 
 use super::typed::{SeenRows, TILE, Typed};
 use crate::{Result, Task};
-use kapprox::{Kernel, Real};
+use kapprox::{KernelFunction, Real};
 use kstore::Scaler;
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ pub(super) fn told(reasons: &[Reason]) -> String {
 
 pub(super) struct ReasonSearch<'a, T: Real> {
     typed: &'a Typed<T>,
-    kernel: Arc<dyn Kernel<T>>,
+    kernel: Arc<dyn KernelFunction<T>>,
     /// The values of every column that are tried.
     values: Vec<Vec<f64>>,
 }

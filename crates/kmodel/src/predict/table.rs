@@ -8,7 +8,7 @@ use crate::{
     run::{Run, Stages},
 };
 use faer::{MatMut, MatRef};
-use kapprox::{Kernel, Real};
+use kapprox::{KernelFunction, Real};
 use kstore::budget::Term;
 use kstore::pass::lanes::{self, Lane, Lanes};
 use kstore::{Coded, Fold, Label, Missing, Pass, Reading, RowBlock, RowSource, Selected, TableRows, Workers, shown};
@@ -90,7 +90,7 @@ pub(super) struct TableScorer<'a, T: Real> {
     /// Number of components that are computed beside the scores.
     components: usize,
     /// The kernel, where k(x, x) is needed.
-    kernel: Option<Arc<dyn Kernel<T>>>,
+    kernel: Option<Arc<dyn KernelFunction<T>>>,
     preimages: Option<PreImages>,
     /// Rows with a value far outside the ranges of the model, and such values of each feature.
     outside: (AtomicU64, Vec<AtomicU64>),

@@ -136,7 +136,7 @@ mod tests {
             landmarks: landmark::by_name("uniform").unwrap(),
             sample: None,
             scaling: crate::request::Scaling::Standard,
-            kernel: kapprox::Spec::parse("linear()").unwrap(),
+            kernel: kapprox::Kernel::parse("linear()").unwrap(),
             task: crate::Task::Regression,
             lambda: 1e-6,
             intercept: crate::Intercept::Free,

@@ -41,7 +41,7 @@ pub use method::{CurveRun, Method};
 pub use setting::{Floor, Setting, Tested};
 
 use crate::{Intercept, request::Scaling, task::Task};
-use kapprox::kernel::Spec;
+use kapprox::kernel::Kernel;
 use kapprox::quality::{Evidence, Measure};
 use serde::{Deserialize, Serialize};
 
@@ -76,7 +76,7 @@ pub struct CurveOptions {
     /// Scaling of the features, from all rows.
     pub scaling: Scaling,
     /// The kernel; a median still to be taken is taken on a sample.
-    pub kernel: Spec,
+    pub kernel: Kernel,
     /// Regression or classification, for the test error.
     pub task: Task,
     /// The penalty of the test error, per row: (1/n)Σ loss + lambda‖w‖².

@@ -12,7 +12,7 @@ use crate::{Error, GramState, Head, Result, fit};
 use kapprox::landmark::{LandmarkSet, Scan, Scheme};
 use kapprox::map::{Making, MapRequest, MapShape, OnLandmarks, WithoutRows};
 use kapprox::quality::{Approximation, ColumnFold, Errors, Measure, Norm, SpectralOptions};
-use kapprox::{FeatureMap, MapSpec, Nystrom, Real};
+use kapprox::{FeatureMap, MapSpec, NystromMap, Real};
 use kstore::pass::Observer;
 use kstore::{Pass, RowSource};
 
@@ -100,7 +100,7 @@ impl<T: Real> RunSetting<'_, '_, T> {
         let make = |set: LandmarkSet<T>| {
             let meter = Meter::start(table);
             let squared = (set.len() as u64).pow(2);
-            let map = Nystrom::new(any, set, workers)?;
+            let map = NystromMap::new(any, set, workers)?;
             Ok::<_, Error>((map, meter.cost(0, squared)))
         };
         let (map, made) = make(set)?;

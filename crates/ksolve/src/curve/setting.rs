@@ -9,11 +9,11 @@ use crate::request::{MEDIAN_ROWS, PassShape, Resources};
 use crate::task::Task;
 use crate::train::prepared::{self, check};
 use crate::{Result, Targets};
-use kapprox::kernel::{AnyKernel, Spec};
+use kapprox::kernel::{AnyKernel, Kernel};
 use kapprox::landmark::{Landmarks, RowSample, RpCholesky, Scan, uniform_sample};
 use kapprox::map::{Making, WithoutRows};
 use kapprox::quality::{Approximation, Measure, SampleSpectrum, sample_spectrum};
-use kapprox::{Nystrom, Real};
+use kapprox::{NystromMap, Real};
 use kstore::key::Purpose;
 use kstore::pass::Observer;
 use kstore::{MemoryRows, Pass, Plan, RowSource, Selected, Statistics, TableRows, Workers};
@@ -60,7 +60,7 @@ pub struct Setting<'a, T: Real> {
     source: Box<dyn RowSource<T>>,
     pub(super) test: Option<TableRows<T>>,
     pub(super) n: u64,
-    kernel: Spec,
+    kernel: Kernel,
     pub(super) any: Arc<dyn AnyKernel>,
     pub(super) targets: Targets,
     spectrum: Option<SampleSpectrum>,
@@ -140,7 +140,7 @@ impl<'a, T: Real> Setting<'a, T> {
     }
 
     /// The kernel, every parameter a number.
-    pub fn kernel(&self) -> &Spec {
+    pub fn kernel(&self) -> &Kernel {
         &self.kernel
     }
 
@@ -226,7 +226,7 @@ impl Opening<'_> {
         smaller.map(draw).transpose()
     }
 
-    fn kernel<T: Real>(&self, source: &dyn RowSource<T>, n: u64) -> Result<Spec> {
+    fn kernel<T: Real>(&self, source: &dyn RowSource<T>, n: u64) -> Result<Kernel> {
         let (kernel, seed) = (&self.options.kernel, self.options.seed);
         if !kernel.needs_median() {
             return settle::<T>(kernel, &RowSample::default(), seed);
@@ -237,7 +237,7 @@ impl Opening<'_> {
     }
 
     /// Makes the maps that look at no rows once, so that one that is not for the kernel is refused before the work.
-    fn try_maps<T: Real>(&self, kernel: &Spec, d: usize) -> Result<()> {
+    fn try_maps<T: Real>(&self, kernel: &Kernel, d: usize) -> Result<()> {
         let (rank, seed) = (self.options.ranks.first().copied().unwrap_or(1), self.options.seed);
         for method in &self.options.methods {
             let spec = method.map();
@@ -253,7 +253,7 @@ impl Opening<'_> {
         self.stage("norm of the kernel matrix", source, n, |data| {
             let seed = self.options.seed;
             let set = RpCholesky.select(&data, any, NORM_RANK, seed)?;
-            let map = Nystrom::new(any, set, &Workers::sequential())?;
+            let map = NystromMap::new(any, set, &Workers::sequential())?;
             let approximation = Approximation { data, kernel: any, map: &map };
             let errors = approximation.errors(&[map.rank()], SAMPLED_COLUMNS, seed)?;
             Ok(errors[0].spectral_bounds(approximation.largest_eigenvalue()?).whole)

@@ -21,7 +21,7 @@ use crate::request::{PassShape, ProblemSize, Resources, tile_rows};
 use crate::{Certificate, Result};
 use faer::{Mat, MatRef};
 use kapprox::Real;
-use kapprox::kernel::Spec;
+use kapprox::kernel::Kernel;
 use kapprox::landmark::{Scan, uniform_sample};
 use kstore::key::Purpose;
 use kstore::{Pass, Plan, RowSource};
@@ -47,7 +47,7 @@ pub(super) fn plan(shape: &ProblemSize, budget: usize, permutations: usize) -> P
 
 /// Measures the statistic of the first `m` of `n` rows and the others.
 pub(super) fn measure<T: Real>(
-    kernel: &Spec,
+    kernel: &Kernel,
     source: &dyn RowSource<T>,
     n: u64,
     m: u64,

@@ -9,7 +9,7 @@ use crate::prepare::survey::{self, Survey};
 use crate::request::{PassShape, ProblemSize, Resources, TrainOptions};
 use crate::train::prepared::check;
 use crate::{Error, Folds, Result, Targets, Task};
-use kapprox::{Real, Spec};
+use kapprox::{Kernel, Real};
 use kstore::source::Chained;
 use kstore::{Plan, Reading, RowSource, Selected, Statistics, StatisticsFold, TableRows};
 
@@ -32,7 +32,7 @@ impl<'a> Compared<'a> {
 }
 
 /// The usual options of a statistic with a kernel: standard scaling, 300 landmarks by randomly pivoted Cholesky among 50,000 rows, seed 0.
-pub fn options(kernel: Spec) -> TrainOptions {
+pub fn options(kernel: Kernel) -> TrainOptions {
     TrainOptions { candidates: Some(50_000), ..TrainOptions::new(Task::Components, kernel, 300) }
 }
 

@@ -7,7 +7,7 @@
 //!
 //! *Cost*: the contenders of the first fold once, half of them again; each a fit at rank [`RANK`] on the rows of the sample.
 
-use super::{Select, Spec, Tuned, memory::Memory, trial::Trials};
+use super::{Kernel, Select, Tuned, memory::Memory, trial::Trials};
 use crate::job::{Fit, Run};
 use crate::solver::{Solver, parameter, ridge, svm};
 use crate::{Error, Result, folds::FoldSpec, lists::half_decade, request::MetricSource};
@@ -104,7 +104,7 @@ impl Contender {
     pub(super) fn without_metric(&self, tuned: &Tuned) -> Result<Option<Self>> {
         let behind = self.fit.metric.known().is_some();
         let Some(kernel) = tuned.best_without_metric().filter(|_| behind) else { return Ok(None) };
-        let kernel = Spec::parse(kernel)?;
+        let kernel = Kernel::parse(kernel)?;
         let report = ContenderReport::new(self.report.solver.clone(), &kernel, "none");
         let fit = self.fit.clone().kernel(kernel).metric(MetricSource::None);
         Ok(Some(Self { name: self.name.clone(), fit, lambda: self.lambda, report }))
@@ -132,7 +132,7 @@ impl Contender {
 }
 
 impl ContenderReport {
-    pub(super) fn new(solver: String, kernel: &Spec, metric: &str) -> Self {
+    pub(super) fn new(solver: String, kernel: &Kernel, metric: &str) -> Self {
         Self { solver, kernel: kernel.to_string(), metric: metric.to_string(), ..Self::default() }
     }
 
@@ -262,7 +262,7 @@ fn stay(alive: usize) -> usize {
 /// given, behind the metric that was found and, for [`ANY`], without one.
 pub(super) fn contenders(solver: &str, base: &Fit, tuned: &Tuned, by: Select) -> Result<Vec<Contender>> {
     let best = (tuned.kernel.clone(), tuned.source(), tuned.form.as_str());
-    let plain = tuned.best_without_metric().filter(|_| tuned.metric.is_some() && solver == ANY).map(Spec::parse);
+    let plain = tuned.best_without_metric().filter(|_| tuned.metric.is_some() && solver == ANY).map(Kernel::parse);
     let plain = plain.transpose()?.map(|kernel| (kernel, MetricSource::None, "none"));
     let (behind, mut found): (Vec<_>, Vec<Contender>) = (plain.into_iter().chain([best]).collect(), Vec::new());
     for (fit, lambda, name) in fits(solver, base, tuned, by)? {

@@ -17,7 +17,7 @@ use crate::prepare::landmarks::settle;
 use crate::request::MetricSource;
 use crate::solver::{parameter, svm};
 use crate::{Error, Result};
-use kapprox::{Real, kernel::Spec, map::MapSpec};
+use kapprox::{Real, kernel::Kernel, map::MapSpec};
 use kstore::Selected;
 
 /// Most rows that a machine of the comparison learns from, and rows of all folds together where the table has fewer.
@@ -42,7 +42,7 @@ const GROWTH_OF_PAIRS: f64 = 1.5;
 
 #[derive(Clone, Debug)]
 struct Tried {
-    kernel: Spec,
+    kernel: Kernel,
     metric: MetricSource,
     form: String,
     lambda: Option<f64>,
@@ -203,7 +203,7 @@ impl<T: Real> Walk<'_, '_, '_, '_, T> {
 
     /// The kernels to begin with: the winner, the others behind its metric, and the best one without a metric.
     fn kernels(&self, winner: &Contender, tuned: &Tuned) -> Result<Vec<Tried>> {
-        let machine = |kernel: Spec, of: &Contender| {
+        let machine = |kernel: Kernel, of: &Contender| {
             let (metric, form) = (of.fit.metric_source().clone(), of.report.metric.clone());
             Tried { kernel, metric, form, lambda: None, error: f64::INFINITY }
         };
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn where_the_winner_has_no_machine_the_best_solver_with_one_has() {
         let contender = |name: &str, mean: f64, chosen: bool| {
-            let fit = Fit::solver(name).unwrap().kernel(Spec::parse("gaussian(sigma=1)").unwrap());
+            let fit = Fit::solver(name).unwrap().kernel(Kernel::parse("gaussian(sigma=1)").unwrap());
             let fit = if name == "ridge" { fit.set("task", "classification") } else { fit };
             let report = ContenderReport { mean: Some(mean), chosen, ..ContenderReport::default() };
             Contender { name: name.to_string(), fit, lambda: None, report }

@@ -60,7 +60,7 @@ use crate::prepare::survey::{FEW_WHOLE, Survey, survey, warn_of_classes};
 use crate::request::{MetricSource, PassShape, Resources, TrainOptions};
 use crate::{Error, Folds, Result, Targets, Task, train::prepared};
 use kapprox::Real;
-use kapprox::kernel::Spec;
+use kapprox::kernel::Kernel;
 use kapprox::landmark::RowSample;
 use kapprox::map::MapSpec;
 use kstore::{MemoryRows, Pass, RowSource, Selected};
@@ -87,7 +87,7 @@ pub struct Search<'a, T: Real> {
     held: MemoryRows<T>,
     passes: u64,
     /// Kernels whose metric is still to be learned, the next one last.
-    unlearned: Vec<Spec>,
+    unlearned: Vec<Kernel>,
     learned: Vec<RoundReport>,
     candidates: Vec<Learned>,
     /// True where the best kernels are to be refined.
@@ -223,7 +223,7 @@ impl<'a, T: Real> Search<'a, T> {
     }
 
     /// The kernel that is measured next, or whose metric is learned next, and on how many rows; `None` at the end.
-    pub fn upcoming(&self) -> Option<(&Spec, usize)> {
+    pub fn upcoming(&self) -> Option<(&Kernel, usize)> {
         let size = self.sizes.get(self.done.len())?;
         let next = self.unlearned.last().or_else(|| Some(&self.candidates[self.alive[self.entries.len()]].kernel));
         next.map(|kernel| (kernel, *size))
@@ -253,7 +253,7 @@ impl<'a, T: Real> Search<'a, T> {
         Ok(some)
     }
 
-    fn learn(&self, kernel: Spec, rounds: RoundRequest<'_>, enough: &dyn Fn(usize) -> bool) -> Result<Learned> {
+    fn learn(&self, kernel: Kernel, rounds: RoundRequest<'_>, enough: &dyn Fn(usize) -> bool) -> Result<Learned> {
         let training = TrainOptions { kernel, ..self.options.training.clone() };
         let sample = picked(&self.sample, 0..metric::sampled(self.sample.len() as u64, self.sample.d));
         let rows = self.with_targets(&sample)?;
@@ -366,7 +366,7 @@ impl<'a, T: Real> Search<'a, T> {
     }
 
     /// The best kernel as it was asked for; the first one where there was nothing to choose from.
-    fn named(&self) -> Spec {
+    fn named(&self) -> Kernel {
         // each kernel has as many length scales, and with a metric that is learned one
         let each = self.candidates.len().div_ceil(self.options.kernels.len()).max(1);
         self.options.kernels.get(self.alive[0] / each).cloned().unwrap_or_default()

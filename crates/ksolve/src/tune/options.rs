@@ -4,7 +4,7 @@ use crate::prepare::plan::{RANK, cut, solve};
 use crate::request::{MetricSource, PassShape, ProblemSize, Resources, TrainOptions};
 use crate::solver::{parameter, ridge};
 use crate::{Error, FoldSpec, Intercept, Result, RidgeOptions, Task, job::Fit, metric, train::prepared};
-use kapprox::{Real, kernel::Spec};
+use kapprox::{Real, kernel::Kernel};
 use kstore::{Plan, Selected};
 use std::cmp::Ordering;
 
@@ -68,7 +68,7 @@ pub struct TuneOptions {
     /// Treatment of the constant.
     pub intercept: Intercept,
     /// Kernels to try; medians still to be taken are taken on the sample.
-    pub kernels: Vec<Spec>,
+    pub kernels: Vec<Kernel>,
     /// Factors that the length scales of each kernel are multiplied by.
     pub factors: Vec<f64>,
     /// The score they are compared by.
@@ -85,7 +85,7 @@ impl TuneOptions {
     ///
     /// # Errors
     /// Parameters of the solver that do not parse, and columns of kernels that are not there.
-    pub fn new(fit: &Fit, score: Score, named: Option<&[Spec]>, sample: usize, selected: &Selected) -> Result<Self> {
+    pub fn new(fit: &Fit, score: Score, named: Option<&[Kernel]>, sample: usize, selected: &Selected) -> Result<Self> {
         let (stand_in, names) = (stand_in(fit, score)?, selected.feature_names());
         let ridge = ridge::Ridge::new(stand_in.settings()?);
         let kernels = match named {
@@ -112,7 +112,7 @@ const KERNELS: [&str; 4] = ["gaussian()", "exponential()", "matern(nu=1.5)", "la
 
 /// The kernels that are tried where none is named. Where rows have a date, what they say changes with it, often within days: the second kernel gives
 /// that date a length of its own.
-fn kernels(selected: &Selected) -> Result<Vec<Spec>> {
+fn kernels(selected: &Selected) -> Result<Vec<Kernel>> {
     let names = selected.feature_names();
     let dates =
         selected.encoding().into_iter().flat_map(|encoding| encoding.columns()).filter(|column| column.is_date());
@@ -122,7 +122,7 @@ fn kernels(selected: &Selected) -> Result<Vec<Spec>> {
     });
     let mut texts: Vec<String> = KERNELS.map(String::from).to_vec();
     dated.for_each(|text| texts.insert(1, text));
-    texts.iter().map(|text| Ok(Spec::parse(text)?.resolve_columns(&names)?)).collect()
+    texts.iter().map(|text| Ok(Kernel::parse(text)?.resolve_columns(&names)?)).collect()
 }
 
 /// Factors of the length scales, where no metric is learned with them.

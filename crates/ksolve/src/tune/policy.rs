@@ -6,7 +6,7 @@ use crate::job::{ElementType, Fit, Fitted, Run};
 use crate::request::{LandmarkSource, MetricForm, MetricSource, Scaling, Stages};
 use crate::solver::parameter;
 use crate::{Error, Result, Task};
-use kapprox::{Real, Spec};
+use kapprox::{Kernel, Real};
 use kstore::{Missing, Selected, Selection, Table, schema::Kind};
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ pub struct Tune {
     solver: String,
     fit: Fit,
     given: Given,
-    kernels: Option<Vec<Spec>>,
+    kernels: Option<Vec<Kernel>>,
     factors: Option<String>,
     score: Score,
     measure: Option<Select>,
@@ -105,7 +105,7 @@ impl Tune {
 
     /// Sets the kernels that are compared.
     #[must_use]
-    pub fn kernels(self, kernels: Vec<Spec>) -> Self {
+    pub fn kernels(self, kernels: Vec<Kernel>) -> Self {
         Self { kernels: Some(kernels), ..self }
     }
 

@@ -8,7 +8,7 @@
 use super::{Entry, Memory, Rung, Search};
 use crate::metric::{self, RoundRequest};
 use crate::{Result, request::MetricSource};
-use kapprox::{Real, kernel::Spec};
+use kapprox::{Real, kernel::Kernel};
 
 /// Kernels whose metrics are learned anew: more than one, as others may win at a higher rank.
 pub(super) const KERNELS: usize = 2;
@@ -23,7 +23,7 @@ impl<T: Real> Search<'_, T> {
     }
 
     /// The kernel that is refined next, and the rank; `None` at the end.
-    pub(super) fn upcoming_refinement(&self) -> Option<(&Spec, usize)> {
+    pub(super) fn upcoming_refinement(&self) -> Option<(&Kernel, usize)> {
         self.unrefined.last().map(|candidate| (&self.options.kernels[*candidate], metric::REFINED))
     }
 

@@ -8,7 +8,7 @@ use crate::prepare::survey::Survey;
 use crate::request::{MetricSource, PassShape, Resources, Scaling, TrainOptions};
 use crate::{FoldSpec, Folds, GramState, Result, RidgeOptions, Surface, Targets};
 use kapprox::metric::Metric;
-use kapprox::{Real, kernel::Spec, landmark::RowSample};
+use kapprox::{Real, kernel::Kernel, landmark::RowSample};
 use kstore::{MemoryRows, Reading};
 use std::sync::Arc;
 
@@ -49,10 +49,10 @@ pub(super) fn candidates_of<T: Real>(
 pub struct Tuned {
     /// The best kernel, every parameter a number.
     #[serde(serialize_with = "as_text")]
-    pub kernel: Spec,
+    pub kernel: Kernel,
     /// The kernel as it was asked for.
     #[serde(skip)]
-    pub named: Spec,
+    pub named: Kernel,
     /// The scaling of the features before the metric.
     #[serde(serialize_with = "as_text")]
     pub scaling: Scaling,

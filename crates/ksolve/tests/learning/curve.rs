@@ -1,6 +1,6 @@
 //! Which passes of a curve are shared with other processes.
 
-use kapprox::{Spec, landmark};
+use kapprox::{Kernel, landmark};
 use ksolve::Intercept;
 use ksolve::curve::{CurveCell, CurveOptions, Setting};
 use ksolve::request::{Resources, Scaling, Unwatched};
@@ -53,7 +53,7 @@ fn cells(sample: Option<usize>, journal: Option<&Journal<'_>>) -> Vec<CurveCell>
         landmarks: landmark::by_name("uniform").unwrap(),
         sample,
         scaling: Scaling::Standard,
-        kernel: Spec::parse("gaussian(sigma=1.5)").unwrap(),
+        kernel: Kernel::parse("gaussian(sigma=1.5)").unwrap(),
         task: Task::Regression,
         lambda: 1e-4,
         intercept: Intercept::Free,

@@ -76,7 +76,7 @@ fn the_scratch_of_another_precision_is_refused_with_both_sizes() {
     let (x, y) = rows(300);
     let table = Table::from_rows(&x, D, &y).unwrap();
     // large coefficients of an f32 fit are kept in f64: those of a rough kernel are small
-    let kernel = kapprox::Spec::parse("laplacian(sigma=1)").unwrap();
+    let kernel = kapprox::Kernel::parse("laplacian(sigma=1)").unwrap();
     let of = |precision| {
         let fit = Fit::ridge().kernel(kernel.clone()).rank(20).set("lambda", 0.1).precision(precision);
         Predictor::new(fit.on(&table, &["y"], &Run::new()).unwrap().model).unwrap()
@@ -96,7 +96,7 @@ fn a_model_predicts_alike_from_memory_file_and_bytes_alone_and_in_a_batch() {
     let folder = tempfile::tempdir().unwrap();
     for (name, precision) in [("ridge", ElementType::F32), ("ridge", ElementType::F64), ("svr", ElementType::F32)] {
         // at the median length scale the exact kernel itself is off by 0.375
-        let kernel = kapprox::Spec::parse("gaussian(sigma=0.5)").unwrap();
+        let kernel = kapprox::Kernel::parse("gaussian(sigma=0.5)").unwrap();
         let fitted = fit(&table, Fit::solver(name).unwrap().kernel(kernel).precision(precision));
         let path = folder.path().join("m.safetensors");
         fitted.save(&path).unwrap();
@@ -179,7 +179,7 @@ fn features_of_a_map_give_the_kernel_back() {
     let (x, y) = rows(80);
     let table = Table::from_rows(&x, D, &y).unwrap();
     let selected = table.select(&Selection { features: vec!["x*".to_string()], ..Selection::default() }).unwrap();
-    let kernel = kapprox::Spec::parse("gaussian(sigma=0.7)").unwrap();
+    let kernel = kapprox::Kernel::parse("gaussian(sigma=0.7)").unwrap();
     let fit = Fit::solver("features").unwrap().kernel(kernel).rank(80).precision(ElementType::F64);
     let fit = fit.scaling(ksolve::request::Scaling::None);
     let fitted = fit.run(&selected, &Run::new().threads(2)).unwrap();

@@ -1,6 +1,6 @@
 //! Metrics: those that are given mean what they say, and those that are learned find what matters.
 
-use kapprox::Spec;
+use kapprox::Kernel;
 use kapprox::metric::Metric;
 use ksolve::AnyModel;
 use ksolve::job::{ElementType, Fit, Run};
@@ -186,12 +186,12 @@ fn what_cannot_be_learned_is_refused_in_a_sentence() {
     let learn = MetricSource::Learned(MetricForm::Best);
     let text = refused(Fit::solver("kpca").unwrap().metric(learn.clone()), &[]);
     assert!(text.contains("learned from a target"), "{text}");
-    let on = Spec::parse("gaussian(sigma=1, on=x0..x2)").unwrap();
+    let on = Kernel::parse("gaussian(sigma=1, on=x0..x2)").unwrap();
     let text = refused(Fit::ridge().kernel(on).metric(MetricSource::Learned(MetricForm::Full)), &["y"]);
     assert!(text.contains("take diagonal"), "{text}");
     let text = refused(Fit::ridge().metric(given(Metric::diagonal(vec![1.0; 4]).unwrap())), &["y"]);
     assert!(text.contains("4 features") && text.contains("the rows have 6"), "{text}");
-    let text = refused(Fit::ridge().kernel(Spec::parse("delta()").unwrap()).metric(learn), &["y"]);
+    let text = refused(Fit::ridge().kernel(Kernel::parse("delta()").unwrap()).metric(learn), &["y"]);
     assert!(text.contains("no gradient"), "{text}");
     let plain = Fit::ridge().rank(20).on(&table, &["y"], &Run::new()).unwrap();
     let text = MetricSource::of_model(&plain.model, &[]).unwrap_err().to_string();

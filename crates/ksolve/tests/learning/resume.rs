@@ -1,5 +1,5 @@
 //! A training run that is stopped again and again: the same bits as one that never was, for every pass it makes.
-use kapprox::Spec;
+use kapprox::Kernel;
 use ksolve::FoldSpec;
 use ksolve::request::{LandmarkSource, Resources, Stages, TrainOptions, Unwatched};
 use ksolve::solver::ridge::Ridge;
@@ -37,7 +37,7 @@ fn options(task: Task, landmarks: &str) -> TrainOptions {
         ranks: vec![6, 12],
         folds: FoldSpec::Hash(3),
         seed: 5,
-        ..TrainOptions::new(task, Spec::parse("gaussian(sigma=median)").unwrap(), 12)
+        ..TrainOptions::new(task, Kernel::parse("gaussian(sigma=median)").unwrap(), 12)
     }
 }
 

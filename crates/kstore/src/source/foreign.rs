@@ -1,7 +1,7 @@
 //! Files and folders that are not read, and what makes a table of each.
 //!
 //! Folders of a lakehouse hold the files of older versions next to those of the newest one, and only a log says which files hold the rows
-//! of the table: "Delta Transaction Log Protocol"; "Iceberg Table Spec"; "Apache Hudi Technical Specification". All files together hold
+//! of the table: "Delta Transaction Log Protocol"; "Iceberg Table Kernel"; "Apache Hudi Technical Specification". All files together hold
 //! rows that were deleted, or the same rows twice.
 
 use super::registry::by_magic;

@@ -72,16 +72,16 @@ fn shape(_: &MapSpec, ask: MapRequest) -> MapShape {
 pub(super) fn waves_of<T: Real>(given: &WithoutRows<'_>, sampling: Sampling) -> Built<T> {
     if let Some((Explicit::Skewed, skew)) = given.kernel.explicit() {
         let spectrum = Spectrum::new(Law::product(hyperbolic), 1.0);
-        let waves = Fourier::<T>::new(&spectrum, given.d, given.rank, sampling, given.seed)?;
-        return Ok(Box::new(Fourier { skew: skew.first().copied(), ..waves }));
+        let waves = FourierMap::<T>::new(&spectrum, given.d, given.rank, sampling, given.seed)?;
+        return Ok(Box::new(FourierMap { skew: skew.first().copied(), ..waves }));
     }
     let spectrum = given.kernel.on_dense()?.build()?.typed::<T>().spectrum().ok_or_else(|| Error::NoSpectrum {
         why: format!("{} is no shift-invariant kernel with a known spectrum", given.kernel),
         remedy: "use `map` nystrom, or a kernel such as gaussian, laplacian or matern",
     })?;
     Ok(match given.kernel.sparse() {
-        Some(width) => Box::new(Fourier::<T>::on_sparse(&spectrum, (width, given.d), given.rank, given.seed)?),
-        None => Box::new(Fourier::<T>::new(&spectrum, given.d, given.rank, sampling, given.seed)?),
+        Some(width) => Box::new(FourierMap::<T>::on_sparse(&spectrum, (width, given.d), given.rank, given.seed)?),
+        None => Box::new(FourierMap::<T>::new(&spectrum, given.d, given.rank, sampling, given.seed)?),
     })
 }
 
@@ -97,7 +97,7 @@ fn hyperbolic(u: f64) -> f64 {
 /// Holds q·d numbers (structured, beyond 16 features: 4q); mapping n rows costs 2nqd flops (structured: 6nq log₂ d; sparse rows: 2q for
 /// each entry) and nq sines and cosines.
 #[derive(Debug)]
-pub struct Fourier<T> {
+pub struct FourierMap<T> {
     d: usize,
     /// q, the number of frequencies.
     count: usize,
@@ -117,7 +117,7 @@ enum Frequencies<T> {
     Structured(Structured<T>),
 }
 
-impl<T: Real> Fourier<T> {
+impl<T: Real> FourierMap<T> {
     /// A map to `p` features, of p/2 frequencies, for rows of `d` features.
     ///
     /// # Errors
@@ -140,7 +140,7 @@ impl<T: Real> Fourier<T> {
         Ok(Self { d, count, amplitude, frequencies, skew: None })
     }
 
-    /// The map with the same frequencies as [`Fourier::new`] draws independently, for sparse rows of so many columns, and numbers in a block.
+    /// The map with the same frequencies as [`FourierMap::new`] draws independently, for sparse rows of so many columns, and numbers in a block.
     ///
     /// # Errors
     /// [`Error::NoSpectrum`] where frequencies of the law cannot be drawn.
@@ -198,7 +198,7 @@ fn waves<T: Real>(turns: &[T], cosine: &mut [T], sine: &mut [T], amplitude: T) {
     });
 }
 
-impl<T: Real> FeatureMap<T> for Fourier<T> {
+impl<T: Real> FeatureMap<T> for FourierMap<T> {
     fn dims(&self) -> (usize, usize) {
         (self.d, 2 * self.count)
     }

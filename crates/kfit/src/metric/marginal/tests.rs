@@ -30,7 +30,7 @@ fn rows<'a, T: Real>(x: MatRef<'a, T>) -> Vec<&'a [T]> {
     (0..x.nrows()).map(|i| x.row(i).try_as_row_major().unwrap().as_slice()).collect()
 }
 
-impl<T: Real> Kernel<T> for Plain {
+impl<T: Real> KernelFunction<T> for Plain {
     fn spec(&self) -> String {
         "plain()".to_string()
     }

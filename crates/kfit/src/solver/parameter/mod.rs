@@ -23,7 +23,7 @@ pub use shared::{
 };
 
 use crate::{Error, FoldSpec, Result, lists, solver::ClassWeight};
-use kapprox::Spec;
+use kapprox::Kernel;
 
 /// The description of a parameter: a number, a word or a list that a solver reads.
 #[derive(Debug)]
@@ -140,7 +140,7 @@ pub enum Value {
     Columns(Vec<String>),
     /// The value of a [`ParameterKind::Kernel`].
     #[serde(serialize_with = "as_text")]
-    Kernel(Spec),
+    Kernel(Kernel),
     /// The value of [`ParameterKind::ClassWeights`].
     #[serde(serialize_with = "as_text")]
     ClassWeights(ClassWeight),
@@ -195,7 +195,7 @@ impl Parameter {
                 Err(wrong("expected names of columns, with commas between".to_string()))
             }
             ParameterKind::Columns => Ok(Value::Columns(text.split(',').map(|name| name.trim().to_string()).collect())),
-            ParameterKind::Kernel => Spec::parse(text).map(Value::Kernel).map_err(|error| wrong(error.to_string())),
+            ParameterKind::Kernel => Kernel::parse(text).map(Value::Kernel).map_err(|error| wrong(error.to_string())),
         }
     }
 }

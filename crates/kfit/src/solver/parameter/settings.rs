@@ -3,7 +3,7 @@
 use super::{C, CLASS_WEIGHT, FOLDS, GROUP, INTERCEPT, LAMBDA, Parameter, ParameterKind, Value};
 use crate::solver::{ClassWeight, Penalty, SolverFamily, refuse};
 use crate::{Error, FoldSpec, Intercept, Result};
-use kapprox::Spec;
+use kapprox::Kernel;
 use std::collections::BTreeMap;
 
 /// The parameters given to a solver: names and values as they would be typed.
@@ -107,7 +107,7 @@ impl Settings {
         "folds" folds: Folds(FoldSpec);
         "column" column: Column(String);
         "names and patterns of the columns" columns: Columns(Vec<String>);
-        "kernel" kernel: Kernel(Spec);
+        "kernel" kernel: Kernel(Kernel);
     }
 
     /// The weights of the classes: equal unless they were given.

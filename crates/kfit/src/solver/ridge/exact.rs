@@ -19,7 +19,7 @@ use crate::solver::{Found, Solved, explained, refuse};
 use crate::{Error, Result, features::FitData};
 use faer::{Mat, MatRef};
 use kapprox::landmark::NO_ROW;
-use kapprox::{Real, Spec};
+use kapprox::{Kernel, Real};
 use kstore::{MemoryRows, Plan, Reading, RowSource, pass::Observer};
 
 const REMEDY: &str = "raise `lambda`, raise `rank`, which makes the preconditioner better, or take `method` direct";
@@ -45,7 +45,7 @@ pub(super) fn stages<T: Real>(ridge: &Ridge, work: &FitRequest<'_>) -> (PassShap
 }
 
 /// Number of columns, where weights of these are learned: with the linear kernel on sparse rows, unless a factor is asked for.
-fn linear(ridge: &Ridge, kernel: &Spec) -> Option<usize> {
+fn linear(ridge: &Ridge, kernel: &Kernel) -> Option<usize> {
     kernel.linear_on_sparse().filter(|_| !ridge.leave_one_out && ridge.method != RidgeMethod::Direct)
 }
 

@@ -32,7 +32,7 @@ use crate::request::{FitRequest, ProblemSize};
 use crate::solver::{Figure, heed, refuse};
 use crate::{Error, FoldSpec, GramState, Head, Result, RidgeOptions};
 use faer::{Accum, Mat, Par, linalg::matmul::matmul};
-use kapprox::{Kernel, Real};
+use kapprox::{KernelFunction, Real};
 use kstore::{Plan, Workers};
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -182,7 +182,7 @@ impl Left {
 }
 
 struct Solver<'a> {
-    kernel: Arc<dyn Kernel<f64>>,
+    kernel: Arc<dyn KernelFunction<f64>>,
     workers: &'a Workers,
 }
 

@@ -6,7 +6,7 @@
 use crate::linalg::kernel_rows::{KernelBlock, kernel_rows};
 use crate::{Error, Result, Targets, solver::heed};
 use faer::{Mat, MatRef};
-use kapprox::{Kernel, Real};
+use kapprox::{KernelFunction, Real};
 use kstore::pass::Observer;
 use kstore::scratch::{Cache, CacheWriter, Scratch};
 use kstore::{Pass, RowBlock, RowSource, TableShape};
@@ -30,7 +30,7 @@ pub(crate) struct Room<'a> {
 pub(crate) struct Blocks<'a, T: Real> {
     pub(crate) source: &'a dyn RowSource<T>,
     pub(crate) targets: &'a Targets,
-    pub(crate) kernel: &'a dyn Kernel<T>,
+    pub(crate) kernel: &'a dyn KernelFunction<T>,
     /// Landmarks, m x d row-major.
     pub(crate) z: MatRef<'a, T>,
     /// How the rows are passed over: one lane, so that blocks come in row order.
@@ -59,7 +59,7 @@ impl<'a, T: Real> Blocks<'a, T> {
     pub(crate) fn new(
         source: &'a dyn RowSource<T>,
         targets: &'a Targets,
-        kernel: &'a dyn Kernel<T>,
+        kernel: &'a dyn KernelFunction<T>,
         z: MatRef<'a, T>,
         pass: Pass<'a>,
         room: Room<'a>,

@@ -27,7 +27,7 @@ use super::{constant::Constant, low_rank::LowRank};
 use crate::linalg::kernel_tiles::Tiles;
 use crate::{Error, Result};
 use faer::{ColRef, Mat, MatMut, MatRef, prelude::*};
-use kapprox::{Kernel, Real};
+use kapprox::{KernelFunction, Real};
 use kstore::Workers;
 
 /// The solution of exact kernel ridge regression, with its coefficients for the rows.
@@ -94,7 +94,12 @@ impl ExactProblem<'_> {
     /// With `leave_one_out`, at n³/3 flops more, also the error of every row by the fit to the others at the same μ: with
     /// R = H (H K H + μI)⁻¹ H it is a_i / R_ii, because y − c − K a = μ R y and the fitted value of a row has the share
     /// 1 − μ R_ii of its own target.
-    pub(crate) fn direct(&self, kernel: &dyn Kernel<f64>, x: MatRef<'_, f64>, leave_one_out: bool) -> Result<Dual> {
+    pub(crate) fn direct(
+        &self,
+        kernel: &dyn KernelFunction<f64>,
+        x: MatRef<'_, f64>,
+        leave_one_out: bool,
+    ) -> Result<Dual> {
         let Self { y, mu, constant, workers } = *self;
         let n = x.nrows();
         let tiles = Tiles::new(kernel, x, workers);
@@ -130,7 +135,7 @@ impl ExactProblem<'_> {
     /// Solves by preconditioned conjugate gradient until ‖r‖ ≤ tolerance·‖H y‖ for every target; kernel values are kept in `room` bytes.
     pub(crate) fn iterative<T: Real>(
         &self,
-        (kernel, exact): (&dyn Kernel<T>, &dyn Kernel<f64>),
+        (kernel, exact): (&dyn KernelFunction<T>, &dyn KernelFunction<f64>),
         x: MatRef<'_, T>,
         preconditioner: &LowRank<T>,
         room: usize,

@@ -26,7 +26,7 @@ use super::{blocks::Blocks, cg::Positive, constant::Constant, packed::PackedLowe
 use crate::linalg::kernel_tiles::Tiles;
 use crate::{Result, solver::explained};
 use faer::{Mat, MatMut, MatRef, prelude::*};
-use kapprox::{Kernel, Real};
+use kapprox::{KernelFunction, Real};
 use kstore::pass::Observer;
 
 /// First moments of the blocks of K_nm and of the targets.
@@ -89,7 +89,7 @@ impl FirstMoments {
 /// The problem that is solved: the kernel in f64, and landmarks, first moments, penalty and constant.
 #[derive(Clone, Copy)]
 pub(crate) struct NystromProblem<'p> {
-    pub(crate) kernel: &'p dyn Kernel<f64>,
+    pub(crate) kernel: &'p dyn KernelFunction<f64>,
     /// Landmarks, m x d.
     pub(crate) z: MatRef<'p, f64>,
     pub(crate) sums: &'p FirstMoments,

@@ -4,7 +4,7 @@
 
 use crate::{linalg::kernel_rows::kernel_rows, linalg::strips::for_each_strip};
 use faer::{MatMut, MatRef, prelude::*};
-use kapprox::{Kernel, Real};
+use kapprox::{KernelFunction, Real};
 use kstore::Workers;
 use std::ops::Range;
 
@@ -28,7 +28,7 @@ pub(super) enum Gram<'a, T: Real> {
 
 #[derive(Clone, Copy)]
 pub(super) struct KernelPoints<'a, T: Real> {
-    pub(super) kernel: &'a dyn Kernel<T>,
+    pub(super) kernel: &'a dyn KernelFunction<T>,
     /// n x d.
     pub(super) x: MatRef<'a, T>,
     /// What is added to every kernel value: 1 for a constant that is penalised, else 0.
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_matrix_of_parts_is_the_kernel_between_its_rows_and_symmetric() {
-        let kernel = kapprox::Spec::parse("gaussian(sigma=1.5)").unwrap().build().unwrap().typed::<f64>();
+        let kernel = kapprox::Kernel::parse("gaussian(sigma=1.5)").unwrap().build().unwrap().typed::<f64>();
         let (n, all) = (150, points(150));
         let x = MatRef::from_row_major_slice(&all, n, 3);
         let of = |shift: f64, x| KernelPoints { kernel: &*kernel, x, shift };
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_cache_that_is_too_small_gives_the_rows_of_one_that_holds_all() {
-        let kernel = kapprox::Spec::parse("gaussian(sigma=1.5)").unwrap().build().unwrap().typed::<f64>();
+        let kernel = kapprox::Kernel::parse("gaussian(sigma=1.5)").unwrap().build().unwrap().typed::<f64>();
         let (n, all) = (WORKING + 300, points(WORKING + 300));
         let points = KernelPoints { kernel: &*kernel, x: MatRef::from_row_major_slice(&all, n, 3), shift: 0.0 };
         let (mut small, mut large) = (RowCache::new(points, 0), RowCache::new(points, n));

@@ -42,7 +42,7 @@ use dual::{Dual, SolvedMachine};
 use faer::{Mat, MatRef};
 use gram::{Gram, KernelPoints};
 use kapprox::landmark::NO_ROW;
-use kapprox::{Kernel, Real};
+use kapprox::{KernelFunction, Real};
 use kstore::pass::Observer;
 use kstore::{MemoryRows, RowSource, Workers};
 use linear::Weights;
@@ -58,8 +58,8 @@ struct Exact<'a, T: Real> {
     data: &'a FitData<'a, T>,
     rows: &'a MemoryRows<T>,
     d: usize,
-    kernel: Arc<dyn Kernel<T>>,
-    wide: Arc<dyn Kernel<f64>>,
+    kernel: Arc<dyn KernelFunction<T>>,
+    wide: Arc<dyn KernelFunction<f64>>,
     /// Folds of the rows; empty where there is only one.
     folds: Vec<u16>,
     weights: RowWeights,

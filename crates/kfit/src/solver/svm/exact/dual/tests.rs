@@ -17,7 +17,7 @@ fn problem() -> (usize, Vec<f64>, Vec<f64>) {
 /// Solves a machine by parts and by its whole matrix: both end within the gap of the same objective.
 #[test]
 fn a_machine_by_parts_is_the_machine_of_the_whole_matrix() {
-    let kernel = kapprox::Spec::parse("gaussian(sigma=0.7)").unwrap().build().unwrap().typed::<f64>();
+    let kernel = kapprox::Kernel::parse("gaussian(sigma=0.7)").unwrap().build().unwrap().typed::<f64>();
     let (n, x, y) = problem();
     let x = MatRef::from_row_major_slice(&x, n, 2);
     for ((loss, total), intercept) in
