@@ -108,10 +108,6 @@ class TwoViews(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimato
 class KernelCCA(TwoViews):
     """Kernel canonical correlation analysis: the directions of two views of the same rows that correlate most.
 
-    Parameters
-    ----------
-    {parameters}
-
     Attributes
     ----------
     lambda_ : float
@@ -144,10 +140,6 @@ class KernelPLSSVD(TwoViews):
     """Maximal covariance: the directions of two views of the same rows that vary together most.
 
     With linear kernels it is ``sklearn.cross_decomposition.PLSSVD(scale=False)``; no penalty is needed.
-
-    Parameters
-    ----------
-    {parameters}
 
     Attributes
     ----------
