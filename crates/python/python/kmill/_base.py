@@ -41,7 +41,7 @@ _ASKED = {
 }
 
 
-def figures_of(report: dict[str, Any]) -> dict[str, list[float]]:
+def figures_of(report: dict[str, Any]) -> dict[str, Any]:
     """The figures that a solver reports, by their names."""
     return {figure["name"]: figure["values"] for figure in report.get("figures", [])}
 
@@ -109,7 +109,7 @@ class KernelEstimator(Described, BaseEstimator):
         The rank of the model, chosen if several ranks were compared.
     trace_error_ : float or None
         The certificate: the exact relative trace-norm error of the approximation of the kernel matrix, measured on all rows. None
-        if the solver approximates no kernel matrix.
+        if there is no certificate, as for random Fourier features.
     report_ : dict
         The report of the fit: seconds of each stage, warnings, memory, figures of the solver.
     n_features_in_ : int
