@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,20 +28,6 @@ from ._rows import free, has_names, is_stream, of_numbers, paths_of, stream_tabl
 _LOG = logging.getLogger("kmill")
 
 
-# what may be asked of files, by type
-_ASKED = {
-    **dict.fromkeys(["target", "categories", "text"], "str | Sequence[str] | None"),
-    **dict.fromkeys(["features", "keep", "extras"], "Sequence[str] | None"),
-    **dict.fromkeys(["where", "rows", "missing", "times", "sample_weight"], "str | None"),
-    "types": "dict | None",
-    "scratch": "Any",
-    "missing_words": "Sequence[str] | None",
-    "hash": "int | None",
-    "memory": "int | str | None",
-    "patience": "float",
-}
-
-
 def figures_of(report: dict[str, Any]) -> dict[str, Any]:
     """The figures that a solver reports, by their names."""
     return {figure["name"]: figure["values"] for figure in report.get("figures", [])}
@@ -57,9 +44,10 @@ def _given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value}
 
 
-def _check_asked(**asked: Any) -> None:
-    for name, value in asked.items():
-        check(name, value, _ASKED[name])
+def _check_arguments(method: Any, **given: Any) -> None:
+    """Rejects a value that is not of the type that the method declares for the argument."""
+    for name, value in given.items():
+        check(name, value, method.__annotations__[name])
 
 
 def _checked_weights(weight: Any, X: Any) -> Any:
@@ -251,18 +239,18 @@ class KernelEstimator(Described, BaseEstimator):
     def fit_files(
         self,
         paths: Any,
-        target: str | list[str] | None = None,
+        target: str | Sequence[str] | None = None,
         *,
-        features: list[str] | None = None,
+        features: Sequence[str] | None = None,
         where: str | None = None,
         rows: str | None = None,
         missing: str | None = None,
-        categories: str | list[str] | None = None,
+        categories: str | Sequence[str] | None = None,
         hash: int | None = None,
         times: str | None = None,
-        text: str | list[str] | None = None,
+        text: str | Sequence[str] | None = None,
         types: dict[str, str] | None = None,
-        missing_words: list[str] | None = None,
+        missing_words: Sequence[str] | None = None,
         sample_weight: str | None = None,
         memory: int | str | None = None,
         scratch: Any = None,
@@ -314,7 +302,7 @@ class KernelEstimator(Described, BaseEstimator):
         asked = {"target": target, "features": features, "where": where, "rows": rows, "missing": missing, "categories": categories,
                  "hash": hash, "times": times, "text": text, "types": types, "missing_words": missing_words,
                  "sample_weight": sample_weight, "memory": memory, "scratch": scratch}
-        _check_asked(**asked, patience=patience)
+        _check_arguments(KernelEstimator.fit_files, **asked, patience=patience)
         self._forget()
         if engine is not None:
             self.__dict__.update(engine.fit(clone(self), paths_of(paths), asked, patience).__dict__)
@@ -493,8 +481,8 @@ class KernelEstimator(Described, BaseEstimator):
         paths: Any,
         output: Any,
         *,
-        keep: list[str] | None = None,
-        extras: list[str] | None = None,
+        keep: Sequence[str] | None = None,
+        extras: Sequence[str] | None = None,
         where: str | None = None,
         rows: str | None = None,
         missing: str | None = None,
@@ -524,7 +512,7 @@ class KernelEstimator(Described, BaseEstimator):
         check_is_fitted(self, "model_")
         if self._coordinates is not None:
             raise ValueError("files have no rows of a precomputed kernel, of distances or of a function: use predict")
-        _check_asked(keep=keep, extras=extras, where=where, rows=rows, missing=missing, memory=memory)
+        _check_arguments(KernelEstimator.predict_files, keep=keep, extras=extras, where=where, rows=rows, missing=missing, memory=memory)
         selection = {"keep": keep or [], **_given(missing=missing, where=where, rows=rows)}
         table = _kmill.Table.open(paths_of(paths))
         with Progress(self.verbose) as show:

@@ -46,11 +46,12 @@ def _joined(sections: dict[str, str]) -> str:
 
 
 def described(method: Method) -> Method:
-    """Completes the docstring of a method by the arguments that methods share."""
+    """Completes the docstring of a method by the shared arguments. A method without a section "Returns" returns the estimator."""
     sections = _sections(method.__doc__)
     own = _entries(sections.get("Parameters", ""))
     names = [name for name in inspect.signature(method).parameters if name != "self"]
     sections["Parameters"] = "\n".join(own.get(name) or _ARGUMENTS[name] for name in names)
+    sections.setdefault("Returns", "self")
     method.__doc__ = _joined(sections)
     return method
 

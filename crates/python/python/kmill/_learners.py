@@ -53,12 +53,7 @@ class Supervised(KernelEstimator):
 
     @described
     def fit(self, X: Any, y: Any) -> Any:
-        """Learn from rows.
-
-        Returns
-        -------
-        self
-        """
+        """Learn from rows."""
         return self._fit_rows(X, y)
 
 
@@ -67,12 +62,7 @@ class Weighted(Supervised):
 
     @described
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
-        """Learn from rows.
-
-        Returns
-        -------
-        self
-        """
+        """Learn from rows."""
         return self._fit_rows(X, y, sample_weight)
 
 
@@ -231,10 +221,6 @@ class Ranker(Supervised):
             The grade of each row, the larger the earlier it comes; of a stream also the name of its column.
         group : array of shape (n_samples,), optional
             The group of each row, in any order; of a stream also the name of its column. Without it all rows are one group.
-
-        Returns
-        -------
-        self
         """
         return self._fit_rows(X, y, group=group)
 
@@ -298,10 +284,6 @@ class WithoutTarget(KernelEstimator):
         Parameters
         ----------
         y : ignored
-
-        Returns
-        -------
-        self
         """
         return self._fit_rows(X, y)
 
@@ -316,10 +298,6 @@ class WeightedRows(WithoutTarget):
         Parameters
         ----------
         y : ignored
-
-        Returns
-        -------
-        self
         """
         return self._fit_rows(X, y, sample_weight)
 

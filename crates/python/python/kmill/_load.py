@@ -31,13 +31,7 @@ def load(path: Any) -> Any:
 
 
 def of_solver(solver: str, task: str | None) -> Any:
-    """The class of estimators of a solver.
-
-    Raises
-    ------
-    kmill.Error
-        Where there is none.
-    """
+    """Returns the class of the estimators of a solver."""
     cls = ESTIMATORS.get((solver, task)) or ESTIMATORS.get((solver, None))
     if cls is None:
         raise _kmill.Error(f"there is no estimator for models of {solver}; predict with the command")
