@@ -20,7 +20,7 @@ from ._html import Report, framed
 from ._job import Described
 from ._kernel import is_given
 from ._matrix import Coordinates, is_told, refuse
-from ._parameters import check
+from ._parameters import check, check_arguments
 from ._progress import Progress
 from ._splits import choose
 from ._rows import free, has_names, is_stream, of_numbers, paths_of, stream_table, table_of, unmasked
@@ -42,12 +42,6 @@ def _numbers(rows: Any) -> Any:
 def _given(**values: Any) -> dict[str, Any]:
     """The values that are set."""
     return {name: value for name, value in values.items() if value}
-
-
-def _check_arguments(method: Any, **given: Any) -> None:
-    """Rejects a value that is not of the type that the method declares for the argument."""
-    for name, value in given.items():
-        check(name, value, method.__annotations__[name])
 
 
 def _checked_weights(weight: Any, X: Any) -> Any:
@@ -302,7 +296,7 @@ class KernelEstimator(Described, BaseEstimator):
         asked = {"target": target, "features": features, "where": where, "rows": rows, "missing": missing, "categories": categories,
                  "hash": hash, "times": times, "text": text, "types": types, "missing_words": missing_words,
                  "sample_weight": sample_weight, "memory": memory, "scratch": scratch}
-        _check_arguments(KernelEstimator.fit_files, **asked, patience=patience)
+        check_arguments(KernelEstimator.fit_files, **asked, patience=patience)
         self._forget()
         if engine is not None:
             self.__dict__.update(engine.fit(clone(self), paths_of(paths), asked, patience).__dict__)
@@ -512,7 +506,7 @@ class KernelEstimator(Described, BaseEstimator):
         check_is_fitted(self, "model_")
         if self._coordinates is not None:
             raise ValueError("files have no rows of a precomputed kernel, of distances or of a function: use predict")
-        _check_arguments(KernelEstimator.predict_files, keep=keep, extras=extras, where=where, rows=rows, missing=missing, memory=memory)
+        check_arguments(KernelEstimator.predict_files, keep=keep, extras=extras, where=where, rows=rows, missing=missing, memory=memory)
         selection = {"keep": keep or [], **_given(missing=missing, where=where, rows=rows)}
         table = _kmill.Table.open(paths_of(paths))
         with Progress(self.verbose) as show:

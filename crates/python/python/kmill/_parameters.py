@@ -168,6 +168,8 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "Sequence[float]": ("several numbers", _each(Real)),
     "Sequence[int]": ("several whole numbers", _each(Integral)),
     "Sequence[str]": ("several texts", _each(str)),
+    "Iterable[int]": ("several whole numbers", _each(Integral)),
+    "Iterable[str]": ("several texts", _each(str)),
 }
 
 
@@ -177,12 +179,18 @@ def listed(values: Any) -> Any:
 
 
 def check(name: str, value: Any, type_: str) -> None:
-    """Refuses a value that is not of a parameter's type."""
+    """Rejects a value that is not of a parameter's type."""
     kinds = [_KINDS.get(part) for part in type_.split(" | ")]
     if None in kinds or any(kind and kind[1](value) for kind in kinds):
         return
     got = repr(value)
     raise ValueError(f"{name} must be {' or '.join(kind[0] for kind in kinds if kind)}, got {got[:60]}{'…' if len(got) > 60 else ''}")
+
+
+def check_arguments(function: Any, **given: Any) -> None:
+    """Rejects a value that is not of the type that the function declares for the argument."""
+    for name, value in given.items():
+        check(name, value, function.__annotations__[name])
 
 
 def text(value: Any) -> str | None:
