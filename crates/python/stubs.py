@@ -282,7 +282,7 @@ def stub(cls: type) -> str:
 
 
 def main() -> int:
-    """Writes the stubs, or with ``--check`` reports by the exit code whether they are up to date."""
+    """Writes the stubs, or with ``--check`` only reports by the exit code if they differ."""
     path = Path(__file__).parent / "python" / "kmill" / "__init__.pyi"
     text = HEAD + f"\nclass _Kernel:\n{attributes(SHARED)}" + "".join(stub(cls) for cls in classes())
     if "--check" in sys.argv[1:]:

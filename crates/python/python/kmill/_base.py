@@ -90,8 +90,8 @@ class KernelEstimator(Described, BaseEstimator):
     rank_ : int
         The rank of the model, chosen if several ranks were compared.
     trace_error_ : float or None
-        The certificate: the exact relative trace-norm error of the approximation of the kernel matrix, measured on all rows. None
-        if there is no certificate, as for random Fourier features.
+        The certificate: the exact relative trace-norm error of the approximation of the kernel
+        matrix, measured on all rows. None without a certificate, as for random Fourier features.
     report_ : dict
         The report of the fit: seconds of each stage, warnings, memory, figures of the solver.
     n_features_in_ : int

@@ -1,7 +1,8 @@
 """Docstrings made of parts, so that each parameter, argument and attribute is described once.
 
-A docstring has numpydoc's form: a summary, then sections, each below a heading that dashes underline. A section such as
-"Parameters" consists of entries: a line ``name : type``, and below it an indented description.
+A docstring has numpydoc's form: a summary, then sections, each below a heading that dashes underline.
+A section such as "Parameters" consists of entries: a line ``name : type``, and below it an indented
+description.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from typing import TypeVar
 
 _ORDER = ("Parameters", "Attributes", "Returns", "Notes", "References", "Examples")
 
-# the arguments that methods share; a method with other rules describes the argument in its own docstring
+# arguments that several methods have; a method can describe an argument in its own docstring instead
 _ARGUMENTS = {
     "X": """X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
     Rows of numbers.""",
     "y": """y : array of shape (n_samples,), or (n_samples, n_targets) for several numbers
-    The target: numbers for a regression, the class of each row for a classification. For a stream also the name of its
-    column.""",
+    The target: numbers for a regression, the class of each row for a classification. For a stream
+    also the name of its column.""",
     "sample_weight": """sample_weight : array of shape (n_samples,), optional
     How much each row counts: a row of weight 2 counts as that row twice.""",
 }
@@ -46,7 +47,10 @@ def _joined(sections: dict[str, str]) -> str:
 
 
 def described(method: Method) -> Method:
-    """Completes the docstring of a method by the shared arguments. A method without a section "Returns" returns the estimator."""
+    """Completes the docstring of a method by the shared arguments.
+
+    A method without a section "Returns" returns the estimator.
+    """
     sections = _sections(method.__doc__)
     own = _entries(sections.get("Parameters", ""))
     names = [name for name in inspect.signature(method).parameters if name != "self"]
@@ -57,7 +61,7 @@ def described(method: Method) -> Method:
 
 
 def describe_class(cls: type, parameters: str) -> None:
-    """Completes the docstring of a class by its parameters, and by the attributes that its bases describe."""
+    """Completes the docstring of a class by its parameters, and by the attributes of its bases."""
     sections = _sections(cls.__doc__)
     attributes: dict[str, str] = {}
     for base in cls.__mro__:

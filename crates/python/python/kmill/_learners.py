@@ -1,4 +1,4 @@
-"""What estimators of one kind share: regressors, classifiers, rankers, transformers, outlier detectors, clusterers."""
+"""The bases of regressors, classifiers, rankers, transformers, outlier detectors and clusterers."""
 
 from __future__ import annotations
 
@@ -176,7 +176,9 @@ class Probabilities:
     @available_if(lambda self: getattr(self, "probability", True))
     @described
     def predict_proba(self, X: Any) -> Any:
-        """Compute the probabilities of the classes. ``SVC`` needs ``probability=True`` for it.
+        """Compute the probabilities of the classes.
+
+        ``SVC`` needs ``probability=True`` for it.
 
         Returns
         -------
@@ -192,7 +194,9 @@ class Probabilities:
     @available_if(lambda self: getattr(self, "probability", True))
     @described
     def predict_log_proba(self, X: Any) -> Any:
-        """Compute the logarithms of the probabilities of the classes. ``SVC`` needs ``probability=True`` for it.
+        """Compute the logarithms of the probabilities of the classes.
+
+        ``SVC`` needs ``probability=True`` for it.
 
         Returns
         -------
@@ -236,7 +240,7 @@ class Ranker(Supervised):
         return self._scores(X).ravel()
 
     def score(self, X: Any, y: Any, group: Any = None) -> float:
-        """The fraction of the pairs of rows of a group with different grades that are in the right order.
+        """Compute the fraction of pairs in the right order: pairs of rows of a group with unlike grades.
 
         Parameters
         ----------
@@ -420,13 +424,15 @@ def landmarks_of(model: Any) -> tuple[Any, Any]:
 
 
 class SupportVectors(Linear):
-    """The support vectors of an SVM with ``map="exact"``: its scores are ``K(X, support_vectors_) @ dual_coef_.T + intercept_``.
+    """The support vectors of an SVM with ``map="exact"``.
+
+    Its scores are ``K(X, support_vectors_) @ dual_coef_.T + intercept_``.
 
     Attributes
     ----------
     support_, support_vectors_, dual_coef_, intercept_ : array
-        With ``map="exact"``: the row numbers of the support vectors, the support vectors as the kernel sees them, their dual
-        coefficients (one row for each output), and the intercepts.
+        With ``map="exact"``: the row numbers of the support vectors, the support vectors as the
+        kernel sees them, their dual coefficients (one row for each output), and the intercepts.
     """
 
     def _machine(self) -> Any:

@@ -211,7 +211,8 @@ def text(value: Any) -> str | None:
 
 Class = TypeVar("Class", bound=type)
 
-# the estimators by solver and task, None for solvers of one task: of the estimators of one solver the first, which opens its models
+# the estimator that opens models, by solver and task (None for solvers of one task): the first that
+# is made for them
 ESTIMATORS: dict[tuple[str, str | None], Any] = {}
 
 
@@ -224,7 +225,7 @@ def estimator(
     fixed: dict[str, str] | None = None,
     **defaults: Any,
 ) -> Callable[[Class], Class]:
-    """Gives a class the constructor of a solver, and the sections "Parameters" and "Attributes" of its docstring.
+    """Gives a class the constructor of a solver, and the parameters and attributes of its docstring.
 
     ``first`` are the parameters that may be given by position, ``own`` parameters of the class itself, ``without`` those that it does
     not have, ``fixed`` values of the engine's parameters that the class stands for, and ``defaults`` defaults that differ.

@@ -24,7 +24,8 @@ class _Ridge(Weighted):
     Attributes
     ----------
     alpha_, lambda_ : float
-        The chosen regularisation parameter, in scikit-learn's convention and per row: alpha = lambda n_samples.
+        The chosen regularisation parameter, in scikit-learn's convention and per row:
+        alpha = lambda n_samples.
     surface_ : dict of arrays
         Rank, alpha, lambda and cross-validated mean squared error of every cell that was compared.
     """
@@ -222,9 +223,10 @@ class OnlineRegressor(Regressor):
 
     @described
     def partial_fit(self, X: Any, y: Any) -> Any:
-        """Continue learning: each row is predicted first and then learned, by recursive least squares.
+        """Continue learning by recursive least squares: each row is predicted, and then learned.
 
-        The first call is :meth:`fit`, so its rows should be like those that follow: they determine the scaling and the landmarks.
+        The first call is :meth:`fit`, so its rows should be like those that follow: they determine
+        the scaling and the landmarks.
 
         Returns
         -------
