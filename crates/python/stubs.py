@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import kmill
+from kmill import _parameters
 
 HEAD = '''"""Type stubs of kmill, written by stubs.py from the classes themselves."""
 
@@ -70,6 +71,7 @@ def tune(
     kernels: Iterable[str] | None = ...,
     task: str | None = ...,
     score: str = ...,
+    measure: str | None = ...,
     sample: int = ...,
     **parameters: Any,
 ) -> Any: ...
@@ -130,6 +132,7 @@ class _Estimator:
         memory: int | str | None = ...,
     ) -> int: ...
     def save(self, path: _Path) -> None: ...
+    def to_onnx(self) -> bytes: ...
     def get_params(self, deep: bool = ...) -> dict[str, Any]: ...
     def set_params(self, **params: Any) -> Self: ...
 
@@ -208,11 +211,14 @@ _SUPPORT = """    @property
     def intercept_(self) -> _Floats: ...
 """
 
-# what a class has beside its kind
+# the members of a class in addition to those of its kind
 MORE = {
     "KernelRidge": """    alpha_: float
     surface_: dict[str, _Array]
     def predict(self, X: _Rows, return_std: bool = ...) -> Any: ...
+""",
+    "OnlineRegressor": """    running_mse_: float
+    def partial_fit(self, X: _Rows, y: Any) -> Self: ...
 """,
     "KernelRidgeClassifier": """    alpha_: float
     surface_: dict[str, _Array]
@@ -244,6 +250,15 @@ def classes() -> list[type]:
     return [cls for cls in found if inspect.isclass(cls) and cls is not kmill.Error]
 
 
+# the attributes that a constructor sets from the parameters of all kernel estimators
+SHARED = {parameter.name: parameter.type for parameter in _parameters.SHARED}
+
+
+def attributes(types: dict[str, str]) -> str:
+    """The attributes that a constructor sets, by name and type."""
+    return "".join(f"    {name}: {type_}\n" for name, type_ in types.items())
+
+
 def stub(cls: type) -> str:
     """The stub of an estimator."""
     kinds = ("Regressor", "Ranker", "Classifier", "Transformer", "TwoViews", "Novelty", "Clusters")
@@ -259,15 +274,17 @@ def stub(cls: type) -> str:
     weighted = {"Weighted": "y: Any", "WeightedRows": "y: Any = ..."}
     target = next((weighted[base.__name__] for base in cls.__mro__ if base.__name__ in weighted), None)
     fit = f"    def fit(self, X: _Rows, {target}, sample_weight: Any = ...) -> Self: ...\n" if target else ""
-    attributes = "".join(f"    {name}: {type_}\n" for name, type_ in types.items())
+    shared = SHARED if SHARED.items() <= types.items() else {}
+    bases = "_Kernel, " if shared else ""
+    own = attributes({name: type_ for name, type_ in types.items() if name not in shared})
     constructor = "    def __init__(\n" + "\n".join(lines) + "\n    ) -> None: ...\n"
-    return f"\nclass {cls.__name__}(_{kind}):\n{attributes}{MORE.get(cls.__name__, '')}{fit}{constructor}"
+    return f"\nclass {cls.__name__}({bases}_{kind}):\n{own}{MORE.get(cls.__name__, '')}{fit}{constructor}"
 
 
 def main() -> int:
-    """Writes the stubs, or with ``--check`` tells whether they are those of the classes."""
+    """Writes the stubs, or with ``--check`` only reports by the exit code if they differ."""
     path = Path(__file__).parent / "python" / "kmill" / "__init__.pyi"
-    text = HEAD + "".join(stub(cls) for cls in classes())
+    text = HEAD + f"\nclass _Kernel:\n{attributes(SHARED)}" + "".join(stub(cls) for cls in classes())
     if "--check" in sys.argv[1:]:
         return 0 if path.read_text() == text else 1
     path.write_text(text)

@@ -26,7 +26,7 @@ def test_every_parameter_is_described():
     for name in kmill.__all__:
         cls = getattr(kmill, name)
         for parameter in getattr(cls, "_parameters", []):
-            assert f"\n    {parameter.name} : " in cls.__doc__, (name, parameter.name)
+            assert f"\n{parameter.name} : " in cls.__doc__, (name, parameter.name)
     # a parameter that a solver gains is one of its estimator's; weights are an argument of the fit
     svc = {parameter.engine for parameter in kmill.SVC._parameters} - {None}
     assert svc == {p["name"] for p in _parameters._SOLVERS["svm"]["parameters"]} - {"weights"}

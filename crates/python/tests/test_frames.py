@@ -134,6 +134,13 @@ def test_two_views_are_loaded(tmp_path):
         assert hashlib.sha256(loaded.model_.to_bytes()).digest() == hashlib.sha256(model.model_.to_bytes()).digest()
 
 
+def test_a_second_view_may_have_several_columns():
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    for cls in (kmill.KernelCCA, kmill.KernelPLSSVD):
+        first, second = cls(n_components=1, rank=50).fit(X, X[:, :2] ** 3).transform(X, X[:, :2] ** 3)
+        assert first.shape == second.shape == (200, 1) and np.corrcoef(first[:, 0], second[:, 0])[0, 1] > 0.8
+
+
 def test_a_column_without_a_value_is_missing_in_new_rows_and_no_feature_of_a_fit():
     frame, price = houses(400)
     frame.loc[::7, "rooms"] = np.nan

@@ -60,6 +60,7 @@ def tune(
     kernels: Iterable[str] | None = ...,
     task: str | None = ...,
     score: str = ...,
+    measure: str | None = ...,
     sample: int = ...,
     **parameters: Any,
 ) -> Any: ...
@@ -120,6 +121,7 @@ class _Estimator:
         memory: int | str | None = ...,
     ) -> int: ...
     def save(self, path: _Path) -> None: ...
+    def to_onnx(self) -> bytes: ...
     def get_params(self, deep: bool = ...) -> dict[str, Any]: ...
     def set_params(self, **params: Any) -> Self: ...
 
@@ -175,6 +177,29 @@ class _Clusters(_Estimator):
     def fit(self, X: _Rows, y: Any = ...) -> Self: ...
     def predict(self, X: _Rows) -> _Array: ...
     def fit_predict(self, X: _Rows, y: Any = ...) -> _Array: ...
+
+class _Kernel:
+    kernel: str | Callable[..., Any]
+    gamma: float | str | None
+    coef0: float | None
+    degree: float | None
+    kernel_params: dict[str, Any] | None
+    rank: int | None
+    scale: str | None
+    clip: bool | None
+    metric: str | _Array | None
+    map: str | None
+    landmarks: str | _Array | None
+    candidates: int | str | None
+    precision: str
+    missing: str
+    categories: str | Sequence[str] | None
+    times: str | None
+    text: str | Sequence[str] | None
+    random_state: int | _RandomState | None
+    memory: int | str | None
+    n_jobs: int | None
+    verbose: int
 
 class Isomap(_Transformer):
     n_components: int | None
@@ -323,33 +348,12 @@ class KernelDimensionReduction(_Transformer):
         verbose: int = ...,
     ) -> None: ...
 
-class KernelFisher(_Classifier):
+class KernelFisher(_Kernel, _Classifier):
     lambdas: float | str | Sequence[float] | None
     cv: Any
     n_components: int | None
     within: str | None
     tolerance: float | None
-    kernel: str | Callable[..., Any]
-    gamma: float | str | None
-    coef0: float | None
-    degree: float | None
-    kernel_params: dict[str, Any] | None
-    rank: int | None
-    scale: str | None
-    clip: bool | None
-    metric: str | _Array | None
-    map: str | None
-    landmarks: str | _Array | None
-    candidates: int | str | None
-    precision: str
-    missing: str
-    categories: str | Sequence[str] | None
-    times: str | None
-    text: str | Sequence[str] | None
-    random_state: int | _RandomState | None
-    memory: int | str | None
-    n_jobs: int | None
-    verbose: int
     def transform(self, X: _Rows) -> Any: ...
     def get_feature_names_out(self, input_features: Any = ...) -> _Array: ...
     def set_output(self, *, transform: str | None = ...) -> Self: ...
@@ -384,31 +388,10 @@ class KernelFisher(_Classifier):
         verbose: int = ...,
     ) -> None: ...
 
-class KernelKMeans(_Clusters):
+class KernelKMeans(_Kernel, _Clusters):
     n_clusters: int | None
     n_init: int | None
     tolerance: float | None
-    kernel: str | Callable[..., Any]
-    gamma: float | str | None
-    coef0: float | None
-    degree: float | None
-    kernel_params: dict[str, Any] | None
-    rank: int | None
-    scale: str | None
-    clip: bool | None
-    metric: str | _Array | None
-    map: str | None
-    landmarks: str | _Array | None
-    candidates: int | str | None
-    precision: str
-    missing: str
-    categories: str | Sequence[str] | None
-    times: str | None
-    text: str | Sequence[str] | None
-    random_state: int | _RandomState | None
-    memory: int | str | None
-    n_jobs: int | None
-    verbose: int
     def transform(self, X: _Rows) -> Any: ...
     def get_feature_names_out(self, input_features: Any = ...) -> _Array: ...
     def set_output(self, *, transform: str | None = ...) -> Self: ...
@@ -443,7 +426,7 @@ class KernelKMeans(_Clusters):
         verbose: int = ...,
     ) -> None: ...
 
-class KernelLogisticRegression(_Classifier):
+class KernelLogisticRegression(_Kernel, _Classifier):
     C: float | str | Sequence[float] | None
     lambdas: float | str | Sequence[float] | None
     cv: Any
@@ -451,27 +434,6 @@ class KernelLogisticRegression(_Classifier):
     class_weight: dict[Any, float] | str | None
     max_iter: int | None
     tolerance: float | None
-    kernel: str | Callable[..., Any]
-    gamma: float | str | None
-    coef0: float | None
-    degree: float | None
-    kernel_params: dict[str, Any] | None
-    rank: int | None
-    scale: str | None
-    clip: bool | None
-    metric: str | _Array | None
-    map: str | None
-    landmarks: str | _Array | None
-    candidates: int | str | None
-    precision: str
-    missing: str
-    categories: str | Sequence[str] | None
-    times: str | None
-    text: str | Sequence[str] | None
-    random_state: int | _RandomState | None
-    memory: int | str | None
-    n_jobs: int | None
-    verbose: int
     def predict_proba(self, X: _Rows) -> _Floats: ...
     def predict_log_proba(self, X: _Rows) -> _Floats: ...
     def fit(self, X: _Rows, y: Any, sample_weight: Any = ...) -> Self: ...
@@ -508,30 +470,9 @@ class KernelLogisticRegression(_Classifier):
         verbose: int = ...,
     ) -> None: ...
 
-class KernelNovelty(_Novelty):
+class KernelNovelty(_Kernel, _Novelty):
     nu: float | None
     tolerance: float | None
-    kernel: str | Callable[..., Any]
-    gamma: float | str | None
-    coef0: float | None
-    degree: float | None
-    kernel_params: dict[str, Any] | None
-    rank: int | None
-    scale: str | None
-    clip: bool | None
-    metric: str | _Array | None
-    map: str | None
-    landmarks: str | _Array | None
-    candidates: int | str | None
-    precision: str
-    missing: str
-    categories: str | Sequence[str] | None
-    times: str | None
-    text: str | Sequence[str] | None
-    random_state: int | _RandomState | None
-    memory: int | str | None
-    n_jobs: int | None
-    verbose: int
     def __init__(
         self,
         *,
@@ -560,7 +501,7 @@ class KernelNovelty(_Novelty):
         verbose: int = ...,
     ) -> None: ...
 
-class KernelPCA(_Transformer):
+class KernelPCA(_Kernel, _Transformer):
     n_components: int | None
     fit_inverse_transform: bool
     alpha: float
@@ -571,27 +512,6 @@ class KernelPCA(_Transformer):
     novelty: bool
     cv: Any
     tolerance: float | None
-    kernel: str | Callable[..., Any]
-    gamma: float | str | None
-    coef0: float | None
-    degree: float | None
-    kernel_params: dict[str, Any] | None
-    rank: int | None
-    scale: str | None
-    clip: bool | None
-    metric: str | _Array | None
-    map: str | None
-    landmarks: str | _Array | None
-    candidates: int | str | None
-    precision: str
-    missing: str
-    categories: str | Sequence[str] | None
-    times: str | None
-    text: str | Sequence[str] | None
-    random_state: int | _RandomState | None
-    memory: int | str | None
-    n_jobs: int | None
-    verbose: int
     eigenvalues_: _Floats
     def distance(self, X: _Rows) -> _Floats: ...
     def preimage(self, X: _Rows) -> _Floats: ...
@@ -633,34 +553,13 @@ class KernelPCA(_Transformer):
         verbose: int = ...,
     ) -> None: ...
 
-class KernelPCAL1(_Transformer):
+class KernelPCAL1(_Kernel, _Transformer):
     n_components: int | None
     uncentred: bool
     novelty: bool
     n_init: int | None
     max_iter: int | None
     tolerance: float | None
-    kernel: str | Callable[..., Any]
-    gamma: float | str | None
-    coef0: float | None
-    degree: float | None
-    kernel_params: dict[str, Any] | None
-    rank: int | None
-    scale: str | None
-    clip: bool | None
-    metric: str | _Array | None
-    map: str | None
-    landmarks: str | _Array | None
-    candidates: int | str | None
-    precision: str
-    missing: str
-    categories: str | Sequence[str] | None
-    times: str | None
-    text: str | Sequence[str] | None
-    random_state: int | _RandomState | None
-    memory: int | str | None
-    n_jobs: int | None
-    verbose: int
     def __init__(
         self,
         n_components: int | None = ...,
@@ -693,31 +592,10 @@ class KernelPCAL1(_Transformer):
         verbose: int = ...,
     ) -> None: ...
 
-class KernelPLS(_Regressor):
+class KernelPLS(_Kernel, _Regressor):
     n_components: int | None
     cv: Any
     tolerance: float | None
-    kernel: str | Callable[..., Any]
-    gamma: float | str | None
-    coef0: float | None
-    degree: float | None
-    kernel_params: dict[str, Any] | None
-    rank: int | None
-    scale: str | None
-    clip: bool | None
-    metric: str | _Array | None
-    map: str | None
-    landmarks: str | _Array | None
-    candidates: int | str | None
-    precision: str
-    missing: str
-    categories: str | Sequence[str] | None
-    times: str | None
-    text: str | Sequence[str] | None
-    random_state: int | _RandomState | None
-    memory: int | str | None
-    n_jobs: int | None
-    verbose: int
     def transform(self, X: _Rows) -> Any: ...
     def get_feature_names_out(self, input_features: Any = ...) -> _Array: ...
     def set_output(self, *, transform: str | None = ...) -> Self: ...
@@ -796,34 +674,13 @@ class KernelPLSSVD(_TwoViews):
         verbose: int = ...,
     ) -> None: ...
 
-class KernelRanker(_Ranker):
+class KernelRanker(_Kernel, _Ranker):
     group: str | None
     loss: str
     lambdas: float | str | Sequence[float] | None
     cv: Any
     max_iter: int | None
     tolerance: float | None
-    kernel: str | Callable[..., Any]
-    gamma: float | str | None
-    coef0: float | None
-    degree: float | None
-    kernel_params: dict[str, Any] | None
-    rank: int | None
-    scale: str | None
-    clip: bool | None
-    metric: str | _Array | None
-    map: str | None
-    landmarks: str | _Array | None
-    candidates: int | str | None
-    precision: str
-    missing: str
-    categories: str | Sequence[str] | None
-    times: str | None
-    text: str | Sequence[str] | None
-    random_state: int | _RandomState | None
-    memory: int | str | None
-    n_jobs: int | None
-    verbose: int
     def __init__(
         self,
         *,
@@ -856,7 +713,7 @@ class KernelRanker(_Ranker):
         verbose: int = ...,
     ) -> None: ...
 
-class KernelRidge(_Regressor):
+class KernelRidge(_Kernel, _Regressor):
     alpha: float
     alphas: Sequence[float] | None
     lambdas: float | str | Sequence[float] | None
@@ -871,27 +728,6 @@ class KernelRidge(_Regressor):
     std: bool
     importance: bool
     local: int | None
-    kernel: str | Callable[..., Any]
-    gamma: float | str | None
-    coef0: float | None
-    degree: float | None
-    kernel_params: dict[str, Any] | None
-    rank: int | None
-    scale: str | None
-    clip: bool | None
-    metric: str | _Array | None
-    map: str | None
-    landmarks: str | _Array | None
-    candidates: int | str | None
-    precision: str
-    missing: str
-    categories: str | Sequence[str] | None
-    times: str | None
-    text: str | Sequence[str] | None
-    random_state: int | _RandomState | None
-    memory: int | str | None
-    n_jobs: int | None
-    verbose: int
     alpha_: float
     surface_: dict[str, _Array]
     def predict(self, X: _Rows, return_std: bool = ...) -> Any: ...
@@ -936,7 +772,7 @@ class KernelRidge(_Regressor):
         verbose: int = ...,
     ) -> None: ...
 
-class KernelRidgeClassifier(_Classifier):
+class KernelRidgeClassifier(_Kernel, _Classifier):
     alpha: float
     alphas: Sequence[float] | None
     lambdas: float | str | Sequence[float] | None
@@ -951,27 +787,6 @@ class KernelRidgeClassifier(_Classifier):
     loo: bool
     importance: bool
     local: int | None
-    kernel: str | Callable[..., Any]
-    gamma: float | str | None
-    coef0: float | None
-    degree: float | None
-    kernel_params: dict[str, Any] | None
-    rank: int | None
-    scale: str | None
-    clip: bool | None
-    metric: str | _Array | None
-    map: str | None
-    landmarks: str | _Array | None
-    candidates: int | str | None
-    precision: str
-    missing: str
-    categories: str | Sequence[str] | None
-    times: str | None
-    text: str | Sequence[str] | None
-    random_state: int | _RandomState | None
-    memory: int | str | None
-    n_jobs: int | None
-    verbose: int
     alpha_: float
     surface_: dict[str, _Array]
     def fit(self, X: _Rows, y: Any, sample_weight: Any = ...) -> Self: ...
@@ -1015,30 +830,9 @@ class KernelRidgeClassifier(_Classifier):
         verbose: int = ...,
     ) -> None: ...
 
-class LaplacianEigenmaps(_Transformer):
+class LaplacianEigenmaps(_Kernel, _Transformer):
     n_components: int | None
     tolerance: float | None
-    kernel: str | Callable[..., Any]
-    gamma: float | str | None
-    coef0: float | None
-    degree: float | None
-    kernel_params: dict[str, Any] | None
-    rank: int | None
-    scale: str | None
-    clip: bool | None
-    metric: str | _Array | None
-    map: str | None
-    landmarks: str | _Array | None
-    candidates: int | str | None
-    precision: str
-    missing: str
-    categories: str | Sequence[str] | None
-    times: str | None
-    text: str | Sequence[str] | None
-    random_state: int | _RandomState | None
-    memory: int | str | None
-    n_jobs: int | None
-    verbose: int
     def __init__(
         self,
         n_components: int | None = ...,
@@ -1253,32 +1047,11 @@ class Nystroem(_Transformer):
         verbose: int = ...,
     ) -> None: ...
 
-class OneClassSVM(_Novelty):
+class OneClassSVM(_Kernel, _Novelty):
     nu: float | None
     tol: float | None
     max_iter: int | None
     tolerance: float | None
-    kernel: str | Callable[..., Any]
-    gamma: float | str | None
-    coef0: float | None
-    degree: float | None
-    kernel_params: dict[str, Any] | None
-    rank: int | None
-    scale: str | None
-    clip: bool | None
-    metric: str | _Array | None
-    map: str | None
-    landmarks: str | _Array | None
-    candidates: int | str | None
-    precision: str
-    missing: str
-    categories: str | Sequence[str] | None
-    times: str | None
-    text: str | Sequence[str] | None
-    random_state: int | _RandomState | None
-    memory: int | str | None
-    n_jobs: int | None
-    verbose: int
     @property
     def support_(self) -> _Array: ...
     @property
@@ -1320,7 +1093,7 @@ class OneClassSVM(_Novelty):
         verbose: int = ...,
     ) -> None: ...
 
-class OnlineRegressor(_Regressor):
+class OnlineRegressor(_Kernel, _Regressor):
     rule: str
     lambdas: float | str | None
     rate: float | None
@@ -1328,27 +1101,8 @@ class OnlineRegressor(_Regressor):
     passes: int | None
     intercept: str
     tolerance: float | None
-    kernel: str | Callable[..., Any]
-    gamma: float | str | None
-    coef0: float | None
-    degree: float | None
-    kernel_params: dict[str, Any] | None
-    rank: int | None
-    scale: str | None
-    clip: bool | None
-    metric: str | _Array | None
-    map: str | None
-    landmarks: str | _Array | None
-    candidates: int | str | None
-    precision: str
-    missing: str
-    categories: str | Sequence[str] | None
-    times: str | None
-    text: str | Sequence[str] | None
-    random_state: int | _RandomState | None
-    memory: int | str | None
-    n_jobs: int | None
-    verbose: int
+    running_mse_: float
+    def partial_fit(self, X: _Rows, y: Any) -> Self: ...
     def __init__(
         self,
         *,
@@ -1382,32 +1136,11 @@ class OnlineRegressor(_Regressor):
         verbose: int = ...,
     ) -> None: ...
 
-class Perceptron(_Classifier):
+class Perceptron(_Kernel, _Classifier):
     max_iter: int | None
     last: bool
     intercept: str
     tolerance: float | None
-    kernel: str | Callable[..., Any]
-    gamma: float | str | None
-    coef0: float | None
-    degree: float | None
-    kernel_params: dict[str, Any] | None
-    rank: int | None
-    scale: str | None
-    clip: bool | None
-    metric: str | _Array | None
-    map: str | None
-    landmarks: str | _Array | None
-    candidates: int | str | None
-    precision: str
-    missing: str
-    categories: str | Sequence[str] | None
-    times: str | None
-    text: str | Sequence[str] | None
-    random_state: int | _RandomState | None
-    memory: int | str | None
-    n_jobs: int | None
-    verbose: int
     def __init__(
         self,
         *,
@@ -1476,7 +1209,7 @@ class RandomFourier(_Transformer):
         verbose: int = ...,
     ) -> None: ...
 
-class SVC(_Classifier):
+class SVC(_Kernel, _Classifier):
     C: float | str | Sequence[float] | None
     lambdas: float | str | Sequence[float] | None
     pairs: bool
@@ -1488,27 +1221,6 @@ class SVC(_Classifier):
     tol: float | None
     max_iter: int | None
     tolerance: float | None
-    kernel: str | Callable[..., Any]
-    gamma: float | str | None
-    coef0: float | None
-    degree: float | None
-    kernel_params: dict[str, Any] | None
-    rank: int | None
-    scale: str | None
-    clip: bool | None
-    metric: str | _Array | None
-    map: str | None
-    landmarks: str | _Array | None
-    candidates: int | str | None
-    precision: str
-    missing: str
-    categories: str | Sequence[str] | None
-    times: str | None
-    text: str | Sequence[str] | None
-    random_state: int | _RandomState | None
-    memory: int | str | None
-    n_jobs: int | None
-    verbose: int
     @property
     def support_(self) -> _Array: ...
     @property
@@ -1559,7 +1271,7 @@ class SVC(_Classifier):
         verbose: int = ...,
     ) -> None: ...
 
-class SVR(_Regressor):
+class SVR(_Kernel, _Regressor):
     C: float | str | Sequence[float] | None
     lambdas: float | str | Sequence[float] | None
     cv: Any
@@ -1568,27 +1280,6 @@ class SVR(_Regressor):
     tol: float | None
     max_iter: int | None
     tolerance: float | None
-    kernel: str | Callable[..., Any]
-    gamma: float | str | None
-    coef0: float | None
-    degree: float | None
-    kernel_params: dict[str, Any] | None
-    rank: int | None
-    scale: str | None
-    clip: bool | None
-    metric: str | _Array | None
-    map: str | None
-    landmarks: str | _Array | None
-    candidates: int | str | None
-    precision: str
-    missing: str
-    categories: str | Sequence[str] | None
-    times: str | None
-    text: str | Sequence[str] | None
-    random_state: int | _RandomState | None
-    memory: int | str | None
-    n_jobs: int | None
-    verbose: int
     @property
     def support_(self) -> _Array: ...
     @property
@@ -1634,31 +1325,10 @@ class SVR(_Regressor):
         verbose: int = ...,
     ) -> None: ...
 
-class SpectralClustering(_Clusters):
+class SpectralClustering(_Kernel, _Clusters):
     n_clusters: int | None
     n_init: int | None
     tolerance: float | None
-    kernel: str | Callable[..., Any]
-    gamma: float | str | None
-    coef0: float | None
-    degree: float | None
-    kernel_params: dict[str, Any] | None
-    rank: int | None
-    scale: str | None
-    clip: bool | None
-    metric: str | _Array | None
-    map: str | None
-    landmarks: str | _Array | None
-    candidates: int | str | None
-    precision: str
-    missing: str
-    categories: str | Sequence[str] | None
-    times: str | None
-    text: str | Sequence[str] | None
-    random_state: int | _RandomState | None
-    memory: int | str | None
-    n_jobs: int | None
-    verbose: int
     def __init__(
         self,
         *,
@@ -1688,32 +1358,11 @@ class SpectralClustering(_Clusters):
         verbose: int = ...,
     ) -> None: ...
 
-class SupervisedPCA(_Transformer):
+class SupervisedPCA(_Kernel, _Transformer):
     n_components: int | None
     task: str
     target_kernel: str | None
     tolerance: float | None
-    kernel: str | Callable[..., Any]
-    gamma: float | str | None
-    coef0: float | None
-    degree: float | None
-    kernel_params: dict[str, Any] | None
-    rank: int | None
-    scale: str | None
-    clip: bool | None
-    metric: str | _Array | None
-    map: str | None
-    landmarks: str | _Array | None
-    candidates: int | str | None
-    precision: str
-    missing: str
-    categories: str | Sequence[str] | None
-    times: str | None
-    text: str | Sequence[str] | None
-    random_state: int | _RandomState | None
-    memory: int | str | None
-    n_jobs: int | None
-    verbose: int
     def fit(self, X: _Rows, y: Any) -> Self: ...  # type: ignore[override]
     def __init__(
         self,

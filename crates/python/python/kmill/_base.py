@@ -6,20 +6,21 @@ import json
 import logging
 import os
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import check_cv
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from . import _kmill
 from ._html import Report, framed
 from ._job import Described
 from ._kernel import is_given
 from ._matrix import Coordinates, is_told, refuse
-from ._parameters import check
+from ._parameters import check, check_arguments
 from ._progress import Progress
 from ._splits import choose
 from ._rows import free, has_names, is_stream, of_numbers, paths_of, stream_table, table_of, unmasked
@@ -27,17 +28,9 @@ from ._rows import free, has_names, is_stream, of_numbers, paths_of, stream_tabl
 _LOG = logging.getLogger("kmill")
 
 
-# what may be asked of files, by type
-_ASKED = {
-    **dict.fromkeys(["target", "categories", "text"], "str | Sequence[str] | None"),
-    **dict.fromkeys(["features", "keep", "extras"], "Sequence[str] | None"),
-    **dict.fromkeys(["where", "rows", "missing", "times", "sample_weight"], "str | None"),
-    "types": "dict | None",
-    "missing_words": "Sequence[str] | None",
-    "hash": "int | None",
-    "memory": "int | str | None",
-    "patience": "float",
-}
+def figures_of(report: dict[str, Any]) -> dict[str, Any]:
+    """The figures that a solver reports, by their names."""
+    return {figure["name"]: figure["values"] for figure in report.get("figures", [])}
 
 
 def _numbers(rows: Any) -> Any:
@@ -46,9 +39,17 @@ def _numbers(rows: Any) -> Any:
     return np.flatnonzero(rows) if rows.dtype == bool else rows
 
 
-def _check_asked(**asked: Any) -> None:
-    for name, value in asked.items():
-        check(name, value, _ASKED[name])
+def _given(**values: Any) -> dict[str, Any]:
+    """The values that are set."""
+    return {name: value for name, value in values.items() if value}
+
+
+def _checked_weights(weight: Any, X: Any) -> Any:
+    """Weights as numbers, checked as scikit-learn does; None if all rows count alike."""
+    if weight is None:
+        return None
+    weight = _check_sample_weight(weight, X if hasattr(X, "shape") else np.asarray(X), dtype=np.float64, ensure_non_negative=True)
+    return None if np.all(weight == 1.0) else weight
 
 
 # deviations of two features beyond this ratio leave the kernel but one of them to see, and rows that tell deviations
@@ -80,7 +81,24 @@ def _warn_of_spread(X: Any, name: str) -> None:
 
 
 class KernelEstimator(Described, BaseEstimator):
-    """The base of all estimators; its subclasses name a solver."""
+    """The base of all estimators; its subclasses name a solver.
+
+    Attributes
+    ----------
+    kernel_ : str
+        The kernel, with the numbers that the fit resolved.
+    rank_ : int
+        The rank of the model, chosen if several ranks were compared.
+    trace_error_ : float or None
+        The certificate: the exact relative trace-norm error of the approximation of the kernel
+        matrix, measured on all rows. None without a certificate, as for random Fourier features.
+    report_ : dict
+        The report of the fit: seconds of each stage, warnings, memory, figures of the solver.
+    n_features_in_ : int
+        The number of columns of the fit.
+    feature_names_in_ : array of shape (n_features_in_,)
+        The names of these columns, if they have names.
+    """
 
     _target: str | None = None  # "numbers", "classes", or nothing to learn from
     _kernel_of_arrays = False  # whether a kernel that is a function takes two arrays, as in sklearn.svm, or two rows
@@ -91,8 +109,9 @@ class KernelEstimator(Described, BaseEstimator):
 
     # -- fits
 
-    def _fit_rows(self, X: Any, y: Any = None, sample_weight: Any = None, group: Any = None, **checks: Any) -> Any:
-        """Fits rows in memory or of a stream."""
+    def _fit_rows(self, X: Any, y: Any = None, sample_weight: Any = None, group: Any = None) -> Any:
+        """Fits rows in memory or of a stream, and returns the estimator."""
+        sample_weight = _checked_weights(sample_weight, X)
         more: list[tuple[str, Any]] = []
         given = X
         self._forget()
@@ -108,7 +127,7 @@ class KernelEstimator(Described, BaseEstimator):
             numeric = {"y_numeric": True, "multi_output": True} if self._target == "numbers" else {}
             sparse = False if is_told(self.kernel) else "csr"
             options = {"dtype": [np.float64, np.float32], "order": "C", "ensure_min_samples": 2, "accept_sparse": sparse,
-                       "ensure_all_finite": self._finite(), **numeric, **checks}
+                       "ensure_all_finite": self._finite(), **numeric}
             if self._target is None:
                 X = self._validated(X, **options)
             else:
@@ -137,7 +156,12 @@ class KernelEstimator(Described, BaseEstimator):
         self._fit_table(table, {"targets": targets, **self._values()}, self._run(), options, total)
         if is_stream(X):
             self._after_files(self._names_of_card())
-        return X
+        else:
+            self._after_rows(given)
+        return self
+
+    def _after_rows(self, X: Any) -> None:
+        """Does what a fit in memory does with its rows once there is a model."""
 
     def _targets(self, y: Any, count: int, names: list[str], more: list[tuple[str, Any]]) -> list[str]:
         """Adds the columns of the target to ``more``, and returns their names."""
@@ -209,18 +233,18 @@ class KernelEstimator(Described, BaseEstimator):
     def fit_files(
         self,
         paths: Any,
-        target: str | list[str] | None = None,
+        target: str | Sequence[str] | None = None,
         *,
-        features: list[str] | None = None,
+        features: Sequence[str] | None = None,
         where: str | None = None,
         rows: str | None = None,
         missing: str | None = None,
-        categories: str | list[str] | None = None,
+        categories: str | Sequence[str] | None = None,
         hash: int | None = None,
         times: str | None = None,
-        text: str | list[str] | None = None,
+        text: str | Sequence[str] | None = None,
         types: dict[str, str] | None = None,
-        missing_words: list[str] | None = None,
+        missing_words: Sequence[str] | None = None,
         sample_weight: str | None = None,
         memory: int | str | None = None,
         scratch: Any = None,
@@ -269,24 +293,19 @@ class KernelEstimator(Described, BaseEstimator):
         -------
         self
         """
-        _check_asked(target=target, features=features, where=where, rows=rows, missing=missing, categories=categories, hash=hash,
-                     times=times, text=text, types=types, missing_words=missing_words, sample_weight=sample_weight, memory=memory,
-                     patience=patience)
+        asked = {"target": target, "features": features, "where": where, "rows": rows, "missing": missing, "categories": categories,
+                 "hash": hash, "times": times, "text": text, "types": types, "missing_words": missing_words,
+                 "sample_weight": sample_weight, "memory": memory, "scratch": scratch}
+        check_arguments(KernelEstimator.fit_files, **asked, patience=patience)
         self._forget()
         if engine is not None:
-            asked = {"target": target, "features": features, "where": where, "rows": rows, "missing": missing,
-                     "categories": categories, "hash": hash, "times": times, "text": text, "types": types,
-                     "missing_words": missing_words, "sample_weight": sample_weight, "memory": memory, "scratch": scratch}
             self.__dict__.update(engine.fit(clone(self), paths_of(paths), asked, patience).__dict__)
             return self
         self._is_table = True
         table = _kmill.Table.open(paths_of(paths), types or {}, list(missing_words or []))
         targets = [target] if isinstance(target, str) else list(target or [])
-        selection: dict[str, Any] = {"features": features or [], "targets": targets}
-        selection.update({"where": where} if where else {})
-        selection.update({"rows": rows} if rows else {})
-        selection.update({"hash": hash} if hash else {})
-        selection.update(self._values(missing, categories, times, text))
+        selection = {"features": features or [], "targets": targets, **_given(where=where, rows=rows, hash=hash),
+                     **self._values(missing, categories, times, text)}
         options = {"weights": sample_weight} if sample_weight else {}
         shared = {} if states is None else {"states": states, "patience": patience}
         self._fit_table(table, selection, self._run(memory=memory, scratch=scratch), options, **shared)
@@ -347,21 +366,23 @@ class KernelEstimator(Described, BaseEstimator):
         report = found["report"]
         facts = {**report, "seconds": dict(found["seconds"]), "warnings": found["warnings"]}
         self.report_ = Report(facts, found["page"])
-        self.kernel_ = report["kernel"]
-        self.rank_ = report["rank"]
-        certificate = report["certificate"]
-        self.trace_error_ = None if certificate is None else certificate["trace_error"]
+        self._set_attributes(report)
         if self._coordinates is not None:
             # of the columns that were taken; the linear kernel on them is exact
             self.kernel_ = self.kernel if is_given(self.kernel) else repr(self.kernel)
             self.trace_error_ = self._coordinates.trace_error
-        if report["lambda"] is not None:
-            self.lambda_ = report["lambda"]
-        figures = {figure["name"]: figure["values"] for figure in report.get("figures", [])}
+        figures = figures_of(report)
         steps = figures.get("steps") or figures.get("newton steps") or [len(figures.get("mistakes of each sweep", []))]
         if hasattr(self, "max_iter"):
             self.n_iter_ = max(1, int(steps[0]))
         self._tell(found["warnings"])
+
+    def _set_attributes(self, found: dict[str, Any]) -> None:
+        """Sets the attributes that the report of a fit and the metadata of a model both hold."""
+        self.kernel_, self.rank_, certificate = found["kernel"], found["rank"], found["certificate"]
+        self.trace_error_ = None if certificate is None else certificate["trace_error"]
+        if found["lambda"] is not None:
+            self.lambda_ = found["lambda"]
 
     def _tell(self, warnings: list[str]) -> None:
         """Passes warnings of the engine on."""
@@ -454,8 +475,8 @@ class KernelEstimator(Described, BaseEstimator):
         paths: Any,
         output: Any,
         *,
-        keep: list[str] | None = None,
-        extras: list[str] | None = None,
+        keep: Sequence[str] | None = None,
+        extras: Sequence[str] | None = None,
         where: str | None = None,
         rows: str | None = None,
         missing: str | None = None,
@@ -485,11 +506,8 @@ class KernelEstimator(Described, BaseEstimator):
         check_is_fitted(self, "model_")
         if self._coordinates is not None:
             raise ValueError("files have no rows of a precomputed kernel, of distances or of a function: use predict")
-        _check_asked(keep=keep, extras=extras, where=where, rows=rows, missing=missing, memory=memory)
-        selection: dict[str, Any] = {"keep": keep or []}
-        selection.update({"missing": missing} if missing else {})
-        selection.update({"where": where} if where else {})
-        selection.update({"rows": rows} if rows else {})
+        check_arguments(KernelEstimator.predict_files, keep=keep, extras=extras, where=where, rows=rows, missing=missing, memory=memory)
+        selection = {"keep": keep or [], **_given(missing=missing, where=where, rows=rows)}
         table = _kmill.Table.open(paths_of(paths))
         with Progress(self.verbose) as show:
             request = {"rows": selection, "run": self._run(memory=memory), "extras": extras or []}

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ._learners import Classifier, Regressor, Transformer, fitted_with_target
+from ._learners import Classifier, Regressor, Supervised, Transformer
 from ._parameters import estimator
 
 _WITHOUT_KERNEL = ("kernel", "gamma", "coef0", "degree", "kernel_params", "map")
@@ -15,15 +15,6 @@ _WITHOUT_KERNEL = ("kernel", "gamma", "coef0", "degree", "kernel_params", "map")
 @estimator("mds", first=("n_components",), without=("map",), kernel="linear", landmarks="uniform")
 class MDS(Transformer):
     """Multidimensional scaling on landmarks: coordinates whose distances are those between rows; new rows have them too.
-
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    report_ : dict
-        The report of the fit.
 
     Notes
     -----
@@ -63,15 +54,6 @@ class _Neighbours(Transformer):
 class Isomap(_Neighbours):
     """Isomap on landmarks: coordinates whose distances are those along the sheet that the rows lie on; new rows have them too.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    report_ : dict
-        The report of the fit.
-
     References
     ----------
     Tenenbaum, de Silva, Langford, "A global geometric framework for nonlinear dimensionality reduction", 2000.
@@ -89,15 +71,6 @@ class Isomap(_Neighbours):
 @estimator("lle", first=("n_components",), without=_WITHOUT_KERNEL, rank=None)
 class LocallyLinearEmbedding(_Neighbours):
     """Locally linear embedding: coordinates in which every row is made of its neighbours as among the features.
-
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    report_ : dict
-        The report of the fit.
 
     References
     ----------
@@ -117,15 +90,6 @@ class LocallyLinearEmbedding(_Neighbours):
 class MaximumVarianceUnfolding(_Neighbours):
     """Maximum variance unfolding: coordinates as far apart as neighbours allow. ``rank`` is at most 100.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    report_ : dict
-        The report of the fit.
-
     References
     ----------
     Weinberger, Saul, "Unsupervised learning of image manifolds by semidefinite programming", 2006.
@@ -143,17 +107,6 @@ class MaximumVarianceUnfolding(_Neighbours):
 @estimator("laplacian", first=("n_components",))
 class LaplacianEigenmaps(Transformer):
     """Laplacian eigenmaps: coordinates in which rows that the kernel connects are near each other; new rows have them too.
-
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    trace_error_ : float or None
-        The certificate: the relative trace error of the kernel matrix over all rows, exact.
-    report_ : dict
-        The report of the fit.
 
     Notes
     -----
@@ -178,17 +131,6 @@ class LaplacianEigenmaps(Transformer):
 class KernelPCAL1(Transformer):
     """Kernel principal components in the L1 norm, which outliers move less.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    trace_error_ : float or None
-        The certificate: the relative trace error of the kernel matrix over all rows, exact.
-    report_ : dict
-        The report of the fit.
-
     References
     ----------
     Xiao, Wang, Xu, Zhou, "L1 norm based KPCA for novelty detection", 2013.
@@ -203,10 +145,9 @@ class KernelPCAL1(Transformer):
     """
 
 
-class _Directed(Transformer):
+class _Directed(Supervised, Transformer):
     """Coordinates that depend on a target."""
 
-    fit = fitted_with_target
     _target = "either"
     _several = False
     task: Any
@@ -234,17 +175,6 @@ class _Directed(Transformer):
 class SupervisedPCA(_Directed):
     """Supervised principal components: the directions in feature space that depend most on a target.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    trace_error_ : float or None
-        The certificate: the relative trace error of the kernel matrix over all rows, exact.
-    report_ : dict
-        The report of the fit.
-
     References
     ----------
     Barshan, Ghodsi, Azimifar, Jahromi, "Supervised principal component analysis", 2011.
@@ -264,17 +194,6 @@ class KernelDimensionReduction(_Directed):
     """Kernel dimension reduction: the directions of the columns that a target depends on.
 
     ``model_.importance()`` tells what each column counts.
-
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    trace_error_ : float or None
-        The certificate: the relative trace error of the kernel matrix over all rows, exact.
-    report_ : dict
-        The report of the fit.
 
     References
     ----------

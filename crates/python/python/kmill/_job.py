@@ -65,10 +65,12 @@ class Described:
         for parameter in self._parameters:
             _parameters.check(parameter.name, getattr(self, parameter.name), parameter.type)
         found: dict[bool, Any] = {}
-        # targets, weights, groups and folds are no features
+        # targets, weights, groups, folds and the second view are not features
         folds = re.compile(r"^(column|groups:\d+|forward:\d+(\+\d+)?):")
-        named = [*(text for name, text in options.items() if name not in ("lambda", "ranks")), *filter(folds.match, [str(getattr(self, "cv", None))]), *filter(None, [getattr(self, "group", None)])]
-        others = [*rows["targets"], *dict.fromkeys(folds.sub("", text) for text in named)]
+        named = [text for name, text in options.items() if name not in ("lambda", "ranks", "with")]
+        named += [*filter(folds.match, [str(getattr(self, "cv", None))]), *filter(None, [getattr(self, "group", None)])]
+        second_view = filter(None, options.get("with", "").split(","))
+        others = [*rows["targets"], *dict.fromkeys([*(folds.sub("", text) for text in named), *second_view])]
         features = json.dumps({**rows, "targets": [], "keep": others})
 
         def survey(variance: bool = False) -> Any:

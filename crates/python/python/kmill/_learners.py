@@ -1,4 +1,4 @@
-"""What estimators of one kind share: regressors, classifiers, transformers, novelty, groups."""
+"""The bases of regressors, classifiers, rankers, transformers, outlier detectors and clusterers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from sklearn.base import (
     RegressorMixin,
     TransformerMixin,
 )
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
 from ._base import KernelEstimator
-from ._rows import free, is_stream
+from ._docs import described
+from ._rows import free
 
 
 class Linear:
@@ -46,28 +48,29 @@ class Linear:
         return self._linear()[1]
 
 
-class Regressor(RegressorMixin, Linear, KernelEstimator):
-    """Numbers to learn from, one or several for each row."""
+class Supervised(KernelEstimator):
+    """Estimators that learn from rows and a target."""
+
+    @described
+    def fit(self, X: Any, y: Any) -> Any:
+        """Learn from rows."""
+        return self._fit_rows(X, y)
+
+
+class Weighted(Supervised):
+    """Estimators that learn from rows and a target, with a weight for each row."""
+
+    @described
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        """Learn from rows."""
+        return self._fit_rows(X, y, sample_weight)
+
+
+class Regressor(RegressorMixin, Linear, Supervised):
+    """Estimators that predict numbers, one or several for each row."""
 
     _target = "numbers"
     _several = False
-
-    def fit(self, X: Any, y: Any) -> Any:
-        """Learn from rows.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
-            Rows of numbers.
-        y : array of shape (n_samples,)
-            The target; of a stream also the name of its column.
-
-        Returns
-        -------
-        self
-        """
-        self._fit_rows(X, y)
-        return self
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -91,13 +94,9 @@ class Regressor(RegressorMixin, Linear, KernelEstimator):
     def _after_files(self, card: dict[str, Any]) -> None:
         self._single = len(card["targets"]) == 1
 
+    @described
     def predict(self, X: Any) -> Any:
         """Predict the target of rows.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
-            Rows of numbers.
 
         Returns
         -------
@@ -108,27 +107,16 @@ class Regressor(RegressorMixin, Linear, KernelEstimator):
         return scores.ravel() if self._single else scores
 
 
-class Classifier(ClassifierMixin, Linear, KernelEstimator):
-    """Labels to learn from: integers, truth values or text, one for each row."""
+class Classifier(ClassifierMixin, Linear, Supervised):
+    """Estimators that predict labels: integers, truth values or text, one for each row.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+        The classes.
+    """
 
     _target = "classes"
-
-    def fit(self, X: Any, y: Any) -> Any:
-        """Learn from rows.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
-            Rows of numbers.
-        y : array of shape (n_samples,)
-            The class of each row; of a stream also the name of its column.
-
-        Returns
-        -------
-        self
-        """
-        self._fit_rows(X, y)
-        return self
 
     def _targets(self, y: Any, count: int, names: list[str], more: list[tuple[str, Any]]) -> list[str]:
         if isinstance(y, str):
@@ -154,13 +142,9 @@ class Classifier(ClassifierMixin, Linear, KernelEstimator):
             self.classes_ = np.array([next(iter(label.values())) if isinstance(label, dict) else label
                                       for label in card["classes"]])
 
+    @described
     def decision_function(self, X: Any) -> Any:
         """Scores of the classes.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
-            Rows of numbers.
 
         Returns
         -------
@@ -170,13 +154,9 @@ class Classifier(ClassifierMixin, Linear, KernelEstimator):
         scores = self._scores(X)
         return scores.ravel() if scores.shape[1] == 1 else scores
 
+    @described
     def predict(self, X: Any) -> Any:
         """Predict the class of rows.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
-            Rows of numbers.
 
         Returns
         -------
@@ -186,52 +166,71 @@ class Classifier(ClassifierMixin, Linear, KernelEstimator):
         scores = self._answered(self._scores(X))
         return self.classes_[self.model_.decide(scores)]
 
-    def _probabilities(self, X: Any) -> Any:
+
+class Probabilities:
+    """Probabilities of the classes, always or with ``probability=True``."""
+
+    model_: Any
+    _scores: Any
+
+    @available_if(lambda self: getattr(self, "probability", True))
+    @described
+    def predict_proba(self, X: Any) -> Any:
+        """Compute the probabilities of the classes.
+
+        ``SVC`` needs ``probability=True`` for it.
+
+        Returns
+        -------
+        array of shape (n_samples, n_classes)
+            The probabilities, in the order of ``classes_``.
+        """
         scores = self._scores(X)
         lacking = np.isnan(scores).any(axis=1)
         probabilities = self.model_.probabilities(np.where(lacking[:, None], 0.0, scores))
         probabilities[lacking] = np.nan
         return probabilities
 
-    def _log_probabilities(self, X: Any) -> Any:
+    @available_if(lambda self: getattr(self, "probability", True))
+    @described
+    def predict_log_proba(self, X: Any) -> Any:
+        """Compute the logarithms of the probabilities of the classes.
+
+        ``SVC`` needs ``probability=True`` for it.
+
+        Returns
+        -------
+        array of shape (n_samples, n_classes)
+            The logarithms, in the order of ``classes_``.
+        """
         with np.errstate(divide="ignore"):
-            return np.log(self._probabilities(X))
+            return np.log(self.predict_proba(X))
 
 
-class Ranker(KernelEstimator):
-    """Grades to learn from, by which rows of a group are ordered."""
+class Ranker(Supervised):
+    """Estimators that learn from grades, by which the rows of a group are ordered."""
 
     _target = "numbers"
     _several = False
     _targets = Regressor._targets
     _after_files = Regressor._after_files
 
+    @described
     def fit(self, X: Any, y: Any, group: Any = None) -> Any:
         """Learn from rows.
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
-            Rows of numbers.
         y : array of shape (n_samples,)
             The grade of each row, the larger the earlier it comes; of a stream also the name of its column.
         group : array of shape (n_samples,), optional
             The group of each row, in any order; of a stream also the name of its column. Without it all rows are one group.
-
-        Returns
-        -------
-        self
         """
-        self._fit_rows(X, y, group=group)
-        return self
+        return self._fit_rows(X, y, group=group)
 
+    @described
     def predict(self, X: Any) -> Any:
         """Score rows: within a group the row of the larger score comes first.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
-            Rows of numbers.
 
         Returns
         -------
@@ -241,7 +240,7 @@ class Ranker(KernelEstimator):
         return self._scores(X).ravel()
 
     def score(self, X: Any, y: Any, group: Any = None) -> float:
-        """The share of the pairs of rows of a group with different grades that are in the right order; those with equal scores count half.
+        """Compute the fraction of pairs in the right order: pairs of rows of a group with unlike grades.
 
         Parameters
         ----------
@@ -251,7 +250,7 @@ class Ranker(KernelEstimator):
         Returns
         -------
         float
-            1 for the best order, about 0.5 for none.
+            1 for the best order, about 0.5 for a random one. A pair with equal scores counts half.
         """
         scores, y = self.predict(X), column_or_1d(y)
         group = np.zeros(len(y)) if group is None else column_or_1d(group)
@@ -280,62 +279,39 @@ def _labels(y: Any, classes: Any, codes: Any) -> Any:
 
 
 class WithoutTarget(KernelEstimator):
-    """Rows alone to learn from."""
+    """Estimators that learn from rows alone."""
 
+    @described
     def fit(self, X: Any, y: Any = None) -> Any:
         """Learn from rows.
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
-            Rows of numbers.
         y : ignored
-
-        Returns
-        -------
-        self
         """
-        self._fit_rows(X, y)
-        self._after_rows(X)
-        return self
-
-    def _after_rows(self, X: Any) -> None:
-        """Does what a fit does with its rows once there is a model."""
+        return self._fit_rows(X, y)
 
 
 class WeightedRows(WithoutTarget):
-    """Rows alone to learn from, of which some count more than others."""
+    """Estimators that learn from rows alone, with a weight for each row."""
 
+    @described
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Learn from rows.
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
-            Rows of numbers.
         y : ignored
-        sample_weight : array of shape (n_samples,), optional
-            How much each row counts: a row of weight 2 counts as that row twice.
-
-        Returns
-        -------
-        self
         """
-        self._fit_rows(X, y, weights_of(sample_weight, X))
-        self._after_rows(X)
-        return self
+        return self._fit_rows(X, y, sample_weight)
 
 
 class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, WithoutTarget):
-    """New features of rows."""
+    """Estimators that compute features of rows."""
 
+    @described
     def transform(self, X: Any) -> Any:
         """Compute the features of rows.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
-            Rows of numbers.
 
         Returns
         -------
@@ -349,37 +325,15 @@ class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, WithoutTarg
         return self.model_.outputs
 
 
-def fitted_with_target(self: Any, X: Any, y: Any) -> Any:
-    """Learn from rows and their targets.
-
-    Parameters
-    ----------
-    X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
-        Rows of numbers.
-    y : array of shape (n_samples,)
-        The target, numbers or classes; of a stream also the name of its column.
-
-    Returns
-    -------
-    self
-    """
-    self._fit_rows(X, y)
-    return self
-
-
 class Coordinates(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     """Coordinates that a model has beside its predictions."""
 
     model_: Any
     _extra: Any
 
+    @described
     def transform(self, X: Any) -> Any:
         """Compute the coordinates of rows along the components.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
-            Rows of numbers.
 
         Returns
         -------
@@ -394,17 +348,19 @@ class Coordinates(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
 
 class Novelty(OutlierMixin, WithoutTarget):
-    """Rows unlike those of the fit."""
+    """Estimators that detect outliers: rows unlike those of the fit.
+
+    Attributes
+    ----------
+    offset_ : float
+        0: ``score_samples`` and ``decision_function`` are the same.
+    """
 
     offset_ = 0.0
 
+    @described
     def decision_function(self, X: Any) -> Any:
         """Scores of rows, negative for novel ones.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
-            Rows of numbers.
 
         Returns
         -------
@@ -417,56 +373,40 @@ class Novelty(OutlierMixin, WithoutTarget):
         """The scores of :meth:`decision_function` plus ``offset_``, which is 0."""
         return self.decision_function(X)
 
+    @described
     def predict(self, X: Any) -> Any:
-        """Tell usual rows, 1, from novel ones, -1."""
+        """Predict which rows are outliers.
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            -1 for an outlier, 1 for any other row.
+        """
         return np.where(self._answered(self._scores(X)).ravel() < 0.0, -1, 1)
 
 
 class Clusters(ClusterMixin, WithoutTarget):
-    """Groups of rows."""
+    """Estimators that predict the cluster of each row.
+
+    Attributes
+    ----------
+    labels_ : array of shape (n_samples,)
+        The cluster of each row of the fit, if the rows were in memory.
+    """
 
     def _after_rows(self, X: Any) -> None:
-        if not is_stream(X):
-            self.labels_ = self.predict(X)
+        self.labels_ = self.predict(X)
 
+    @described
     def predict(self, X: Any) -> Any:
-        """The group of each row, numbered from 0."""
-        return np.argmax(self._answered(self._scores(X)), axis=1)
-
-
-class Weighted(KernelEstimator):
-    """Rows and targets to learn from, of which some count more than others."""
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
-        """Learn from rows.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
-            Rows of numbers.
-        y : array of shape (n_samples,), or (n_samples, n_targets) for several numbers
-            The target: numbers or classes; of a stream also the name of its column.
-        sample_weight : array of shape (n_samples,), optional
-            How much each row counts: a row of weight 2 counts as that row twice.
+        """Predict the cluster of rows.
 
         Returns
         -------
-        self
+        array of shape (n_samples,)
+            The clusters, numbered from 0.
         """
-        self._fit_rows(X, y, weights_of(sample_weight, X))
-        return self
-
-
-def weights_of(weight: Any, X: Any) -> Any:
-    """Weights as numbers, checked as scikit-learn does; None where all rows count alike."""
-    if weight is None:
-        return None
-    check_is_array = X if hasattr(X, "shape") else np.asarray(X)
-    weight = _check_sample_weight(weight, check_is_array, dtype=np.float64, ensure_non_negative=True)
-    return None if np.all(weight == 1.0) else weight
-
-
-__all__ = ["Classifier", "Clusters", "Novelty", "Ranker", "Regressor", "Transformer", "Weighted", "WeightedRows", "check_is_fitted"]
+        return np.argmax(self._answered(self._scores(X)), axis=1)
 
 
 def landmarks_of(model: Any) -> tuple[Any, Any]:
@@ -484,9 +424,15 @@ def landmarks_of(model: Any) -> tuple[Any, Any]:
 
 
 class SupportVectors(Linear):
-    """What a machine of the kernel itself (``map="exact"``) keeps of its rows.
+    """The support vectors of an SVM with ``map="exact"``.
 
     Its scores are ``K(X, support_vectors_) @ dual_coef_.T + intercept_``.
+
+    Attributes
+    ----------
+    support_, support_vectors_, dual_coef_, intercept_ : array
+        With ``map="exact"``: the row numbers of the support vectors, the support vectors as the
+        kernel sees them, their dual coefficients (one row for each output), and the intercepts.
     """
 
     def _machine(self) -> Any:

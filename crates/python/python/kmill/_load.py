@@ -6,37 +6,10 @@ import json
 import os
 from typing import Any
 
-from . import _embeddings, _kmill, _supervised, _unsupervised, _views
+# the modules of the estimators enter these in ESTIMATORS
+from . import _embeddings, _kmill, _supervised, _unsupervised, _views  # noqa: F401
 from ._base import KernelEstimator
-
-_CLASSES: dict[tuple[str, str | None], type] = {
-    ("ridge", "regression"): _supervised.KernelRidge,
-    ("ridge", "classification"): _supervised.KernelRidgeClassifier,
-    ("svm", None): _supervised.SVC,
-    ("svr", None): _supervised.SVR,
-    ("logistic", None): _supervised.KernelLogisticRegression,
-    ("fisher", None): _supervised.KernelFisher,
-    ("pls", "regression"): _supervised.KernelPLS,
-    ("perceptron", None): _supervised.Perceptron,
-    ("online", None): _supervised.OnlineRegressor,
-    ("ranking", None): _supervised.KernelRanker,
-    ("oneclass", None): _unsupervised.OneClassSVM,
-    ("mean", None): _unsupervised.KernelNovelty,
-    ("kmeans", None): _unsupervised.KernelKMeans,
-    ("spectral", None): _unsupervised.SpectralClustering,
-    ("kpca", None): _unsupervised.KernelPCA,
-    ("kpca-l1", None): _embeddings.KernelPCAL1,
-    ("spca", None): _embeddings.SupervisedPCA,
-    ("kdr", None): _embeddings.KernelDimensionReduction,
-    ("laplacian", None): _embeddings.LaplacianEigenmaps,
-    ("mds", None): _embeddings.MDS,
-    ("isomap", None): _embeddings.Isomap,
-    ("lle", None): _embeddings.LocallyLinearEmbedding,
-    ("mvu", None): _embeddings.MaximumVarianceUnfolding,
-    ("features", None): _unsupervised.Nystroem,
-    ("cca", None): _views.KernelCCA,
-    ("covariance", None): _views.KernelPLSSVD,
-}
+from ._parameters import ESTIMATORS
 
 
 def load(path: Any) -> Any:
@@ -58,14 +31,8 @@ def load(path: Any) -> Any:
 
 
 def of_solver(solver: str, task: str | None) -> Any:
-    """The class of estimators of a solver.
-
-    Raises
-    ------
-    kmill.Error
-        Where there is none.
-    """
-    cls = _CLASSES.get((solver, task)) or _CLASSES.get((solver, None))
+    """Returns the class of the estimators of a solver."""
+    cls = ESTIMATORS.get((solver, task)) or ESTIMATORS.get((solver, None))
     if cls is None:
         raise _kmill.Error(f"there is no estimator for models of {solver}; predict with the command")
     return cls
@@ -78,9 +45,8 @@ def filled(model: Any, card: dict[str, Any], **more: Any) -> KernelEstimator:
     # the options of these hold the number of nodes in its place; of landmarks the card tells, but for mvu
     rank = {"isomap": card["rank"], "lle": card["rank"], "mvu": None}.get(card["solver"], options.get("rank"))
     known = {parameter.name: parameter for parameter in cls._parameters}
-    values: dict[str, Any] = {"kernel": options.get("kernel"), "scale": options.get("scale"), "map": options.get("map"),
-                              "precision": options.get("precision"), "missing": options.get("missing"), "clip": options.get("clip"), "random_state": card["seed"],
-                              cls._rank_name: rank, "gamma": None}
+    values = {name: options.get(name) for name in ("kernel", "scale", "map", "precision", "missing", "clip")}
+    values.update({"random_state": card["seed"], cls._rank_name: rank, "gamma": None})
     for parameter in cls._parameters:
         if parameter.engine is not None and parameter.engine in options.get("solver_options", {}):
             value = options["solver_options"][parameter.engine]
@@ -91,9 +57,6 @@ def filled(model: Any, card: dict[str, Any], **more: Any) -> KernelEstimator:
     found: KernelEstimator = cls(**given, **more)
     found.model_, found.card_ = model, card
     found._name(card)
-    found.kernel_, found.rank_ = card["kernel"], card["rank"]
-    found.trace_error_ = None if card["certificate"] is None else card["certificate"]["trace_error"]
-    if card["lambda"] is not None:
-        found.lambda_ = card["lambda"]
+    found._set_attributes(card)
     found._after_files(card)
     return found

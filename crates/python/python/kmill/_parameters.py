@@ -12,6 +12,7 @@ from typing import Any, Callable, TypeVar
 import numpy as np
 
 from . import _kmill
+from ._docs import describe_class
 
 REGISTRIES: dict[str, Any] = json.loads(_kmill.registries())
 _SOLVERS = {solver["name"]: solver for solver in REGISTRIES["solvers"]}
@@ -167,6 +168,8 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "Sequence[float]": ("several numbers", _each(Real)),
     "Sequence[int]": ("several whole numbers", _each(Integral)),
     "Sequence[str]": ("several texts", _each(str)),
+    "Iterable[int]": ("several whole numbers", _each(Integral)),
+    "Iterable[str]": ("several texts", _each(str)),
 }
 
 
@@ -176,12 +179,18 @@ def listed(values: Any) -> Any:
 
 
 def check(name: str, value: Any, type_: str) -> None:
-    """Refuses a value that is not of a parameter's type."""
+    """Rejects a value that is not of a parameter's type."""
     kinds = [_KINDS.get(part) for part in type_.split(" | ")]
     if None in kinds or any(kind and kind[1](value) for kind in kinds):
         return
     got = repr(value)
     raise ValueError(f"{name} must be {' or '.join(kind[0] for kind in kinds if kind)}, got {got[:60]}{'…' if len(got) > 60 else ''}")
+
+
+def check_arguments(function: Any, **given: Any) -> None:
+    """Rejects a value that is not of the type that the function declares for the argument."""
+    for name, value in given.items():
+        check(name, value, function.__annotations__[name])
 
 
 def text(value: Any) -> str | None:
@@ -202,6 +211,10 @@ def text(value: Any) -> str | None:
 
 Class = TypeVar("Class", bound=type)
 
+# the estimator that opens models, by solver and task (None for solvers of one task): the first that
+# is made for them
+ESTIMATORS: dict[tuple[str, str | None], Any] = {}
+
 
 def estimator(
     solver: str,
@@ -212,7 +225,7 @@ def estimator(
     fixed: dict[str, str] | None = None,
     **defaults: Any,
 ) -> Callable[[Class], Class]:
-    """Gives a class the constructor and the parameter documentation of a solver.
+    """Gives a class the constructor of a solver, and the parameters and attributes of its docstring.
 
     ``first`` are the parameters that may be given by position, ``own`` parameters of the class itself, ``without`` those that it does
     not have, ``fixed`` values of the engine's parameters that the class stands for, and ``defaults`` defaults that differ.
@@ -229,20 +242,18 @@ def estimator(
         cls._solver, cls._fixed = solver, fixed_values  # type: ignore[attr-defined]
         cls._parameters = parameters  # type: ignore[attr-defined]
         cls.__init__ = _constructor(parameters, first)  # type: ignore[misc]
-        entries = "\n".join(f"{p.name} : {_TOLD.get(p.type, p.type.replace('_Array', 'array').replace('_RandomState', 'RandomState'))}, "
-                            f"default={p.default!r}\n{_wrapped(p.about)}" for p in parameters)
-        cls.__doc__ = (cls.__doc__ or "").replace("    {parameters}", _indented(entries))
+        ESTIMATORS.setdefault((solver, fixed_values.get("task")), cls)
+        describe_class(cls, "\n".join(map(_entry, parameters)))
         return cls
 
     return make
 
 
-def _wrapped(about: str) -> str:
-    return textwrap.fill(about, 96, initial_indent="    ", subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
-
-
-def _indented(entries: str) -> str:
-    return "\n".join("    " + line for line in entries.split("\n"))
+def _entry(parameter: Parameter) -> str:
+    """A parameter as an entry of a docstring."""
+    type_ = _TOLD.get(parameter.type, parameter.type.replace("_Array", "array").replace("_RandomState", "RandomState"))
+    about = textwrap.fill(parameter.about, 96, initial_indent="    ", subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    return f"{parameter.name} : {type_}, default={parameter.default!r}\n{about}"
 
 
 def _constructor(parameters: list[Parameter], first: tuple[str, ...]) -> Any:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from sklearn.utils import check_array
 
 from . import _kernel, _kmill
-from ._parameters import check, listed
+from ._parameters import check_arguments, listed
 from ._progress import Progress
 from ._rows import is_stream, paths_of, stream_table
 from ._unsupervised import Nystroem
@@ -43,7 +44,7 @@ def curve(
     scale: str = "none",
     repeats: int = 1,
     sample: int | None = None,
-    features: list[str] | None = None,
+    features: Sequence[str] | None = None,
     precision: str = "f32",
     random_state: int = 0,
     memory: int | str | None = None,
@@ -83,10 +84,8 @@ def curve(
     4
     """
     methods, ranks = listed(methods), listed(ranks)
-    for name, value, type_ in [("methods", methods, "Sequence[str]"), ("ranks", ranks, "Sequence[int]"), ("scale", scale, "str"), ("repeats", repeats, "int"),
-                               ("sample", sample, "int | None"), ("features", features, "Sequence[str] | None"),
-                               ("precision", precision, "str"), ("random_state", random_state, "int")]:
-        check(name, value, type_)
+    check_arguments(curve, methods=methods, ranks=ranks, scale=scale, repeats=repeats, sample=sample, features=features,
+                    precision=precision, random_state=random_state)
     table = _table(X, memory)
     rows: dict[str, Any] = {"features": features or []}
     run: dict[str, Any] = {} if memory is None else {"memory": str(memory)}

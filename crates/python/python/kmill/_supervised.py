@@ -6,9 +6,10 @@ import json
 from typing import Any
 
 import numpy as np
-from sklearn.utils.metaestimators import available_if
 
-from ._learners import Classifier, Coordinates, Ranker, Regressor, SupportVectors, Weighted
+from ._base import figures_of
+from ._docs import described
+from ._learners import Classifier, Coordinates, Probabilities, Ranker, Regressor, SupportVectors, Weighted
 from ._parameters import Parameter, estimator, text
 from ._rows import is_stream, unmasked
 
@@ -18,7 +19,16 @@ _ALPHAS = Parameter("alphas", None, "Sequence[float] | None", "Penalties to comp
 
 
 class _Ridge(Weighted):
-    """Penalties of ridge regression in scikit-learn's convention."""
+    """The regularisation parameters of ridge regression in scikit-learn's convention.
+
+    Attributes
+    ----------
+    alpha_, lambda_ : float
+        The chosen regularisation parameter, in scikit-learn's convention and per row:
+        alpha = lambda n_samples.
+    surface_ : dict of arrays
+        Rank, alpha, lambda and cross-validated mean squared error of every cell that was compared.
+    """
 
     alpha: Any
     alphas: Any
@@ -60,23 +70,6 @@ class KernelRidge(_Ridge, Regressor):
     It minimises ``sum (y - f(x))^2 + alpha |f|^2`` over functions in the span of the landmarks. In the place of
     ``make_pipeline(Nystroem(...), Ridge(...))``.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    alpha_, lambda_ : float
-        The chosen penalty, in scikit-learn's convention and per row: alpha = lambda n_samples.
-    rank_ : int
-        The chosen rank.
-    trace_error_ : float or None
-        The certificate: the relative trace error of the kernel matrix over all rows, exact.
-    surface_ : dict of arrays
-        Rank, alpha, lambda and cross-validated mean squared error of every cell that was compared.
-    report_ : dict
-        The report of the fit: seconds of each stage, warnings, memory.
-
     Notes
     -----
     Unlike ``sklearn.kernel_ridge.KernelRidge`` the kernel is rbf unless it is named, and the constant is free:
@@ -99,13 +92,12 @@ class KernelRidge(_Ridge, Regressor):
 
     _several = True
 
+    @described
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict the target of rows.
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
-            Rows of numbers.
         return_std : bool, default=False
             Also return standard deviations of new observations; the estimator needs ``std=True``.
 
@@ -125,21 +117,6 @@ class KernelRidge(_Ridge, Regressor):
 class KernelRidgeClassifier(_Ridge, Classifier):
     """Classes by kernel ridge regression on codes of 1 and -1, one class against the rest.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    classes_ : array
-        The classes.
-    alpha_, lambda_ : float
-        The chosen penalty, in scikit-learn's convention and per row.
-    trace_error_ : float or None
-        The certificate: the relative trace error of the kernel matrix over all rows, exact.
-    report_ : dict
-        The report of the fit.
-
     Examples
     --------
     >>> from sklearn.datasets import make_moons
@@ -150,29 +127,21 @@ class KernelRidgeClassifier(_Ridge, Classifier):
     """
 
 
-@estimator("svm", first=("C",), without=("weights",), C=1.0, gamma="scale", coef0=0.0)
-class SVC(SupportVectors, Weighted, Classifier):
-    """Support vector machine for classes, on landmarks, or with ``map="exact"`` of the kernel itself.
-
-    It minimises ``|w|^2 / 2 + C sum loss``, one class against the rest, or with ``pairs=True`` every class against every other.
-
-    Parameters
-    ----------
-    {parameters}
+class _Losses(Weighted):
+    """Solvers that minimise ``|w|^2 / 2 + C sum loss``.
 
     Attributes
     ----------
-    classes_ : array
-        The classes.
     lambda_ : float
-        The penalty per row: 1 / (2 n_samples C).
-    trace_error_ : float or None
-        The certificate: the relative trace error of the kernel matrix over all rows, exact.
-    support_, support_vectors_, dual_coef_, intercept_ : array
-        With ``map="exact"``: the rows that are support vectors, themselves as the kernel sees them, their coefficients (one row for each
-        output), and the constants.
-    report_ : dict
-        The report of the fit.
+        The regularisation parameter per row: 1 / (2 n_samples C).
+    """
+
+
+@estimator("svm", first=("C",), without=("weights",), C=1.0, gamma="scale", coef0=0.0)
+class SVC(Probabilities, SupportVectors, _Losses, Classifier):
+    """Support vector machine for classes, on landmarks, or with ``map="exact"`` of the kernel itself.
+
+    It minimises ``|w|^2 / 2 + C sum loss``, one class against the rest, or with ``pairs=True`` every class against every other.
 
     Examples
     --------
@@ -185,37 +154,12 @@ class SVC(SupportVectors, Weighted, Classifier):
 
     _kernel_of_arrays = True
 
-    @available_if(lambda self: self.probability)
-    def predict_proba(self, X: Any) -> Any:
-        """Probabilities of the classes, where the estimator has ``probability=True``."""
-        return self._probabilities(X)
-
-    @available_if(lambda self: self.probability)
-    def predict_log_proba(self, X: Any) -> Any:
-        """Logarithms of the probabilities of the classes, where the estimator has ``probability=True``."""
-        return self._log_probabilities(X)
-
 
 @estimator("logistic", first=("C",), without=("weights",), C=1.0)
-class KernelLogisticRegression(Weighted, Classifier):
+class KernelLogisticRegression(Probabilities, _Losses, Classifier):
     """Kernel logistic regression: probabilities of two or more classes.
 
     It minimises ``|w|^2 / 2 + C sum log-loss``.
-
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    classes_ : array
-        The classes.
-    lambda_ : float
-        The penalty per row: 1 / (2 n_samples C).
-    trace_error_ : float or None
-        The certificate: the relative trace error of the kernel matrix over all rows, exact.
-    report_ : dict
-        The report of the fit.
 
     Examples
     --------
@@ -227,29 +171,10 @@ class KernelLogisticRegression(Weighted, Classifier):
     (300, 2)
     """
 
-    def predict_proba(self, X: Any) -> Any:
-        """Probabilities of the classes."""
-        return self._probabilities(X)
-
-    def predict_log_proba(self, X: Any) -> Any:
-        """Logarithms of the probabilities of the classes."""
-        return self._log_probabilities(X)
-
 
 @estimator("perceptron")
 class Perceptron(Classifier):
     """The kernel perceptron, averaged over the rows it has seen.
-
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    classes_ : array
-        The classes.
-    report_ : dict
-        The report of the fit.
 
     Examples
     --------
@@ -267,10 +192,6 @@ class OnlineRegressor(Regressor):
 
     With ``rule="rls"``, recursive least squares, the coefficients end at those of ridge regression; ``forgetting`` lets rows of the past
     fade. ``rule="lms"`` is least mean squares.
-
-    Parameters
-    ----------
-    {parameters}
 
     Attributes
     ----------
@@ -300,17 +221,12 @@ class OnlineRegressor(Regressor):
         # what it takes to go on learning
         return engine if engine.get("rule") == "lms" else {**engine, "std": "true"}
 
+    @described
     def partial_fit(self, X: Any, y: Any) -> Any:
-        """Go on learning: each row is predicted first and learned then, by recursive least squares.
+        """Continue learning by recursive least squares: each row is predicted, and then learned.
 
-        The first call is :meth:`fit`, so its rows should be like those that follow: they say the scaling and the landmarks.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
-            Rows of numbers.
-        y : array of shape (n_samples,)
-            The target; of a stream also the name of its column.
+        The first call is :meth:`fit`, so its rows should be like those that follow: they determine
+        the scaling and the landmarks.
 
         Returns
         -------
@@ -319,8 +235,7 @@ class OnlineRegressor(Regressor):
         """
         if not hasattr(self, "model_"):
             self.fit(X, y)
-            figures = {figure["name"]: figure["values"] for figure in self.report_["figures"]}
-            self.running_mse_ = figures["running mse of each pass"][0]
+            self.running_mse_ = figures_of(self.report_)["running mse of each pass"][0]
             return self
         more: list[tuple[str, Any]] = []
         unmasked(y, "y")
@@ -340,16 +255,10 @@ class KernelRanker(Ranker):
     It minimises the mean loss of the pairs of rows of a group with different grades, plus ``lambdas |w|^2``. Scores are compared within a
     group, and mean nothing by themselves.
 
-    Parameters
-    ----------
-    {parameters}
-
     Attributes
     ----------
     lambda_ : float
         The penalty per pair.
-    trace_error_ : float or None
-        The certificate: the relative trace error of the kernel matrix over all rows, exact.
     report_ : dict
         The report of the fit: its figures have the share of the pairs in the wrong order.
 
@@ -375,18 +284,10 @@ class KernelFisher(Coordinates, Classifier):
 
     ``transform`` gives the coordinates along the discriminants, of which there is one less than there are classes.
 
-    Parameters
-    ----------
-    {parameters}
-
     Attributes
     ----------
-    classes_ : array
-        The classes.
     lambda_ : float
         The penalty on the scatter within classes.
-    report_ : dict
-        The report of the fit.
 
     References
     ----------
@@ -420,17 +321,6 @@ class KernelPLS(Coordinates, Regressor):
     ``transform`` gives the coordinates along the components. With a linear kernel and all rows as landmarks it is
     ``sklearn.cross_decomposition.PLSRegression(scale=False)``.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    trace_error_ : float or None
-        The certificate: the relative trace error of the kernel matrix over all rows, exact.
-    report_ : dict
-        The report of the fit.
-
     References
     ----------
     Rosipal, Trejo, "Kernel partial least squares regression in reproducing kernel Hilbert space", 2001.
@@ -451,26 +341,10 @@ class KernelPLS(Coordinates, Regressor):
 # of a target in its own units most of the loss stays, and a gap of 1e-3 of it is some percent of the target's deviation: 1e-6 is as near to the
 # optimum as scikit-learn's default, and takes at most three times as long
 @estimator("svr", first=("C",), without=("weights",), C=1.0, gamma="scale", coef0=0.0, tol=1e-6)
-class SVR(SupportVectors, Weighted, Regressor):
+class SVR(SupportVectors, _Losses, Regressor):
     """Support vector regression: errors up to ``epsilon`` cost nothing.
 
     It minimises ``|w|^2 / 2 + C sum loss``.
-
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    lambda_ : float
-        The penalty per row: 1 / (2 n_samples C).
-    trace_error_ : float or None
-        The certificate: the relative trace error of the kernel matrix over all rows, exact.
-    support_, support_vectors_, dual_coef_, intercept_ : array
-        With ``map="exact"``: the rows that are support vectors, themselves as the kernel sees them, their coefficients (one row for each
-        output), and the constants.
-    report_ : dict
-        The report of the fit.
 
     Examples
     --------

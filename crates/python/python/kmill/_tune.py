@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Iterable
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
 from . import _kernel, _kmill
 from ._base import _warn
 from ._load import filled, of_solver
-from ._parameters import check, listed
+from ._parameters import check_arguments, listed
 from ._research import frame
 from ._rows import paths_of
 
@@ -87,9 +88,7 @@ def tune(
     ('KernelRidge', True)
     """
     kernels = listed(kernels)
-    for name, value, type_ in [("solver", solver, "str"), ("time", time, "float | None"), ("work", work, "str | None"),
-                               ("kernels", kernels, "Sequence[str] | None"), ("score", score, "str"), ("measure", measure, "str | None"), ("sample", sample, "int")]:
-        check(name, value, type_)
+    check_arguments(tune, solver=solver, time=time, work=work, kernels=kernels, score=score, measure=measure, sample=sample)
     from_files = isinstance(X, str) or hasattr(X, "__fspath__") or isinstance(X, (list, tuple)) and isinstance(X[0], str)
     classes = task == "classification" if task is not None else _holds_labels(X, y, from_files)
     asked = of_solver("ridge" if solver == "any" else solver, "classification" if classes else "regression")

@@ -10,6 +10,8 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+from ._base import figures_of
+from ._docs import described
 from ._learners import Clusters, Novelty, SupportVectors, Transformer, WeightedRows, landmarks_of
 from ._matrix import is_told
 from ._parameters import Parameter, estimator
@@ -22,20 +24,6 @@ _COMPONENTS = Parameter("n_components", 100, "int", "Number of features that are
 @estimator("oneclass", without=("weights",), gamma="scale", coef0=0.0, nu=0.5)
 class OneClassSVM(SupportVectors, WeightedRows, Novelty):
     """One-class support vector machine: rows unlike those of the fit.
-
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    offset_ : float
-        0: ``score_samples`` and ``decision_function`` are the same.
-    support_, support_vectors_, dual_coef_, intercept_ : array
-        With ``map="exact"``: the rows that are support vectors, themselves as the kernel sees them, their coefficients (one row for each
-        output), and the constants.
-    report_ : dict
-        The report of the fit.
 
     Examples
     --------
@@ -53,17 +41,6 @@ class OneClassSVM(SupportVectors, WeightedRows, Novelty):
 class KernelNovelty(Novelty):
     """Distance in feature space from the mean of all rows: a score that is negative for the farthest.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    offset_ : float
-        0: ``score_samples`` and ``decision_function`` are the same.
-    report_ : dict
-        The report of the fit.
-
     Examples
     --------
     >>> import numpy as np
@@ -78,17 +55,6 @@ class KernelNovelty(Novelty):
 class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, WeightedRows, Clusters):
     """Kernel k-means: groups of rows around their means in feature space.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    labels_ : array of shape (n_samples,)
-        The group of each row of the fit, where it was in memory.
-    report_ : dict
-        The report of the fit.
-
     Examples
     --------
     >>> from sklearn.datasets import make_blobs
@@ -98,13 +64,9 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, WeightedRo
     2
     """
 
+    @described
     def transform(self, X: Any) -> Any:
         """Compute the distances of rows from the centres of the clusters, in feature space.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
-            Rows of numbers.
 
         Returns
         -------
@@ -125,17 +87,6 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, WeightedRo
 @estimator("spectral", n_clusters=8)
 class SpectralClustering(Clusters):
     """Spectral clustering: groups of rows that the kernel connects; new rows have groups too.
-
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    labels_ : array of shape (n_samples,)
-        The group of each row of the fit, where it was in memory.
-    report_ : dict
-        The report of the fit.
 
     Examples
     --------
@@ -160,20 +111,12 @@ class Nystroem(_Map):
 
     In the place of ``sklearn.kernel_approximation.Nystroem``; the features are those up to a rotation.
 
-    Parameters
-    ----------
-    {parameters}
-
     Attributes
     ----------
     components_ : array of shape (n_components, n_features)
         The landmarks, scaled as the kernel sees them.
     component_indices_ : array of shape (n_components,)
         Their rows.
-    trace_error_ : float or None
-        The certificate: the relative trace error of the kernel matrix over all rows, exact.
-    report_ : dict
-        The report of the fit.
 
     References
     ----------
@@ -215,15 +158,6 @@ class RandomFourier(_Map):
 
     In the place of ``sklearn.kernel_approximation.RBFSampler``.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    report_ : dict
-        The report of the fit.
-
     References
     ----------
     Rahimi, Recht, "Random features for large-scale kernel machines", NeurIPS 2007.
@@ -257,19 +191,11 @@ _INVERSE = (
 class KernelPCA(WeightedRows, Transformer):
     """Kernel principal components, on landmarks: the directions of largest variance in feature space.
 
-    Parameters
-    ----------
-    {parameters}
-
     Attributes
     ----------
     eigenvalues_ : array of shape (n_components,)
         Eigenvalues of the centred kernel matrix, the largest first. Its eigenvectors, which have a number for each row, are
         ``transform(X) / sqrt(eigenvalues_)``.
-    trace_error_ : float or None
-        The certificate: the relative trace error of the kernel matrix over all rows, exact.
-    report_ : dict
-        The report of the fit.
 
     References
     ----------
@@ -295,11 +221,11 @@ class KernelPCA(WeightedRows, Transformer):
             engine["components"] = str(self._rank() or 1000)
         return engine
 
-    def _fit_rows(self, X: Any, y: Any = None, sample_weight: Any = None, **checks: Any) -> Any:
+    def _fit_rows(self, X: Any, y: Any = None, sample_weight: Any = None, group: Any = None) -> Any:
         if self.fit_inverse_transform and (is_stream(X) or is_told(self.kernel) or issparse(X)):
             told = "a precomputed kernel or distances" if isinstance(self.kernel, str) else "a kernel that is a function"
             raise ValueError(f"Cannot fit_inverse_transform with {told if is_told(self.kernel) else 'sparse rows or a stream'}.")
-        return super()._fit_rows(X, None, sample_weight, **checks)
+        return super()._fit_rows(X, None, sample_weight)
 
     def _after_rows(self, X: Any) -> None:
         if self.fit_inverse_transform:
@@ -332,18 +258,13 @@ class KernelPCA(WeightedRows, Transformer):
 
     def _take(self, model: Any, found: dict[str, Any]) -> None:
         super()._take(model, found)
-        figures = {figure["name"]: figure["values"] for figure in found["report"].get("figures", [])}
-        values = np.array(figures["variance"]) * found["report"].get("weight", found["report"]["rows"])
+        values = np.array(figures_of(found["report"])["variance"]) * found["report"].get("weight", found["report"]["rows"])
         missing = 0 if self.remove_zero_eig or self.n_components is None else self.n_components - len(values)
         self.eigenvalues_ = np.pad(values, (0, max(missing, 0)))
 
+    @described
     def transform(self, X: Any) -> Any:
         """Compute the coordinates of rows along the components.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
-            Rows of numbers.
 
         Returns
         -------
@@ -357,10 +278,24 @@ class KernelPCA(WeightedRows, Transformer):
     def _n_features_out(self) -> int:
         return max(self.model_.outputs, len(getattr(self, "eigenvalues_", ())))
 
+    @described
     def distance(self, X: Any) -> Any:
-        """Squared distance of rows from the components, where the estimator has ``novelty=True``."""
+        """Compute the squared distances of rows from the components; needs ``novelty=True``.
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            The squared distances.
+        """
         return self._extra(X, "novelty")[1].ravel()
 
+    @described
     def preimage(self, X: Any) -> Any:
-        """The nearest rows to what the components keep, where the estimator has ``novelty=True``."""
+        """Compute the nearest rows to what the components keep; needs ``novelty=True``.
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+            The rows.
+        """
         return self._extra(X, "preimage")[1]

@@ -11,15 +11,17 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import _kmill
 from ._base import KernelEstimator
+from ._docs import described
 from ._parameters import estimator
 from ._rows import free, has_names, of_numbers, unmasked
 
 
 class TwoViews(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimator):
-    """Two arrays of the same rows."""
+    """Estimators that learn from two views: two arrays of the same rows."""
 
     _target = "numbers"
 
+    @described
     def fit(self, X: Any, y: Any) -> Any:
         """Learn from two views of the same rows.
 
@@ -29,10 +31,6 @@ class TwoViews(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimato
             The first view.
         y : array of shape (n_samples,) or (n_samples, n_targets)
             The second view.
-
-        Returns
-        -------
-        self
         """
         self._forget()
         unmasked(X, "X")
@@ -108,10 +106,6 @@ class TwoViews(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimato
 class KernelCCA(TwoViews):
     """Kernel canonical correlation analysis: the directions of two views of the same rows that correlate most.
 
-    Parameters
-    ----------
-    {parameters}
-
     Attributes
     ----------
     lambda_ : float
@@ -144,10 +138,6 @@ class KernelPLSSVD(TwoViews):
     """Maximal covariance: the directions of two views of the same rows that vary together most.
 
     With linear kernels it is ``sklearn.cross_decomposition.PLSSVD(scale=False)``; no penalty is needed.
-
-    Parameters
-    ----------
-    {parameters}
 
     Attributes
     ----------
