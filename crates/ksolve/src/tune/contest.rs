@@ -288,7 +288,7 @@ fn fits(solver: &str, base: &Fit, tuned: &Tuned, by: Select) -> Result<Vec<(Fit,
     for name in names {
         let fit = if base.family().name == name { base.clone() } else { base.for_solver(name)? };
         // the search has chosen the penalty of a surface
-        let has_surface = fit.family().reads(&ridge::RANKS);
+        let has_surface = fit.family().reads(&parameter::RANKS);
         let fit = if has_surface && tuned.folds != FoldSpec::None {
             fit.set(parameter::FOLDS.name, &tuned.folds)
         } else {

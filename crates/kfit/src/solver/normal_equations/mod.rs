@@ -1,4 +1,4 @@
-//! Ridge regression on features: minimise (1/n) Σ (y_i − c − wᵀφ_i)² + lambda‖w‖².
+//! The normal equations of ridge regression, from second moments of the features: minimise (1/n) Σ (y_i − c − wᵀφ_i)² + lambda‖w‖².
 //!
 //! With the intercept c free, w solves (ΦᵀΦ − nμμᵀ + lambda·n·I) w = Φᵀ(y − ȳ) and c = ȳ − μᵀw. Penalised, a constant
 //! feature 1 goes first and its coefficient is in ‖w‖²; without an intercept c = 0. scikit-learn's `alpha` is lambda·n.
@@ -6,11 +6,16 @@
 //! Features are nested: the leading r features are the rank-r map. Reference for the one-factorisation-for-all-ranks
 //! argument: Golub and Van Loan, *Matrix Computations*, 4th ed., 4.2.
 
-use super::system::{Solution, System};
+pub(crate) mod gcv;
+mod surface;
+pub(crate) mod system;
+
 use crate::{Error, FoldGram, GramState, Head, Intercept, Result, linalg::strips::for_each_strip, lists};
 use faer::linalg::matmul::triangular::{self, BlockStructure::*};
 use faer::{Accum, MatMut, MatRef, Par};
 use kstore::Workers;
+pub use surface::{Cell, FoldCoefficients, Surface};
+use system::{Solution, System};
 
 /// Columns of coefficients multiplied with G by one thread. faer sums a single column in as many parts as there are
 /// threads, so the cut is made here and every part runs on one thread.

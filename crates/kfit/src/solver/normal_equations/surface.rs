@@ -1,9 +1,7 @@
 //! Cross-validation of every rank and lambda from one Gram state.
 
-use super::gcv;
-use super::head::{head, squared_errors};
-use super::system::System;
-use crate::{Error, FoldGram, GramState, Head, Result, RidgeOptions, solver::heed};
+use super::{RidgeOptions, gcv, head, squared_errors, system::System};
+use crate::{Error, FoldGram, GramState, Head, Result, solver::heed};
 use kstore::{Workers, pass::Observer};
 use std::ops::Range;
 

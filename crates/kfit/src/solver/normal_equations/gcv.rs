@@ -14,14 +14,13 @@
 //! Reference: Golub, Heath, Wahba, "Generalized cross-validation as a method for choosing a good ridge parameter",
 //! Technometrics 21, 1979.
 
-use super::head::squared_errors;
-use super::system::System;
-use crate::{GramState, Result, RidgeOptions, solver::heed};
+use super::{RidgeOptions, squared_errors, system::System};
+use crate::{GramState, Result, solver::heed};
 use kstore::{Workers, pass::Observer};
 
 /// GCV at every rank, lambda by lambda: `scores[l][k]`; `None` where the system cannot be solved, or has as many degrees of
 /// freedom as rows. `system` is overwritten.
-pub(crate) fn scores(
+pub(super) fn scores(
     state: &GramState,
     options: &RidgeOptions,
     system: &mut System,
