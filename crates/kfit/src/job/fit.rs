@@ -224,7 +224,8 @@ impl Fit {
         Self { rank: None, ..self }.options(given)
     }
 
-    /// The fit with the rank of another fit, and with the parameters that are chosen with it, if its solver reads them.
+    /// The fit with the rank of another fit, and with the parameters that are chosen with it, if
+    /// its solver reads them.
     #[must_use]
     pub fn with_ranks_of(self, other: &Self) -> Self {
         let read = self.of_rank().filter(|parameter| self.family.reads(parameter));
@@ -233,7 +234,8 @@ impl Fit {
         Self { rank: other.rank, ..fit }
     }
 
-    /// The fit on the exact kernel, without what only a map has, and no more accurate than a search needs.
+    /// The fit on the exact kernel, without what only a map has, and no more accurate than a search
+    /// needs.
     pub fn on_kernel(self) -> Result<Self> {
         let of_maps = self.of_rank().chain([&TOLERANCE, &FOLDS]);
         let given = of_maps.fold(self.given.clone(), |given, parameter| given.without(parameter.name));

@@ -137,8 +137,9 @@ impl Default for LandmarkSource {
     }
 }
 
-/// Passes over its rows that randomly pivoted Cholesky takes: measured 7 to 9 rounds with rejections on kin40k and beijing-pm25 at ranks
-/// 300 and 1,000. Schemes that do more than to draw take about as many.
+/// Passes over its rows that randomly pivoted Cholesky takes: measured 7 to 9 rounds with
+/// rejections on kin40k and beijing-pm25 at ranks 300 and 1,000. Schemes that do more than to draw
+/// take about as many.
 const ROUNDS: u64 = 8;
 
 /// Everything that defines the result of a training run beside the rows.

@@ -11,8 +11,10 @@ use kapprox::{Real, decompose::symmetric_eigen, landmark::LandmarkSet};
 /// Eigenvalues below this share of the largest, for each landmark, are rounding.
 const NOISE: f64 = 16.0 * f64::EPSILON;
 
-/// The facts of an embedding. Its landmarks are uniform: those of other schemes would have to be independent as functions, which those of
-/// kernels of few directions are not.
+/// The facts of an embedding.
+///
+/// Its landmarks are uniform: other schemes need landmarks whose kernel functions are independent,
+/// and a kernel of few directions has too few of these.
 pub(super) fn facts(solver: &'static str) -> SolverFacts {
     SolverFacts { by_distances: Some(solver), usual_landmarks: Some("uniform"), ..SolverFacts::default() }
 }
@@ -24,7 +26,7 @@ pub(super) fn landmarks<'a, T: Real>(data: &FitData<'a, T>) -> Result<&'a Landma
     }
 }
 
-/// Refuses more coordinates than so many points can have.
+/// Refuses more coordinates than this many points can have.
 pub(super) fn check_components(components: usize, points: usize, what: &str) -> Result<()> {
     let why = format!("{points} {what} have at most {} coordinates; lower it", points.saturating_sub(1));
     refuse(components >= points, COMPONENTS.name, components, why)
@@ -45,8 +47,8 @@ impl ClassicalScaling {
         m.saturating_mul(m).saturating_mul(5 * 8)
     }
 
-    /// Takes row and column means off a symmetric matrix and decomposes it. Fewer than q coordinates where the matrix has
-    /// no more positive eigenvalues, with a warning.
+    /// Takes row and column means off a symmetric matrix and decomposes it. Fewer than q
+    /// coordinates where the matrix has no more positive eigenvalues, with a warning.
     pub(super) fn new<T: Real>(mut products: Mat<f64>, q: usize, data: &FitData<'_, T>) -> Result<Self> {
         let m = products.nrows();
         let means: Vec<f64> = products.col_iter().map(|column| column.iter().sum::<f64>() / m as f64).collect();

@@ -33,7 +33,8 @@ pub struct SolverFacts {
     pub exact: bool,
     /// True for a solver that iterates on the exact kernel with a preconditioner of landmarks.
     pub preconditioned: bool,
-    /// Why the exact kernel has no landmarks under these settings of a `preconditioned` solver; `None` if it has some.
+    /// Why the exact kernel has no landmarks under these settings of a `preconditioned` solver;
+    /// `None` if it has some.
     pub no_landmarks: Option<&'static str>,
     /// True for a solver that computes with the columns of the rows and takes no sparse rows.
     pub dense: bool,
@@ -146,16 +147,17 @@ pub struct SolverFamily {
     pub parameters: &'static [Parameter],
     /// Makes the solver of its settings.
     pub make: fn(&Settings) -> Result<Box<dyn AnySolver>>,
-    /// The parameters that are chosen with the rank, in addition to `ranks`: a fit at another rank leaves them out.
+    /// The parameters that are chosen with the rank, in addition to `ranks`: a fit at another rank
+    /// leaves them out.
     pub of_rank: &'static [Parameter],
-    /// Changes options of a fit on a map to those of the same fit on the exact kernel. `ranks`, `tolerance`, `folds` and
-    /// `of_rank` are already left out.
+    /// Changes options of a fit on a map to those of the same fit on the exact kernel. `ranks`,
+    /// `tolerance`, `folds` and `of_rank` are already left out.
     pub on_kernel: fn(Options) -> Options,
 }
 
 impl SolverFamily {
-    /// A family whose optional facts have their defaults: no parameters are chosen with the rank, and options of a fit on the
-    /// exact kernel are those of a fit on a map.
+    /// A family whose optional facts have their defaults: no parameters are chosen with the rank,
+    /// and options of a fit on the exact kernel are those of a fit on a map.
     pub const fn new(
         name: &'static str,
         about: &'static str,

@@ -1,20 +1,22 @@
-//! The diagonal blocks of a Hessian, one for each class, from a sample of the rows: preconditioners of Newton's steps.
+//! The diagonal blocks of a Hessian, one for each class, from a sample of the rows: preconditioners
+//! of Newton's steps.
 //!
-//! Near the solution most rows have p(1 − p) ≈ 0: the few between two classes make the Hessian, other ones for every class.
-//! A row is drawn with a probability π in proportion to its a p(1 − p), and weighs a p(1 − p)/π: the blocks are right on
-//! average, and a few rows for each feature are enough for a preconditioner.
+//! Near the solution most rows have p(1 − p) ≈ 0: the few between two classes make the Hessian,
+//! other ones for every class. A row is drawn with a probability π in proportion to its a p(1 − p),
+//! and weighs a p(1 − p)/π: the blocks are right on average, and a few rows for each feature are
+//! enough for a preconditioner.
 //!
-//! Reference: Roosta-Khorasani, Mahoney, "Sub-sampled Newton methods", Mathematical Programming 174, 2019; non-uniform
-//! sampling after Xu, Yang, Roosta-Khorasani, Ré, Mahoney, "Sub-sampled Newton methods with non-uniform sampling",
-//! NIPS 2016.
+//! Reference: Roosta-Khorasani, Mahoney, "Sub-sampled Newton methods", Mathematical Programming
+//! 174, 2019; non-uniform sampling after Xu, Yang, Roosta-Khorasani, Ré, Mahoney, "Sub-sampled
+//! Newton methods with non-uniform sampling", NIPS 2016.
 
 use crate::{FoldGram, gram, linalg::strips::Pool};
 use faer::MatRef;
 use kapprox::{Real, gram::Panels};
 use kstore::Workers;
 
-/// Rows drawn for every feature, for each class. A whole block from m rows a feature has condition numbers about
-/// ((1 + √(1/m))/(1 − √(1/m)))²: 9.
+/// Rows drawn for every feature, for each class. A whole block from m rows a feature has condition
+/// numbers about ((1 + √(1/m))/(1 − √(1/m)))²: 9.
 pub(super) const ROWS: f64 = 4.0;
 
 const BIN: usize = 512;
@@ -22,7 +24,8 @@ const BIN: usize = 512;
 /// Bytes of the blocks of all classes at most: beyond, all share one.
 const MOST: usize = 256 << 20;
 
-/// Bytes of the blocks of k columns where they are used: p features of n rows. The shape alone decides.
+/// Bytes of the blocks of k columns where they are used: p features of n rows. The shape alone
+/// decides.
 ///
 /// Drawn blocks cost about p²/n passes; they save some twenty a step.
 pub(super) fn bytes(n: usize, p: usize, k: usize, element: usize) -> Option<usize> {

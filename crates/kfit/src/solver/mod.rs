@@ -131,7 +131,8 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    /// The modules of the sources below a folder, each with its path from the root of the crate and its text.
+    /// The modules of the sources below a folder, each with its path from the root of the crate and
+    /// its text.
     fn modules(folder: &Path, path: &[String], found: &mut Vec<(Vec<String>, String)>) {
         for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
             let name = entry.file_stem().unwrap().to_str().unwrap().to_string();
@@ -164,7 +165,8 @@ mod tests {
         found
     }
 
-    /// Adds the paths of a tree such as `super::{a::b, c}` to `found`, from the root of the crate; returns the place after it.
+    /// Adds the paths of a tree such as `super::{a::b, c}` to `found`, from the root of the crate;
+    /// returns the place after it.
     fn expand(tokens: &[&str], mut at: usize, mut path: Vec<String>, found: &mut Vec<Vec<String>>) -> usize {
         loop {
             match tokens.get(at).copied().unwrap_or(";") {
@@ -186,7 +188,8 @@ mod tests {
         }
     }
 
-    /// The modules of solvers that sources name, where `reads` is true of their module and the solver is not their own.
+    /// The modules of solvers that sources name, where `reads` is true of their module and the
+    /// solver is not their own.
     fn named_solvers(reads: impl Fn(&[String]) -> bool) -> Vec<String> {
         let (registry, mut sources) = (include_str!("mod.rs"), Vec::new());
         let families = registry.split("Registry::new(&[").nth(1).and_then(|rest| rest.split("]);").next()).unwrap();
@@ -214,14 +217,16 @@ mod tests {
         named
     }
 
-    /// What several solvers need is in a module that is not a solver, so that a solver can be read, changed and removed alone.
+    /// What several solvers need is in a module that is not a solver, so that a solver can be read,
+    /// changed and removed alone.
     #[test]
     fn no_solver_names_the_module_of_another() {
         let named = named_solvers(|module| module.first().is_some_and(|first| first == "solver"));
         assert!(named.is_empty(), "{}", named.join("\n"));
     }
 
-    /// What a job has to know of a solver is a fact of its `SolverFamily` or of `SolverFacts`, so that solvers of other crates have it too.
+    /// What a job has to know of a solver is a fact of its `SolverFamily` or of `SolverFacts`, so
+    /// that solvers of other crates have it too.
     #[test]
     fn nothing_outside_of_the_solvers_names_the_module_of_one() {
         let named = named_solvers(|module| module.first().is_none_or(|first| first != "solver"));

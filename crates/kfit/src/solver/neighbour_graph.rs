@@ -1,4 +1,4 @@
-//! The graph of the nearest neighbours of a sample of rows, the nodes of an embedding.
+//! The graph of nearest neighbours of a sample of rows, the nodes of an embedding.
 
 use super::parameter::{EMBEDDED, NEIGHBOURS, Settings};
 use crate::neighbours::{Graph, Neighbour, Nodes, Reconstruction, neighbours_of_nodes};
@@ -11,7 +11,8 @@ use kapprox::{Real, landmark::LandmarkSet};
 pub(super) struct NeighbourOptions {
     /// Number of coordinates q, below that of the landmarks, or of the nodes where all are.
     pub(super) components: usize,
-    /// Number k of nearest nodes that each node is joined to, below N; `None` for [`USUAL`] or more, up to [`MOST`].
+    /// Number k of nearest nodes that each node is joined to, below N; `None` for [`DEFAULT`] or
+    /// more, up to [`MOST`].
     pub(super) neighbours: Option<usize>,
 }
 
@@ -21,8 +22,9 @@ impl NeighbourOptions {
     }
 }
 
-/// Neighbours of a node where none are asked for, and the most that they become, by halves more, while parts of the graph are apart.
-const USUAL: usize = 10;
+/// The default number of neighbours of a node, and the largest one: it grows by halves until the
+/// graph is connected.
+const DEFAULT: usize = 10;
 const MOST: usize = 40;
 
 /// Nodes, each with its k nearest others, whose graph is connected.
@@ -36,19 +38,20 @@ pub(super) struct NeighbourGraph {
 
 impl NeighbourGraph {
     /// The largest number of neighbours of a node.
-    pub(super) fn most(nodes: usize, asked: Option<usize>) -> usize {
-        asked.unwrap_or(MOST).min(nodes.saturating_sub(1))
+    pub(super) fn most(nodes: usize, requested: Option<usize>) -> usize {
+        requested.unwrap_or(MOST).min(nodes.saturating_sub(1))
     }
 
-    pub(super) fn bytes(nodes: usize, d: usize, asked: Option<usize>) -> usize {
-        let k = Self::most(nodes, asked);
+    pub(super) fn bytes(nodes: usize, d: usize, requested: Option<usize>) -> usize {
+        let k = Self::most(nodes, requested);
         Nodes::bytes(nodes, d).saturating_add(Graph::bytes(nodes, k))
     }
 
-    /// Finds the neighbours of every node. Errors: [`Error::Option`] for more neighbours than there are other nodes,
-    /// and for a graph of several components; [`Error::NoVariance`] where all nodes are the same.
-    pub(super) fn new<T: Real>(set: &LandmarkSet<T>, asked: Option<usize>, resources: &Resources<'_>) -> Result<Self> {
-        if let Some(k) = asked.filter(|k| *k >= set.len()) {
+    /// Finds the neighbours of every node. Errors: [`Error::Option`] for more neighbours than there
+    /// are other nodes, and for a graph of several components; [`Error::NoVariance`] where all
+    /// nodes are the same.
+    pub(super) fn new<T: Real>(set: &LandmarkSet<T>, requested: Option<usize>, resources: &Resources<'_>) -> Result<Self> {
+        if let Some(k) = requested.filter(|k| *k >= set.len()) {
             let why = format!("a node has {} others; lower it, or raise `nodes`", set.len().saturating_sub(1));
             return Err(Error::option(NEIGHBOURS.name, k, why));
         }
@@ -57,8 +60,8 @@ impl NeighbourGraph {
         if nodes.alike() {
             return Err(Error::NoVariance);
         }
-        let most = Self::most(set.len(), asked);
-        let mut k = asked.unwrap_or(USUAL).min(most);
+        let most = Self::most(set.len(), requested);
+        let mut k = requested.unwrap_or(DEFAULT).min(most);
         loop {
             let more = (k + k / 2).min(most);
             let lists = neighbours_of_nodes(&nodes, k, resources.workers);
@@ -74,7 +77,8 @@ impl NeighbourGraph {
         }
     }
 
-    /// M = (I − W)ᵀ(I − W), N x N, with the weights of each node's neighbours as the rows of W. 2Nk² flops.
+    /// M = (I − W)ᵀ(I − W), N x N, with the weights of each node's neighbours as the rows of W.
+    /// 2Nk² flops.
     pub(super) fn alignment(&self) -> Mat<f64> {
         let (nodes, lists, k) = (&self.nodes, &self.lists, self.k);
         let (mut m, mut weights, mut buffers) =

@@ -1,7 +1,9 @@
-//! Second moments of the features, each row divided by its degree: what the spectrum of the normalised kernel matrix is computed from.
+//! Second moments of the features, each row divided by its degree.
 //!
-//! With degrees d_i = Σ_j k(x_i, x_j) = φ_iᵀ Σ_j φ_j, the leading eigenvectors of D^(-½)KD^(-½) are D^(-½)ΦU S^(-½), where
-//! Σ_i φ_iφ_iᵀ / d_i = U S Uᵀ  (p x p).
+//! They give the eigenvectors of the normalised kernel matrix.
+//!
+//! With degrees d_i = Σ_j k(x_i, x_j) = φ_iᵀ Σ_j φ_j, the leading eigenvectors of D^(-½)KD^(-½) are
+//! D^(-½)ΦU S^(-½), where Σ_i φ_iφ_iᵀ / d_i = U S Uᵀ  (p x p).
 
 use crate::features::{FitData, StoredFeatures, Sums};
 use crate::request::{PassShape, ProblemSize};
@@ -10,8 +12,8 @@ use faer::{Mat, MatRef};
 use kapprox::{Real, decompose::symmetric_eigen};
 use kstore::{Plan, Workers};
 
-/// Least degree, as a share of the mean. Rows below it are near no landmark: their degrees are rounding, of either
-/// sign.
+/// Least degree, as a share of the mean. Rows below it are near no landmark: their degrees are
+/// rounding, of either sign.
 const FLOOR: f64 = 1e-6;
 
 /// The second moments of the features over their degrees.
@@ -32,7 +34,8 @@ pub(super) fn plan<T: Real>(plan: Plan, shape: &ProblemSize, cut: PassShape) -> 
 }
 
 impl NormalisedMoments {
-    /// Computes the moments, and warns of rows with a degree below the floor: two passes over the features.
+    /// Computes the moments, and warns of rows with a degree below the floor: two passes over the
+    /// features.
     pub(super) fn of<T: Real>(data: &FitData<'_, T>, kept: &StoredFeatures<'_, T>) -> Result<Self> {
         let (p, workers, stages) = (kept.p, kept.workers(), data.resources.stages);
         let sums = kept.sum("sum of features")?;
@@ -70,8 +73,8 @@ impl NormalisedMoments {
         Ok(Self { gram, sums, floor })
     }
 
-    /// The embedding U S^(-½) for the k leading eigenvalues, p x k, and the `reported` leading eigenvalues: a wide gap after
-    /// the k-th shows that k is right.
+    /// The embedding U S^(-½) for the k leading eigenvalues, p x k, and the `reported` leading
+    /// eigenvalues: a wide gap after the k-th shows that k is right.
     pub(super) fn embedding(&self, k: usize, reported: usize, workers: &Workers) -> Result<(Mat<f64>, Vec<f64>)> {
         let p = self.gram.features();
         let g = MatRef::from_column_major_slice(&self.gram.folds()[0].g, p, p);

@@ -5,7 +5,7 @@ use crate::features::{FitData, StoredFeatures, Tile};
 use kapprox::{Real, vectorised};
 use kstore::checkpoint::{Persist, Steps};
 
-/// What was learned in sweeps over the rows, and the loss of each.
+/// The state after some sweeps over the rows, and the loss of each sweep.
 #[derive(Clone)]
 pub(super) struct Swept<S> {
     pub(super) state: S,
@@ -14,8 +14,10 @@ pub(super) struct Swept<S> {
 
 kstore::persist!(where [S: Persist] Swept<S> { part "state": state, read "losses": losses });
 
-/// Learns in sweeps over all rows, in their order, while the losses so far say so: `learn` changes a state by a tile and returns its loss. What
-/// was stopped goes on at its last whole sweep.
+/// Learns in sweeps over all rows, in their order, while `goes_on` is true of the losses so far.
+///
+/// `learn` changes a state by a tile and returns the loss of the tile. A run that was stopped
+/// continues after its last whole sweep.
 pub(super) fn sweep<T: Real, S: Persist + Clone + Send>(
     kept: &StoredFeatures<'_, T>,
     data: &FitData<'_, T>,

@@ -7,11 +7,12 @@
 //! with ℓ the logarithm of the softmax of the true class (the logistic function for two classes, one column), a_i = 1 or
 //! the weight of the row, times that of its class, n the sum of the weights of the rows, and the constant c free, penalised or absent. C of scikit-learn is 1/(2n lambda).
 //!
-//! Newton's method with conjugate gradients (`../newton.rs`): every step solves H d = −∇F with products H·V, one pass over
-//! the features each, and no matrix of order pk. Far from the solution they are preconditioned by one for all classes,
-//! γ ΦᵀΦ/n + 2 lambda I with γ the mean of p(1 − p), whose Gram matrix the pass that keeps the features has summed; near it,
-//! where there are rows enough, by one for every class (`../hessian_blocks.rs`). Then a handful of iterations is enough whatever the
-//! condition of the kernel.
+//! Newton's method with conjugate gradients (`../newton.rs`): every step solves H d = −∇F with
+//! products H·V, one pass over the features each, and no matrix of order pk. Far from the solution
+//! they are preconditioned by one for all classes, γ ΦᵀΦ/n + 2 lambda I with γ the mean of p(1 −
+//! p), whose Gram matrix the pass that keeps the features has summed; near it, where there are rows
+//! enough, by one for every class (`../hessian_blocks.rs`). Then a handful of iterations is enough
+//! whatever the condition of the kernel.
 //!
 //! *Cost*: the map, np² for the Gram matrix, 4kp³ a Newton step, and 4npk flops a pass. *Bytes*: the features, n·k
 //! probabilities, kp² numbers in f64.

@@ -44,7 +44,8 @@ pub const LAMBDA: Parameter = Parameter {
 /// The parameter `lambda` of a solver that compares several penalties.
 pub const LAMBDAS: Parameter = Parameter { kind: ParameterKind::Penalties { several: true, zero: false }, ..LAMBDA };
 
-/// The parameter `lambda` of a solver whose best penalty depends on the rows: four are compared on validation rows by default.
+/// The parameter `lambda` of a solver whose best penalty depends on the rows: four are compared on
+/// validation rows by default.
 pub(crate) const COMPARED_LAMBDAS: Parameter = Parameter { default: Some("1e-6,1e-5,1e-4,1e-3"), ..LAMBDAS };
 
 /// The parameter `C`, the penalty as LIBSVM writes it.
@@ -86,7 +87,8 @@ pub const INTERCEPT: Parameter = Parameter {
     about: "Constant term: free, penalised or none",
 };
 
-/// The parameter `intercept` of a solver that learns row by row: the constant is learned as the weights are, or left out.
+/// The parameter `intercept` of a solver that learns row by row: the constant is learned as the
+/// weights are, or left out.
 pub(crate) const CONSTANT: Parameter = Parameter { kind: ParameterKind::Word(&["free", "none"]), ..INTERCEPT };
 
 /// The parameter `folds`: which rows are held out together.
