@@ -50,7 +50,11 @@ impl NeighbourGraph {
     /// Finds the neighbours of every node. Errors: [`Error::Option`] for more neighbours than there
     /// are other nodes, and for a graph of several components; [`Error::NoVariance`] where all
     /// nodes are the same.
-    pub(super) fn new<T: Real>(set: &LandmarkSet<T>, requested: Option<usize>, resources: &Resources<'_>) -> Result<Self> {
+    pub(super) fn new<T: Real>(
+        set: &LandmarkSet<T>,
+        requested: Option<usize>,
+        resources: &Resources<'_>,
+    ) -> Result<Self> {
         if let Some(k) = requested.filter(|k| *k >= set.len()) {
             let why = format!("a node has {} others; lower it, or raise `nodes`", set.len().saturating_sub(1));
             return Err(Error::option(NEIGHBOURS.name, k, why));
