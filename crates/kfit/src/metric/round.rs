@@ -302,7 +302,7 @@ fn of_fold<T: Real>(rows: &Rows<'_, T>, fold: usize) -> Result<MemoryRows<T>> {
             weights.push(block.weight(i).unwrap_or(1.0));
         }
     })?;
-    Ok(MemoryRows::new(x, shape.features)?.with_targets(weights, 1)?.weighted(true)?)
+    Ok(MemoryRows::new(x, shape.features)?.with_weights(Some(weights))?)
 }
 
 /// The standard deviation of each column; `None` for fewer than two rows.
