@@ -82,7 +82,8 @@ impl<T: Real> MemoryRows<T> {
         Ok(self)
     }
 
-    /// Appends row `i` of a block, with its targets, weight and row number. Labels are not carried along.
+    /// Appends row `i` of a block, with its targets, weight and row number. Labels are not carried
+    /// along.
     pub fn push(&mut self, block: &RowBlock<'_, T>, i: usize) {
         debug_assert_eq!((block.d, block.t), (self.d, self.t));
         let position = self.n as u64;

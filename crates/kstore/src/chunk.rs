@@ -90,7 +90,8 @@ impl<T: Real> TableRows<T> {
         }
     }
 
-    /// Features, targets, weights, class and group of a chunk; kept columns and the filter's are not among them.
+    /// Features, targets, weights, class and group of a chunk; kept columns and the filter's are
+    /// not among them.
     pub(crate) fn views<'o>(&self, open: &'o OpenFile<'_>) -> Result<Vec<View<'o>>> {
         (0..self.first_kept()).map(|slot| open.cursor.view(slot)).collect()
     }
@@ -146,7 +147,8 @@ impl<T: Real> Chunk<'_, '_, T> {
         self.others(fine, at, rows, x, more)
     }
 
-    /// Appends the targets and weights of rows whose features are in `x` already; `fine` says that these are all finite.
+    /// Appends the targets and weights of rows whose features are in `x` already; `fine` says that
+    /// these are all finite.
     pub(crate) fn others(
         &self,
         fine: bool,

@@ -45,8 +45,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fs::File, marker::PhantomData, ops::Range};
 
-/// The arrays of a cache: features, row numbers, targets, weights, and from [`CODES`] on codes of classes
-/// and of groups.
+/// The arrays of a cache: features, row numbers, targets, weights, and from [`CODES`] on codes of
+/// classes and of groups.
 const X: usize = 0;
 const ROWS: usize = 1;
 const Y: usize = 2;

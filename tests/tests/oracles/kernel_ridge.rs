@@ -281,7 +281,8 @@ fn conjugate_gradient_on_landmarks_is_the_direct_solution() {
             for preconditioner in [Preconditioner::Krill, Preconditioner::Falkon] {
                 let residual = Some(1e-10);
                 let preconditioned = Some(preconditioner);
-                let pcg = Ridge { method: RidgeMethod::Pcg, preconditioner: preconditioned, residual, ..Ridge::default() };
+                let pcg =
+                    Ridge { method: RidgeMethod::Pcg, preconditioner: preconditioned, residual, ..Ridge::default() };
                 let pcg = fit::<f64>(&selected, &on_landmarks(1500, m, lambda, pcg, intercept), 2, 1 << 30);
                 let (mut worst, mut scale) = (0.0f64, 0.0f64);
                 for z in x.iter().take(200) {

@@ -87,8 +87,8 @@ impl<T: Real, F: Fold<T>> Fold<T> for Keeping<'_, F> {
     }
 }
 
-/// The arrays of a block, one after the other: numbers of the rows, features, targets, weights, codes of
-/// classes and folds.
+/// The arrays of a block, one after the other: numbers of the rows, features, targets, weights,
+/// codes of classes and folds.
 fn written<T: Real>(block: &RowBlock<'_, T>) -> Vec<u8> {
     let codes = [&block.classes, &block.groups].map(|coded| coded.map_or(&[][..], |coded| coded.codes));
     let parts: [&[u8]; 6] = [

@@ -5,9 +5,9 @@ use std::ops::Range;
 
 /// Sources of rows of the same features, one after the other, as one source.
 ///
-/// Rows are numbered anew, so that no two have the same number: those of a part follow on those of the parts before it,
-/// each part's selectable range counted whole. Features, numeric targets and weights are handed on; labels and kept columns are
-/// not.
+/// Rows are numbered anew, so that no two have the same number: those of a part follow on those of
+/// the parts before it, each part's selectable range counted whole. Features, numeric targets and
+/// weights are handed on; labels and kept columns are not.
 ///
 /// ```
 /// use kstore::source::Chained;
