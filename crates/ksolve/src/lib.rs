@@ -24,6 +24,7 @@
 
 pub mod coordinates;
 pub mod curve;
+pub mod estimator;
 pub mod shards;
 pub mod statistic;
 pub mod tune;
@@ -34,6 +35,9 @@ pub mod job {
     pub use kfit::job::*;
 }
 
+pub use estimator::{Fisher, KernelKMeans, KernelPca, Logistic, OneClassSvm, Ridge, Svm, Svr};
+pub use job::{Fit, Fitted, Run};
+pub use kapprox::Kernel;
 #[doc(hidden)]
 pub use kfit::features;
 use kfit::prepare;
@@ -48,3 +52,5 @@ pub use kmodel::{
     moments, onnx, predict, preimage, quadratic, score, task,
 };
 use kmodel::{linalg, ranked};
+pub use predict::Predictor;
+pub use tune::Tune;

@@ -1,7 +1,7 @@
 //! Kernels as expressions: values that can be written, compared, resolved and built.
 
 use super::choice::ColumnChoice;
-use super::family::{Domain, Explicit, KernelFamily};
+use super::family::{Domain, Explicit, KernelFamily, Value};
 use super::node::{Call, Node};
 use super::{AnyKernel, applied::KernelTransform, gaussian, parse, points::row};
 use crate::{Error, Real, Result};
@@ -101,6 +101,12 @@ impl Kernel {
     /// [`Error::Kernel`], which points at the character that cannot be right and says what would be.
     pub fn parse(text: &str) -> Result<Self> {
         parse::parse(text).map(Self)
+    }
+
+    /// The kernel of a family with these parameters, in the order of the family.
+    pub(super) fn of(family: &'static KernelFamily, values: impl IntoIterator<Item = Value>) -> Self {
+        let values = values.into_iter().collect();
+        Self(Node::Call(Call { family, values, columns: None, sparse: None }))
     }
 
     /// The kernel exp(k).
@@ -287,8 +293,12 @@ impl Kernel {
     /// Builds the kernel of the expression.
     ///
     /// # Errors
-    /// [`Error::Kernel`] if columns or a length have not been resolved.
+    /// [`Error::Kernel`] if a parameter is not in its range, or if columns or a length have not been resolved.
     pub fn build(&self) -> Result<Arc<dyn AnyKernel>> {
+        if !self.0.calls().into_iter().all(Call::is_valid) {
+            // an expression is checked as it is read: reading this one says what is wrong, and where
+            Self::parse(&self.to_string())?;
+        }
         self.require_columns()?;
         if self.needs_median() {
             return Err(self.unresolved());

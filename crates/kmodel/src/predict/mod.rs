@@ -154,8 +154,9 @@ impl Predictor {
         Some(if second { score } else { score.next_down() })
     }
 
-    /// The classes with the threshold between two of them; `None` for a model without classes.
-    fn decisions(&self) -> Option<Classes> {
+    /// Returns the classes with the threshold between two of them; `None` for a model without classes.
+    #[doc(hidden)]
+    pub fn decisions(&self) -> Option<Classes> {
         self.classes().map(|classes| classes.clone().above(self.1.score))
     }
 
