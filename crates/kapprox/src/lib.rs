@@ -32,8 +32,10 @@ macro_rules! inlined {
 }
 
 mod builder;
+#[doc(hidden)]
 pub mod decompose;
 mod error;
+#[doc(hidden)]
 pub mod gram;
 pub mod kernel;
 pub mod landmark;
@@ -45,11 +47,13 @@ pub mod quality;
 mod real;
 mod rows;
 mod substitution;
+#[doc(hidden)]
 pub mod thin;
 
 pub use builder::{FittedMap, IncompleteCholesky, Nystrom, Points, RandomFourier};
 pub use error::{Error, Result};
 pub use kernel::{AnyKernel, Kernel, KernelFunction};
+#[doc(hidden)]
 pub use kpass::vectorised;
 pub use landmark::Landmarks;
 pub use lanes::{Lanes, instruction_set};

@@ -58,8 +58,8 @@ mod tests {
     use crate::{Cli, Command};
     use clap::Parser;
     use ksolve::FoldSpec;
-    use ksolve::request::TrainOptions;
-    use ksolve::solver::ridge::Ridge;
+    use kfit::request::TrainOptions;
+    use kfit::solver::ridge::Ridge;
 
     /// The options of a line, for a table of two columns.
     fn options(line: &str) -> Result<(FitOptions, TrainOptions)> {

@@ -5,7 +5,7 @@ use kapprox::landmark::{self, LandmarkSet, Landmarks, RpCholesky, Scan, Scheme, 
 use kapprox::{AnyKernel, Real, Result};
 use ksolve::job::{Fit, Run};
 use ksolve::predict::Predictor;
-use ksolve::request::LandmarkSource;
+use ksolve::job::LandmarkSource;
 use std::sync::Arc;
 
 /// 1 for points that are equal but for whole days, 0 for those half a day apart.

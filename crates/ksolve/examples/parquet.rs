@@ -3,7 +3,7 @@
 //! `cargo run --release -p ksolve --example parquet -- TARGET FILES...`
 
 use ksolve::job::{CancelToken, Fit, Run};
-use ksolve::request::Stages;
+use ksolve::job::Stages;
 use kstore::pass::{Observer, Unobserved};
 use kstore::{Table, budget};
 

@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p ksolve --example shards`
 
-use ksolve::job::shards::{PreparedJob, merge};
+use ksolve::shards::{PreparedJob, merge};
 use ksolve::job::{Fit, Run};
 use kstore::{Selection, Table};
 

@@ -73,11 +73,15 @@ mod text_limit;
 pub use condition::Condition;
 pub use encoding::{Categories, Encoding};
 pub use kpass::{
-    AtomicFile, BadLine, CancelToken, Coded, Digest, Error, Fold, Footprint, KeptColumn, KeptValues, Label, MemoryRows,
-    Merge, Output, OutputKind, Pass, Plan, Pool, Real, Result, RowBlock, RowBuf, RowCursor, RowSource, Scaler,
-    Statistics, StatisticsFold, Strings, TableShape, Workers, atomic, budget, checkpoint, key, named, names, pass,
-    persist, rayon, remove_temporaries, rows, shown, sparse, statistics, stop_outputs, summed, vectorised,
-    watch_outputs, written_outputs,
+    BadLine, CancelToken, Error, Fold, Label, Merge, Output, OutputKind, Pass, Result, RowBlock, RowBuf, RowCursor,
+    RowSource, Scaler, Statistics, StatisticsFold, TableShape, Workers,
+};
+// the rest of that crate, under one name for the crates above
+#[doc(hidden)]
+pub use kpass::{
+    AtomicFile, Coded, Digest, Footprint, KeptColumn, KeptValues, MemoryRows, Plan, Pool, Real, Strings, atomic, budget,
+    checkpoint, key, named, names, pass, persist, rayon, remove_temporaries, rows, shown, sparse, statistics,
+    stop_outputs, summed, vectorised, watch_outputs, written_outputs,
 };
 pub use missing::{Missing, MissingTarget};
 pub use row_digests::RowDigests;

@@ -9,7 +9,7 @@ use crate::watch::{Progress, watched};
 use kapprox::{Kernel, Real};
 use ksolve::Error;
 use ksolve::job::{ElementType, Fit, Fitted, Run};
-use ksolve::request::Stages;
+use ksolve::job::Stages;
 use ksolve::tune::{Chosen, Given, Memory, Pace, Part, SearchListener, Tune};
 use kstore::Selected;
 use pyo3::prelude::*;

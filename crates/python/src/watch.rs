@@ -2,7 +2,7 @@
 
 use crate::error::{KmillError, raised};
 use ksolve::job::{CancelToken, Run};
-use ksolve::request::Stages;
+use ksolve::job::Stages;
 use kstore::pass::Observer;
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};

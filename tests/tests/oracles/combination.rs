@@ -4,8 +4,10 @@ use crate::solvers::{close, golden};
 use kmill_tests::kernels;
 use kmill_tests::table::{exact, select, write};
 use ksolve::Task;
-use ksolve::metric::combination::{Combination, combine};
-use ksolve::request::{Resources, Unwatched};
+use kfit::metric::combination::combine;
+use ksolve::job::Combination;
+use kfit::request::Resources;
+use ksolve::job::Unwatched;
 use kstore::Workers;
 
 type Rows = Vec<Vec<f64>>;

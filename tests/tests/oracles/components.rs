@@ -6,11 +6,11 @@ use kmill_tests::dense::kernel_matrix;
 use kmill_tests::points::{Lcg, flat};
 use kmill_tests::{kernels, table};
 use ksolve::FoldSpec;
-use ksolve::PreImages;
-use ksolve::request::TrainOptions;
-use ksolve::solver::Options;
-use ksolve::task::Task;
-use ksolve::train::Trained;
+use kmodel::PreImages;
+use kfit::request::TrainOptions;
+use kfit::solver::Options;
+use ksolve::Task;
+use kfit::train::Trained;
 use kstore::Workers;
 
 const N: usize = 90;

@@ -12,8 +12,9 @@ use kmill_tests::source::Points;
 use kmill_tests::{kernels, table};
 use ksolve::Intercept;
 use ksolve::curve::{CurveCell, CurveOptions, EXACT_ROWS, Setting};
-use ksolve::request::{Resources, Scaling, Unwatched};
-use ksolve::task::Task;
+use kfit::request::Resources;
+use ksolve::job::{Scaling, Unwatched};
+use ksolve::Task;
 use kstore::Workers;
 
 const N: usize = 2_000;

@@ -5,9 +5,9 @@ use kmill_tests::dense::solve as dense_solve;
 use kmill_tests::kernels;
 use kmill_tests::points::Lcg;
 use kmill_tests::table::{components, exact, predict, select, solve, try_solve, write};
-use ksolve::request::TrainOptions;
-use ksolve::solver::Options;
-use ksolve::train::Trained;
+use kfit::request::TrainOptions;
+use kfit::solver::Options;
+use kfit::train::Trained;
 use ksolve::{Classes, FoldSpec, Task};
 use kstore::Label;
 

@@ -5,10 +5,10 @@ use kmill_tests::points::Lcg;
 use kmill_tests::table::{exact, predict, select, try_solve, write};
 use kmill_tests::{dense, kernels};
 use ksolve::Task;
-use ksolve::request::MetricSource;
-use ksolve::request::TrainOptions;
-use ksolve::solver::Options;
-use ksolve::train::Trained;
+use ksolve::job::MetricSource;
+use kfit::request::TrainOptions;
+use kfit::solver::Options;
+use kfit::train::Trained;
 
 type Rows = Vec<Vec<f64>>;
 

@@ -3,9 +3,10 @@
 use kmill_tests::points::Lcg;
 use kmill_tests::table::{exact, select, write};
 use ksolve::Task;
-use ksolve::request::{Resources, Stages, TrainOptions};
-use ksolve::solver::{AnySolver, Options, by_name};
-use ksolve::train::{Trained, forecast, train};
+use kfit::request::{Resources, TrainOptions};
+use ksolve::job::Stages;
+use kfit::solver::{AnySolver, Options, by_name};
+use kfit::train::{Trained, forecast, train};
 use kstore::pass::{Observer, Unobserved};
 use kstore::scratch::Scratch;
 use kstore::{Selected, Workers};

@@ -8,9 +8,9 @@ use kmill_tests::kernels::kernel;
 use kmill_tests::points::Lcg;
 use kmill_tests::table::{exact, predict, select, solve, write};
 use ksolve::Task;
-use ksolve::request::TrainOptions;
-use ksolve::solver::Options;
-use ksolve::train::Trained;
+use kfit::request::TrainOptions;
+use kfit::solver::Options;
+use kfit::train::Trained;
 
 const KERNEL: &str = "gaussian(sigma=1.5)";
 const LAMBDA: f64 = 1e-4;

@@ -5,7 +5,7 @@ use crate::solvers::golden;
 use ksolve::Error;
 use ksolve::job::ElementType;
 use ksolve::predict::Predictor;
-use ksolve::solver::registry;
+use kfit::solver::registry;
 use std::collections::HashMap;
 
 type Rows = Vec<Vec<f64>>;

@@ -4,10 +4,11 @@ use crate::solvers::{close, golden};
 use kmill_tests::dense::solve as dense_solve;
 use kmill_tests::kernels;
 use kmill_tests::table::{components, exact, predict, select, solve, try_solve, write};
-use ksolve::request::TrainOptions;
-use ksolve::solver::Options;
-use ksolve::train::Trained;
-use ksolve::{FoldSpec, Folds, Task};
+use kfit::request::TrainOptions;
+use kfit::solver::Options;
+use kfit::train::Trained;
+use kmodel::Folds;
+use ksolve::{FoldSpec, Task};
 
 type Rows = Vec<Vec<f64>>;
 

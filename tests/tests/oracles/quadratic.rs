@@ -4,11 +4,13 @@ use faer::{Mat, MatRef};
 use kmill_tests::dense::{kernel_matrix, solve};
 use kmill_tests::points::{Lcg, flat};
 use kmill_tests::{kernels, table};
-use ksolve::request::{Resources, TrainOptions, Unwatched};
-use ksolve::solver::ridge::Ridge;
-use ksolve::task::Task;
-use ksolve::train::{Trained, train};
-use ksolve::{Intercept, Quadratic};
+use kfit::request::{Resources, TrainOptions};
+use ksolve::job::Unwatched;
+use kfit::solver::ridge::Ridge;
+use ksolve::Task;
+use kfit::train::{Trained, train};
+use kmodel::Quadratic;
+use ksolve::Intercept;
 use kstore::Workers;
 
 const N: usize = 90;

@@ -5,9 +5,9 @@ use crate::solvers::{close, golden};
 use kmill_tests::table::{exact, predict, select, try_solve, write};
 use kmill_tests::{dense, kernels};
 use ksolve::Task;
-use ksolve::request::TrainOptions;
-use ksolve::solver::Options;
-use ksolve::train::Trained;
+use kfit::request::TrainOptions;
+use kfit::solver::Options;
+use kfit::train::Trained;
 
 const KERNEL: &str = "gaussian(sigma=0.7)";
 

@@ -3,9 +3,9 @@
 use crate::solver_laws::{run, table};
 use kmill_tests::table::{exact, predict, select, solve, try_solve, write};
 use ksolve::Task;
-use ksolve::request::TrainOptions;
-use ksolve::solver::Options;
-use ksolve::train::Trained;
+use kfit::request::TrainOptions;
+use kfit::solver::Options;
+use kfit::train::Trained;
 use serde_json::Value;
 use std::path::Path;
 

@@ -4,8 +4,8 @@ use crate::solvers::{close, golden};
 use kmill_tests::kernels;
 use kmill_tests::table::{exact, predict, select, solve, try_solve, write};
 use ksolve::Task;
-use ksolve::solver::Options;
-use ksolve::train::Trained;
+use kfit::solver::Options;
+use kfit::train::Trained;
 
 type Rows = Vec<Vec<f64>>;
 

@@ -2,11 +2,13 @@
 
 use kmill_tests::points::Lcg;
 use kmill_tests::{dense, kernels, table};
-use ksolve::request::{Resources, Scaling, TrainOptions, Unwatched};
-use ksolve::solver::ridge::Ridge;
-use ksolve::task::Task;
-use ksolve::train::{Trained, train};
-use ksolve::{FoldSpec, Folds, Intercept};
+use kfit::request::{Resources, TrainOptions};
+use ksolve::job::{Scaling, Unwatched};
+use kfit::solver::ridge::Ridge;
+use ksolve::Task;
+use kfit::train::{Trained, train};
+use kmodel::Folds;
+use ksolve::{FoldSpec, Intercept};
 use kstore::Workers;
 use std::path::Path;
 

@@ -4,8 +4,9 @@ use crate::solvers::golden;
 use kmill_tests::table::{exact, select, solve, write};
 use kmill_tests::{dense, kernels};
 use ksolve::Task;
-use ksolve::request::{LandmarkSource, TrainOptions};
-use ksolve::solver::{Options, registry};
+use kfit::request::TrainOptions;
+use ksolve::job::LandmarkSource;
+use kfit::solver::{Options, registry};
 
 const KERNEL: &str = "gaussian(sigma=2)";
 

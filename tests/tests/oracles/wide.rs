@@ -2,10 +2,11 @@
 
 use kmill_tests::points::Lcg;
 use kmill_tests::table;
-use ksolve::request::{LandmarkSource, Resources, TrainOptions, Unwatched};
-use ksolve::solver::ridge::Ridge;
-use ksolve::task::Task;
-use ksolve::train::{Trained, train};
+use kfit::request::{Resources, TrainOptions};
+use ksolve::job::{LandmarkSource, Unwatched};
+use kfit::solver::ridge::Ridge;
+use ksolve::Task;
+use kfit::train::{Trained, train};
 use kstore::Workers;
 use std::path::Path;
 

@@ -1,9 +1,7 @@
 //! The report of an evaluation, and its text.
 
 use crate::table::{Align, Grid, Table, count, facts, list, number, optional, percent};
-use ksolve::predict::{
-    ClassificationScores, Evaluation, NoveltyScores, RankingScores, RegressionScores, TargetScores, ThresholdScores,
-};
+use ksolve::predict::{ClassificationScores, Evaluation, NoveltyScores, RankingScores, RegressionScores, TargetScores, ThresholdScores};
 use std::fmt;
 
 #[derive(Clone, Debug, serde::Serialize)]
@@ -155,7 +153,7 @@ pub(super) fn by_class(scores: &ClassificationScores) -> Table {
 mod tests {
     use super::*;
     use ksolve::predict::ClassScores;
-    use ksolve::score::Regression;
+    use kmodel::score::Regression;
     use kstore::Label;
 
     #[test]

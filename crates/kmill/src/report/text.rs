@@ -5,8 +5,8 @@ use crate::importance::{bars, described, importance, most_important, slopes};
 use crate::progress::Voice;
 use crate::table::{Grid, Table, count, facts, list, number, optional, percent, rounded, seconds, short};
 use ksolve::Certificate;
-use ksolve::solver::by_name;
-use ksolve::solver::parameter::{C, NODES, Penalty};
+use kfit::solver::by_name;
+use kfit::solver::parameter::{C, NODES, Penalty};
 use kstore::{budget::bytes, shown};
 use std::fmt;
 

@@ -3,8 +3,8 @@
 use clap::{CommandFactory, Parser};
 use kmill::{Cli, args::parse};
 use ksolve::job::Candidates;
-use ksolve::request::LandmarkSource;
-use ksolve::solver::{parameter, ridge};
+use ksolve::job::LandmarkSource;
+use kfit::solver::{parameter, ridge};
 use proptest::prelude::*;
 
 /// A parser, whatever it gives: its refusal.

@@ -3,7 +3,7 @@
 use ksolve::job::{ElementType, Fit, Run};
 use ksolve::predict::Extras;
 use ksolve::predict::Predictor;
-use ksolve::request::Scaling;
+use ksolve::job::Scaling;
 use ksolve::{AnyModel, Error};
 use kstore::arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray};
 use kstore::{Missing, Selection, Table};

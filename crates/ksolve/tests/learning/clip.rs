@@ -2,7 +2,7 @@
 
 use ksolve::job::{ElementType, Fit, Run};
 use ksolve::predict::Predictor;
-use ksolve::request::{Scaling, Stages};
+use ksolve::job::{Scaling, Stages};
 use kstore::arrow::array::{ArrayRef, Float64Array, RecordBatch};
 use kstore::pass::{Observer, Unobserved};
 use kstore::{Selection, Table};

@@ -3,8 +3,9 @@
 use kapprox::{Kernel, landmark};
 use ksolve::Intercept;
 use ksolve::curve::{CurveCell, CurveOptions, Setting};
-use ksolve::request::{Resources, Scaling, Unwatched};
-use ksolve::task::Task;
+use kfit::request::Resources;
+use ksolve::job::{Scaling, Unwatched};
+use ksolve::Task;
 use kstore::checkpoint::{Cut, Journal, Persist};
 use kstore::pass::{Engine, Node, Observer, PassKey, Share, Taken};
 use kstore::{Error, Selection, Table, Workers};

@@ -2,7 +2,7 @@
 
 use ksolve::job::{Fit, Run};
 use ksolve::predict::{Learned, Predictor};
-use ksolve::request::Stages;
+use ksolve::job::Stages;
 use kstore::pass::Observer;
 use kstore::{CancelToken, Selection, Table};
 use std::sync::mpsc::channel;

@@ -4,10 +4,11 @@ use crate::model::model;
 use faer::{Mat, MatRef};
 use kapprox::Real;
 use ksolve::job::{Fit, Run};
-use ksolve::model::Basis;
+use kmodel::model::Basis;
 use ksolve::predict::Predictor;
 use ksolve::predict::{Extras, Scores};
-use ksolve::{Error, Model, PredictScratch};
+use kmodel::PredictScratch;
+use ksolve::{Error, Model};
 use kstore::Workers;
 
 const D: usize = 10;
