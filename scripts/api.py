@@ -107,7 +107,8 @@ class Listing:
             if kind == "use":
                 target = self.resolve(crate, inner["id"])
                 name = f"{path}::{inner['name']}"
-                if target is None or target[0].index[target[1]]["name"] == target[0].name:
+                other = target and target[0].name in DOORS and target[0] is not crate and crate.name in DOORS
+                if target is None or other or target[0].index[target[1]]["name"] == target[0].name:
                     self.lines.append(f"{name}: use {inner['source']}")
                 elif "module" in target[0].index[target[1]]["inner"]:
                     below = path if inner["is_glob"] else name

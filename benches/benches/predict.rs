@@ -6,8 +6,8 @@
 use criterion::{BenchmarkId, Criterion, Throughput};
 use faer::{Mat, MatRef};
 use kapprox::landmark::NO_ROW;
-use kmodel::model::{Basis, Form};
 use kmodel::PredictScratch;
+use kmodel::model::{Basis, Form};
 use ksolve::{Card, Intercept, Model, Task};
 use kstore::key::{Purpose, Stream};
 use kstore::{Scaler, Workers};

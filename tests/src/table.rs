@@ -1,11 +1,11 @@
 //! Tables on disk and runs over them.
 
 use kapprox::Kernel;
-use ksolve::Model;
 use kfit::request::{Resources, TrainOptions};
-use ksolve::job::{LandmarkSource, Scaling, Unwatched};
-use ksolve::Task;
 use kfit::train::Trained;
+use ksolve::Model;
+use ksolve::Task;
+use ksolve::job::{LandmarkSource, Scaling, Unwatched};
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use kstore::{Selected, Selection, Table, Workers};
 use std::path::Path;

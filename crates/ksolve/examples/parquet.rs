@@ -2,8 +2,8 @@
 //!
 //! `cargo run --release -p ksolve --example parquet -- TARGET FILES...`
 
-use ksolve::job::{CancelToken, Fit, Run};
 use ksolve::job::Stages;
+use ksolve::job::{CancelToken, Fit, Run};
 use kstore::pass::{Observer, Unobserved};
 use kstore::{Table, budget};
 

@@ -60,6 +60,4 @@ pub use predict::Predictor;
 pub use tune::Tune;
 
 use kfit::{RidgeOptions, Surface, features, fit, metric, prepare, request, solver, train};
-use kmodel::{
-    Folds, GramScratch, GramState, Head, Targets, bins, folds, gram, linalg, lists, model, ranked, task,
-};
+use kmodel::{Folds, GramScratch, GramState, Head, Targets, bins, folds, gram, linalg, lists, model, ranked, task};

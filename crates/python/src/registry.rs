@@ -1,8 +1,8 @@
 //! What the registries know, for the Python side to make estimators, their signatures and their documentation of.
 
 use crate::error::raised;
-use kmodel::lists;
 use kfit::solver::parameter::{Parameter, ParameterKind};
+use kmodel::lists;
 use pyo3::{exceptions::PyValueError, prelude::*};
 use serde_json::json;
 

@@ -1,12 +1,12 @@
 //! Weights of a sum of kernels against the dense matrices HKH: the gradient of the problem says that they are its minimum.
 
 use crate::solvers::{close, golden};
+use kfit::metric::combination::combine;
+use kfit::request::Resources;
 use kmill_tests::kernels;
 use kmill_tests::table::{exact, select, write};
 use ksolve::Task;
-use kfit::metric::combination::combine;
 use ksolve::job::Combination;
-use kfit::request::Resources;
 use ksolve::job::Unwatched;
 use kstore::Workers;
 

@@ -4,13 +4,13 @@
 use crate::solver_laws::{predicted, run, table};
 use crate::solvers::{Golden, close, golden, numbers, rows};
 use kapprox::Real;
+use kfit::request::TrainOptions;
+use kfit::solver::Options;
+use kfit::train::Trained;
 use kmill_tests::points::Lcg;
 use kmill_tests::table::{exact, predict, select, solve, write};
 use ksolve::job::ElementType;
-use kfit::request::TrainOptions;
 use ksolve::job::Scaling;
-use kfit::solver::Options;
-use kfit::train::Trained;
 use ksolve::{Classes, Intercept};
 use kstore::Label;
 use serde_json::Value;

@@ -2,11 +2,11 @@
 //! without the rows.
 
 use crate::solvers::{close, golden, numbers, rows};
-use kmill_tests::points::Lcg;
-use kmill_tests::table::{exact, predict, select, solve, write};
 use kfit::request::TrainOptions;
 use kfit::solver::Options;
 use kfit::train::Trained;
+use kmill_tests::points::Lcg;
+use kmill_tests::table::{exact, predict, select, solve, write};
 use ksolve::{Classes, FoldSpec, Link, Task};
 use kstore::Label;
 

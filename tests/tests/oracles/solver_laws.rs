@@ -2,10 +2,10 @@
 //! coordinates in f32 that are those in f64, and refusals that are a sentence.
 
 use crate::solvers::golden;
-use ksolve::job::{Candidates, ElementType, Fit, Fitted, Run};
-use ksolve::predict::Predictor;
-use ksolve::job::{LandmarkSource, Scaling};
 use kfit::solver::{SolverFamily, registry};
+use ksolve::job::{Candidates, ElementType, Fit, Fitted, Run};
+use ksolve::job::{LandmarkSource, Scaling};
+use ksolve::predict::Predictor;
 use ksolve::{AnyModel, Task};
 use kstore::{Selected, Selection, Table};
 

@@ -3,13 +3,13 @@
 
 use crate::solvers::{close, rows};
 use kapprox::Kernel;
-use kmill_tests::table::write;
-use kmodel::Targets;
 use kfit::features::{FeatureTier, FitData, Points};
 use kfit::request::{PassShape, Resources, TrainOptions};
+use kmill_tests::table::write;
+use kmodel::Targets;
+use ksolve::Task;
 use ksolve::job::{LandmarkSource, Scaling, Unwatched};
 use ksolve::statistic::{Compared, Measured, Outcome, by_name, herd, measure};
-use ksolve::Task;
 use kstore::scratch::Scratch;
 use kstore::{Selected, Selection, Table, Workers};
 use serde_json::Value;

@@ -1,13 +1,13 @@
 //! The rank x lambda x fold surface from one pass against refitting every cell by dense linear algebra.
 
+use kfit::request::{Resources, TrainOptions};
+use kfit::solver::ridge::Ridge;
+use kfit::train::{Trained, train};
 use kmill_tests::points::Lcg;
 use kmill_tests::{dense, kernels, table};
-use kfit::request::{Resources, TrainOptions};
-use ksolve::job::{Scaling, Unwatched};
-use kfit::solver::ridge::Ridge;
-use ksolve::Task;
-use kfit::train::{Trained, train};
 use kmodel::Folds;
+use ksolve::Task;
+use ksolve::job::{Scaling, Unwatched};
 use ksolve::{FoldSpec, Intercept};
 use kstore::Workers;
 use std::path::Path;

@@ -1,12 +1,12 @@
 //! The rank that a tolerance asks for, for every solver that reads it: one feature fewer is not enough.
 
 use crate::solvers::golden;
+use kfit::request::TrainOptions;
+use kfit::solver::{Options, registry};
 use kmill_tests::table::{exact, select, solve, write};
 use kmill_tests::{dense, kernels};
 use ksolve::Task;
-use kfit::request::TrainOptions;
 use ksolve::job::LandmarkSource;
-use kfit::solver::{Options, registry};
 
 const KERNEL: &str = "gaussian(sigma=2)";
 

@@ -3,14 +3,14 @@
 use faer::Mat;
 use kapprox::Kernel;
 use kapprox::kernel::feature_space::{centred_alignment, ideal};
-use kmill_tests::table::{exact, select, write};
 use kfit::request::{Resources, TrainOptions};
-use ksolve::job::Unwatched;
 use kfit::solver::ridge::Ridge;
-use ksolve::Task;
 use kfit::train::train;
-use ksolve::tune::{Memory, Score, Search, TuneOptions, Tuned};
+use kmill_tests::table::{exact, select, write};
 use kmodel::lists;
+use ksolve::Task;
+use ksolve::job::Unwatched;
+use ksolve::tune::{Memory, Score, Search, TuneOptions, Tuned};
 use ksolve::{FoldSpec, Intercept};
 use kstore::key::{Purpose, Stream};
 use kstore::{Selected, Workers};

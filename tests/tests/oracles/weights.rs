@@ -1,17 +1,17 @@
 //! Rows with weights: against dense weighted kernel ridge regression, and against tables that repeat their rows.
 
 use crate::solver_laws;
+use kfit::request::{Resources, TrainOptions};
+use kfit::solver::ridge::Ridge;
+use kfit::solver::{Options, SolverFamily, registry};
+use kfit::train::{Trained, train};
 use kmill_tests::dense::{kernel_matrix, solve};
 use kmill_tests::points::Lcg;
 use kmill_tests::{kernels, table};
-use ksolve::job::{ElementType, Fitted};
-use ksolve::predict::Predictor;
-use kfit::request::{Resources, TrainOptions};
-use ksolve::job::{Scaling, Unwatched};
-use kfit::solver::ridge::Ridge;
-use kfit::solver::{Options, SolverFamily, registry};
 use ksolve::Task;
-use kfit::train::{Trained, train};
+use ksolve::job::{ElementType, Fitted};
+use ksolve::job::{Scaling, Unwatched};
+use ksolve::predict::Predictor;
 use ksolve::{AnyModel, FoldSpec, Intercept};
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use kstore::{Selected, Selection, Table, Workers};

@@ -1,12 +1,12 @@
 //! Kernels so smooth that f32 cannot resolve the landmarks: the library notices, and the result is that of f64.
 
+use kfit::request::{Resources, TrainOptions};
+use kfit::solver::ridge::Ridge;
+use kfit::train::{Trained, train};
 use kmill_tests::points::Lcg;
 use kmill_tests::table;
-use kfit::request::{Resources, TrainOptions};
-use ksolve::job::{LandmarkSource, Unwatched};
-use kfit::solver::ridge::Ridge;
 use ksolve::Task;
-use kfit::train::{Trained, train};
+use ksolve::job::{LandmarkSource, Unwatched};
 use kstore::Workers;
 use std::path::Path;
 

@@ -120,12 +120,14 @@ impl Fit {
 
     /// Sets all parameters of the solver at once.
     #[must_use]
+    #[doc(hidden)]
     pub fn options(self, given: Options) -> Self {
         Self { given, checked: OnceLock::new(), ..self }
     }
 
     /// Sets the rows and columns that it is of, for a fit that is run by [`Fit::select`]. The model file says which rows they are.
     #[must_use]
+    #[doc(hidden)]
     pub fn rows(self, rows: Selection) -> Self {
         Self { rows: Some(rows), ..self }
     }
@@ -195,6 +197,7 @@ impl Fit {
 
     /// Adds an entry to the options in the model file, such as the condition that chose the rows.
     #[must_use]
+    #[doc(hidden)]
     pub fn note(mut self, name: &str, value: serde_json::Value) -> Self {
         self.notes.insert(name.to_string(), value);
         self
@@ -204,11 +207,13 @@ impl Fit {
     ///
     /// # Errors
     /// [`Error::Option`] for a name that no solver has.
+    #[doc(hidden)]
     pub fn for_solver(&self, name: &str) -> Result<Self> {
         Ok(Self { family: Self::solver(name)?.family, ..self.clone() }.options(Options::new()))
     }
 
     /// The fit at one rank, where it may have compared several.
+    #[doc(hidden)]
     pub fn at_rank(self, rank: usize) -> Self {
         let given =
             self.given.clone().without(ridge::RANKS.name).without(ridge::LOCAL.name).without(parameter::TOLERANCE.name);
@@ -217,6 +222,7 @@ impl Fit {
 
     /// The fit without the rank, the ranks and the leaves that were asked for.
     #[must_use]
+    #[doc(hidden)]
     pub fn without_ranks(self) -> Self {
         let given = self.given.clone().without(ridge::RANKS.name).without(ridge::LOCAL.name);
         Self { rank: None, ..self }.options(given)
@@ -224,6 +230,7 @@ impl Fit {
 
     /// The fit with the rank and, where its solver has them, the ranks and leaves of another one.
     #[must_use]
+    #[doc(hidden)]
     pub fn with_ranks_of(self, other: &Self) -> Self {
         let both = [&ridge::RANKS, &ridge::LOCAL].into_iter().filter(|parameter| self.family.reads(parameter));
         let given: Vec<_> = both.filter_map(|one| Some((one.name, other.given.get(one.name)?))).collect();
@@ -232,6 +239,7 @@ impl Fit {
     }
 
     /// The fit on the kernel itself, without what only a map has, and iterated until the fitted values are off by 1e-4 of the target.
+    #[doc(hidden)]
     pub fn on_kernel(self) -> Result<Self> {
         let of_maps = [&ridge::RANKS, &ridge::LOCAL, &parameter::TOLERANCE, &parameter::FOLDS, &ridge::SELECT];
         let given = of_maps.iter().fold(self.given.clone(), |given, parameter| given.without(parameter.name));
@@ -241,12 +249,14 @@ impl Fit {
     }
 
     /// The fit with the default map in the place of the kernel itself.
+    #[doc(hidden)]
     pub fn on_map(self) -> Self {
         let map = if self.map.is_exact() { MapSpec::default() } else { self.map.clone() };
         Self { map, ..self }
     }
 
     /// The fit with as many landmarks by a scheme, where they come from a table: that is in the units of another one.
+    #[doc(hidden)]
     pub fn with_scheme(self) -> Self {
         match &self.landmarks {
             Some(LandmarkSource::Rows(table)) => {
@@ -259,6 +269,7 @@ impl Fit {
     }
 
     /// True where a parameter of the solver was set.
+    #[doc(hidden)]
     pub fn gives(&self, name: &str) -> bool {
         self.given.get(name).is_some()
     }
@@ -269,31 +280,37 @@ impl Fit {
     }
 
     /// The solver of the fit.
+    #[doc(hidden)]
     pub fn family(&self) -> &'static SolverFamily {
         self.family
     }
 
     /// The kernel that was asked for.
+    #[doc(hidden)]
     pub fn kernel_spec(&self) -> &Kernel {
         &self.kernel
     }
 
     /// Where the metric comes from.
+    #[doc(hidden)]
     pub fn metric_source(&self) -> &MetricSource {
         &self.metric
     }
 
     /// The map that was asked for.
+    #[doc(hidden)]
     pub fn map_spec(&self) -> &MapSpec {
         &self.map
     }
 
     /// Type of rows and features that was asked for.
+    #[doc(hidden)]
     pub fn element_type(&self) -> ElementType {
         self.precision
     }
 
     /// The rows and columns that it is of; all of them where nothing was said.
+    #[doc(hidden)]
     pub fn selected_rows(&self) -> Selection {
         self.rows.clone().unwrap_or_default()
     }
@@ -322,6 +339,7 @@ impl Fit {
     ///
     /// # Errors
     /// The errors of [`Fit::settings`].
+    #[doc(hidden)]
     pub fn task(&self) -> Result<Task> {
         Ok(self.family.task(self.settings()?))
     }
@@ -330,6 +348,7 @@ impl Fit {
     ///
     /// # Errors
     /// The errors of [`Fit::selection`], and columns that are not there.
+    #[doc(hidden)]
     pub fn select(&self, table: &Table) -> Result<Selected> {
         Ok(table.select(&self.selection(self.selected_rows())?)?)
     }
@@ -339,6 +358,7 @@ impl Fit {
     /// # Errors
     /// The errors of [`Fit::settings`]; [`Error::Missing`] without the target of a solver that learns from one, and a target too
     /// many.
+    #[doc(hidden)]
     pub fn selection(&self, selection: Selection) -> Result<Selection> {
         let settings = self.settings()?;
         let task = self.family.task(settings);

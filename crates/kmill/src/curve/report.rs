@@ -3,8 +3,8 @@
 use super::{columns::as_objects, request::Request};
 use crate::{args::Run, report::Spent, table::joined};
 use kapprox::{Real, instruction_set};
-use ksolve::curve::{CurveCell, Floor, Method, Setting, Tested};
 use kfit::train::target_names;
+use ksolve::curve::{CurveCell, Floor, Method, Setting, Tested};
 use ksolve::job::LAMBDA;
 use std::path::PathBuf;
 

@@ -5,9 +5,12 @@ use crate::args::{DataArgs, EngineArgs, Run, RunArgs, kernel_help, parse};
 use crate::{Error, Result, open, output, pipeline, table::joined};
 use clap::Args;
 use kapprox::{Kernel, instruction_set, landmark::Scheme};
-use ksolve::curve::{CurveOptions, CurveRun, Method};
 use kfit::train::target_names;
-use ksolve::{Intercept, Task, job::{ElementType, Scaling}};
+use ksolve::curve::{CurveOptions, CurveRun, Method};
+use ksolve::{
+    Intercept, Task,
+    job::{ElementType, Scaling},
+};
 use kstore::{Selected, Selection, Table, checkpoint::Manifest, condition::Condition, sink::OutputKind};
 use std::path::PathBuf;
 

@@ -3,7 +3,9 @@
 use super::report::{self, EvaluateReport};
 use crate::page::{self, Axis, Chart, Mark, Page, Scale, Section, Series, extent};
 use crate::table::{count, joined, list, number};
-use ksolve::predict::{CalibrationBin, ClassificationScores, Details, Evaluation, NoveltyScores, RegressionScores, ThresholdScores};
+use ksolve::predict::{
+    CalibrationBin, ClassificationScores, Details, Evaluation, NoveltyScores, RegressionScores, ThresholdScores,
+};
 use std::path::Path;
 
 /// Most classes with which the confusion matrix is shown.

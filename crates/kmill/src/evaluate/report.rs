@@ -1,7 +1,9 @@
 //! The report of an evaluation, and its text.
 
 use crate::table::{Align, Grid, Table, count, facts, list, number, optional, percent};
-use ksolve::predict::{ClassificationScores, Evaluation, NoveltyScores, RankingScores, RegressionScores, TargetScores, ThresholdScores};
+use ksolve::predict::{
+    ClassificationScores, Evaluation, NoveltyScores, RankingScores, RegressionScores, TargetScores, ThresholdScores,
+};
 use std::fmt;
 
 #[derive(Clone, Debug, serde::Serialize)]
@@ -152,8 +154,8 @@ pub(super) fn by_class(scores: &ClassificationScores) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ksolve::predict::ClassScores;
     use kmodel::score::Regression;
+    use ksolve::predict::ClassScores;
     use kstore::Label;
 
     #[test]

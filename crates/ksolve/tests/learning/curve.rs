@@ -1,11 +1,11 @@
 //! Which passes of a curve are shared with other processes.
 
 use kapprox::{Kernel, landmark};
-use ksolve::Intercept;
-use ksolve::curve::{CurveCell, CurveOptions, Setting};
 use kfit::request::Resources;
-use ksolve::job::{Scaling, Unwatched};
+use ksolve::Intercept;
 use ksolve::Task;
+use ksolve::curve::{CurveCell, CurveOptions, Setting};
+use ksolve::job::{Scaling, Unwatched};
 use kstore::checkpoint::{Cut, Journal, Persist};
 use kstore::pass::{Engine, Node, Observer, PassKey, Share, Taken};
 use kstore::{Error, Selection, Table, Workers};

@@ -3,11 +3,11 @@ use crate::allocations;
 use crate::model::model;
 use faer::{Mat, MatRef};
 use kapprox::Real;
-use ksolve::job::{Fit, Run};
+use kmodel::PredictScratch;
 use kmodel::model::Basis;
+use ksolve::job::{Fit, Run};
 use ksolve::predict::Predictor;
 use ksolve::predict::{Extras, Scores};
-use kmodel::PredictScratch;
 use ksolve::{Error, Model};
 use kstore::Workers;
 

@@ -1,12 +1,12 @@
 //! A training run that is stopped again and again: the same bits as one that never was, for every pass it makes.
 use kapprox::Kernel;
-use ksolve::FoldSpec;
 use kfit::request::{Resources, TrainOptions};
-use ksolve::job::{LandmarkSource, Stages, Unwatched};
 use kfit::solver::ridge::Ridge;
 use kfit::solver::{Options, by_name};
-use ksolve::Task;
 use kfit::train::{Trained, train};
+use ksolve::FoldSpec;
+use ksolve::Task;
+use ksolve::job::{LandmarkSource, Stages, Unwatched};
 use kstore::checkpoint::{Journal, Listener, Manifest, Resume};
 use kstore::key::{Purpose, Stream};
 use kstore::pass::Observer;
