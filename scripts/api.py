@@ -19,7 +19,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LISTS = ROOT / "tests/golden/api"
-CRATES = ["kpass", "kstore", "kapprox", "kmodel", "kfit", "ksolve", "kcloud", "kmill"]
+# the crates that programs use, and those whose items reach programs through these
+DOORS = ["kstore", "kapprox", "ksolve", "kcloud", "kmill"]
+CRATES = ["kpass", "kmodel", "kfit", *DOORS]
 # of Rust 1.95
 FORMAT = 57
 # rustdoc as itself, but for its output
@@ -42,16 +44,17 @@ def documented():
     return target.parent / "doc"
 
 
-class Listing:
-    """The lines of a crate."""
+class Crate:
+    """The items of a crate, and where each is defined."""
 
     def __init__(self, path):
-        self.crate = json.loads(path.read_text())
-        self.index, self.lines, self.sources = self.crate["index"], [], {}
-        self.module(self.crate["root"], path.stem)
+        self.name, crate = path.stem, json.loads(path.read_text())
+        self.version, self.root, self.index, self.paths = (crate[key] for key in ("format_version", "root", "index", "paths"))
+        self.ids = {tuple(of["path"]): id for id, of in self.paths.items() if of["crate_id"] == 0}
+        self.sources = {}
 
     def declared(self, item):
-        """How an item stands in its source, up to its body; its name, where a macro made it."""
+        """How an item is declared in its source, up to its body; its name if a macro made it."""
         span = item["span"]
         if not span:
             return item["name"]
@@ -71,27 +74,58 @@ class Listing:
         text = re.sub(r"([(\[<]) | (?=[)\]>])", r"\1", re.sub(r",(?= ?([)\]>]|$))", "", re.sub(r"^pub(\([a-z]+\))? ", "", text.strip())))
         return text if re.search(rf"\b{re.escape(item['name'])}\b", text) else item["name"]
 
-    def module(self, id, path):
-        for child in self.index[str(id)]["inner"]["module"]["items"]:
-            item = self.index[str(child)]
-            self.item(item, f"{path}::{item['name']}", path)
 
-    def item(self, item, path, parent):
-        kind, inner = next(iter(item["inner"].items()))
-        if kind == "use":
-            target = self.index.get(str(inner["id"]))
-            if inner["is_glob"] and target and "module" in target["inner"]:
-                self.module(inner["id"], parent)
-            elif target and not inner["is_glob"]:
-                self.item(target, f"{parent}::{inner['name']}", parent)
+class Listing:
+    """The lines of a crate: every item once, at its shortest path, and the other paths of a module in one line."""
+
+    def __init__(self, crate, crates):
+        self.crates, self.lines = crates, []
+        # (crate, id) of an item: its paths
+        self.found = {}
+        self.module(crate, crate.root, crate.name, set())
+        aliases = {}
+        for (name, id), paths in self.found.items():
+            path, *others = sorted(set(paths), key=lambda path: (path.count("::"), path))
+            self.item(crates[name], id, path)
+            for other in others:
+                parent, _, last = other.rpartition("::")
+                aliases.setdefault(parent, []).append(last)
+        self.lines += [f"{parent}: use {', '.join(sorted(names))}" for parent, names in aliases.items()]
+
+    def resolve(self, crate, id):
+        """The crate and the id of an item that may be of another crate; `None` if that is not one of these."""
+        if str(id) in crate.index:
+            return crate, str(id)
+        path = crate.paths.get(str(id), {}).get("path")
+        other = self.crates.get(path[0]) if path else None
+        return (other, other.ids[tuple(path)]) if other and tuple(path) in other.ids else None
+
+    def module(self, crate, id, path, outer):
+        for child in crate.index[str(id)]["inner"]["module"]["items"]:
+            item = crate.index[str(child)]
+            kind, inner = next(iter(item["inner"].items()))
+            if kind == "use":
+                target = self.resolve(crate, inner["id"])
+                name = f"{path}::{inner['name']}"
+                other = target and target[0].name in DOORS and target[0] is not crate and crate.name in DOORS
+                if target is None or other or target[0].index[target[1]]["name"] == target[0].name:
+                    self.lines.append(f"{name}: use {inner['source']}")
+                elif "module" in target[0].index[target[1]]["inner"]:
+                    below = path if inner["is_glob"] else name
+                    if (below, target[1]) not in outer:
+                        self.module(*target, below, outer | {(below, target[1])})
+                else:
+                    self.found.setdefault((target[0].name, target[1]), []).append(name)
+            elif kind == "module":
+                self.lines.append(f"{path}::{item['name']}: mod")
+                self.module(crate, child, f"{path}::{item['name']}", outer)
             else:
-                self.lines.append(f"{parent}: use {inner['source']}")
-            return
-        if kind == "module":
-            self.lines.append(f"{path}: mod")
-            self.module(item["id"], path)
-            return
-        self.lines.append(f"{path}: {self.declared(item)}")
+                self.found.setdefault((crate.name, str(child)), []).append(f"{path}::{item['name']}")
+
+    def item(self, crate, id, path):
+        item = crate.index[str(id)]
+        kind, inner = next(iter(item["inner"].items()))
+        self.lines.append(f"{path}: {crate.declared(item)}")
         members = inner if isinstance(inner, dict) else {}
         shape = members.get("kind", {})
         if kind == "variant":
@@ -99,32 +133,33 @@ class Listing:
         fields = shape.get("plain", {}).get("fields", []) + shape.get("tuple", []) if isinstance(shape, dict) else []
         for child in members.get("variants", []) + fields + (members["items"] if kind == "trait" else []):
             if child is not None:
-                self.member(child, path)
+                self.member(crate, child, path)
         traits = set()
         for id in members.get("impls", []):
-            impl = self.index[str(id)]["inner"]["impl"]
+            impl = crate.index[str(id)]["inner"]["impl"]
             if impl["trait"] is None:
                 for child in impl["items"]:
-                    self.member(child, path)
+                    self.member(crate, child, path)
             elif not impl["is_synthetic"] and impl["blanket_impl"] is None:
                 traits.add(impl["trait"]["path"].split("::")[-1])
         if traits:
             self.lines.append(f"{path}: impl {', '.join(sorted(traits))}")
 
-    def member(self, id, path):
-        if member := self.index.get(str(id)):
-            self.item(member, f"{path}::{member['name']}", path)
+    def member(self, crate, id, path):
+        if member := crate.index.get(str(id)):
+            self.item(crate, id, f"{path}::{member['name']}")
 
 
 def main():
     write, folder, differ = "--write" in sys.argv, documented(), False
     LISTS.mkdir(exist_ok=True)
-    for crate in CRATES:
-        version = json.loads((folder / f"{crate}.json").read_text())["format_version"]
-        if version != FORMAT:
-            print(f"scripts/api.py: skipped: the public items are listed with format {FORMAT} of rustdoc, and this one has {version}")
+    crates = {name: Crate(folder / f"{name}.json") for name in CRATES}
+    for crate in crates.values():
+        if crate.version != FORMAT:
+            print(f"scripts/api.py: skipped: the public items are listed with format {FORMAT} of rustdoc, and this one has {crate.version}")
             return 0
-        path, lines = LISTS / f"{crate}.txt", sorted(set(Listing(folder / f"{crate}.json").lines))
+    for name in DOORS:
+        path, lines = LISTS / f"{name}.txt", sorted(set(Listing(crates[name], crates).lines))
         known = path.read_text().splitlines() if path.exists() else []
         if write:
             path.write_text("".join(f"{line}\n" for line in lines))

@@ -6,7 +6,7 @@
 use criterion::{BenchmarkId, Criterion, Throughput};
 use faer::Mat;
 use kapprox::Real;
-use ksolve::{GramScratch, GramState};
+use kmodel::{GramScratch, GramState};
 use kstore::Workers;
 use std::time::Duration;
 

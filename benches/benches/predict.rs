@@ -6,8 +6,9 @@
 use criterion::{BenchmarkId, Criterion, Throughput};
 use faer::{Mat, MatRef};
 use kapprox::landmark::NO_ROW;
-use ksolve::model::{Basis, Form};
-use ksolve::{Card, Intercept, Model, PredictScratch, Task};
+use kmodel::PredictScratch;
+use kmodel::model::{Basis, Form};
+use ksolve::{Card, Intercept, Model, Task};
 use kstore::key::{Purpose, Stream};
 use kstore::{Scaler, Workers};
 use std::hint::black_box;

@@ -7,7 +7,8 @@
 
 use kapprox::kernel::Kernel;
 use kapprox::{LandmarkSet, NystromMap};
-use ksolve::{FoldSpec, Folds, RidgeFold, Targets};
+use kmodel::{Folds, RidgeFold, Targets};
+use ksolve::FoldSpec;
 use kstore::key::{Purpose, Stream};
 use kstore::pass::Unobserved;
 use kstore::sink::{self, Output, OutputColumn, OutputKind};

@@ -4,7 +4,7 @@ use crate::source::Points;
 use kapprox::kernel::{AnyKernel, Kernel};
 use kapprox::landmark::{LandmarkSet, Landmarks, Scan};
 use kapprox::{FeatureMap, NystromMap, Real};
-use ksolve::certificate::{Certificate, CertificateState};
+use kmodel::certificate::{Certificate, CertificateState};
 use kstore::pass::Unobserved;
 use kstore::{Pass, Workers};
 use std::sync::Arc;

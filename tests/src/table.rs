@@ -1,10 +1,11 @@
 //! Tables on disk and runs over them.
 
 use kapprox::Kernel;
-use ksolve::model::Model;
-use ksolve::request::{LandmarkSource, Resources, Scaling, TrainOptions, Unwatched};
-use ksolve::task::Task;
-use ksolve::train::Trained;
+use kfit::request::{Resources, TrainOptions};
+use kfit::train::Trained;
+use ksolve::Model;
+use ksolve::Task;
+use ksolve::job::{LandmarkSource, Scaling, Unwatched};
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use kstore::{Selected, Selection, Table, Workers};
 use std::path::Path;
@@ -45,7 +46,7 @@ pub fn solve<T: kapprox::Real>(
     selected: &Selected,
     options: &TrainOptions,
     name: &str,
-    solver: &ksolve::solver::Options,
+    solver: &kfit::solver::Options,
     threads: usize,
 ) -> Trained<T> {
     try_solve(selected, options, name, solver, threads).unwrap()
@@ -54,19 +55,19 @@ pub fn solve<T: kapprox::Real>(
 /// The same, where it may be refused.
 ///
 /// # Errors
-/// Those of [`ksolve::train::train`].
+/// Those of [`kfit::train::train`].
 pub fn try_solve<T: kapprox::Real>(
     selected: &Selected,
     options: &TrainOptions,
     name: &str,
-    solver: &ksolve::solver::Options,
+    solver: &kfit::solver::Options,
     threads: usize,
 ) -> ksolve::Result<Trained<T>> {
     let workers = Workers::new(threads);
     let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
-    let family = ksolve::solver::by_name(name).unwrap();
+    let family = kfit::solver::by_name(name).unwrap();
     let solver = family.solver(&family.settings(solver)?)?;
-    ksolve::train::train(selected, options, T::pick(&*solver), &resources)
+    kfit::train::train(selected, options, T::pick(&*solver), &resources)
 }
 
 /// f(x) = Σ α_j k(x, z_j) + c from the formula, one number for each output.

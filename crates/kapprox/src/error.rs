@@ -19,6 +19,12 @@ pub enum Error {
     /// A kernel that is not known on sparse points.
     #[error("the kernel {kernel} does not take sparse rows; these do, on all columns and with one length: {known}")]
     Sparse { kernel: String, known: String },
+    /// A name that no landmark scheme has.
+    #[error("no landmark scheme is called {name:?}; the schemes are {known}")]
+    UnknownScheme { name: String, known: String },
+    /// Points of another shape.
+    #[error("{what}: expected {expected}, got {got}")]
+    Shape { what: &'static str, expected: usize, got: usize },
     /// The kernel matrix of the landmarks has no usable pivot.
     #[error("no landmark is left: {why}")]
     NoLandmarks { why: String },

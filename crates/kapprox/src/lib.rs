@@ -4,20 +4,16 @@
 //! `phi(x)·phi(x') ≈ k(x, x')`, row by row, so that whatever is learned on features never needs the n x n matrix.
 //!
 //! ```
-//! use faer::{Mat, MatRef};
-//! use kapprox::landmark::{Landmarks, RpCholesky, Scan};
-//! use kapprox::{FeatureMap, NystromMap, Kernel};
-//! use kpass::{MemoryRows, Pass, Workers};
+//! use kapprox::{Kernel, Nystrom};
 //!
-//! let x: Vec<f64> = (0..2000).map(|i| f64::from(i * 7919 % 1000) / 250.0).collect();
-//! let (rows, workers) = (MemoryRows::new(x.clone(), 2)?, Workers::new(2));
-//! let kernel = Kernel::parse("gaussian(sigma=1.5)")?.build()?;
-//! let scan = Scan { source: &rows, pass: Pass::new(1024, 65_536, &workers), count: 1000 };
-//! let map = NystromMap::<f64>::new(&kernel, RpCholesky.select(&scan, &kernel, 60, 0)?, &workers)?;
-//! let mut phi = Mat::zeros(1000, map.rank());
-//! map.apply(MatRef::from_row_major_slice(&x, 1000, 2), phi.as_mut(), &workers);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! let x: Vec<[f64; 2]> = (0..1000).map(|i| [f64::from(i * 7919 % 1000), f64::from(i)].map(|v| v / 250.0)).collect();
+//! let phi = Nystrom::new(Kernel::gaussian(1.5), 60).fit(&x)?.transform(&x)?; // 1000 x 60
+//! # assert_eq!((phi.nrows(), phi.ncols()), (1000, 60));
+//! # Ok::<(), kapprox::Error>(())
 //! ```
+//!
+//! [`Nystrom`], [`RandomFourier`] and [`IncompleteCholesky`] take points in memory. Rows that are streamed go through the
+//! same parts: a [`landmark`] scheme, then a [`map`] of the landmarks.
 //!
 //! Kernels stand in [`kernel::registry()`], landmark schemes in [`landmark::registry()`], maps in [`map::registry()`]; a program adds
 //! kernels and schemes of its own with [`kernel::register`] and [`landmark::register`]. A matrix without vectors is approximated by
@@ -35,8 +31,11 @@ macro_rules! inlined {
     };
 }
 
+mod builder;
+#[doc(hidden)]
 pub mod decompose;
 mod error;
+#[doc(hidden)]
 pub mod gram;
 pub mod kernel;
 pub mod landmark;
@@ -48,10 +47,13 @@ pub mod quality;
 mod real;
 mod rows;
 mod substitution;
+#[doc(hidden)]
 pub mod thin;
 
+pub use builder::{FittedMap, IncompleteCholesky, Nystrom, Points, RandomFourier};
 pub use error::{Error, Result};
 pub use kernel::{AnyKernel, Kernel, KernelFunction};
+#[doc(hidden)]
 pub use kpass::vectorised;
 pub use landmark::Landmarks;
 pub use lanes::{Lanes, instruction_set};

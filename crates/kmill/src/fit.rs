@@ -57,9 +57,9 @@ mod tests {
     use super::*;
     use crate::{Cli, Command};
     use clap::Parser;
+    use kfit::request::TrainOptions;
+    use kfit::solver::ridge::Ridge;
     use ksolve::FoldSpec;
-    use ksolve::request::TrainOptions;
-    use ksolve::solver::ridge::Ridge;
 
     /// The options of a line, for a table of two columns.
     fn options(line: &str) -> Result<(FitOptions, TrainOptions)> {

@@ -1,7 +1,8 @@
 //! What each column counts, for people.
 
 use crate::table::{Align, Table, count, joined, number, percent};
-use ksolve::{job::MetricReport, metric::Judgement};
+use kfit::metric::Judgement;
+use ksolve::job::MetricReport;
 use std::collections::{HashMap, HashSet};
 
 /// Columns whose importance is shown in a table, and in a line.

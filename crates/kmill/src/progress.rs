@@ -3,7 +3,7 @@
 use crate::table::{count, duration, rounded};
 use crate::{colour, error::flags, interrupt, report::PlanReport};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
-use ksolve::request::{Forecast, Stages};
+use ksolve::job::{Forecast, Stages};
 use kstore::{checkpoint::Listener, pass::Observer, shown};
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -4,7 +4,7 @@ use crate::args::{JobArgs, Run, RunArgs, TextArgs, parse};
 use crate::table::{count, facts, joined};
 use crate::{Error, Result, open, output, pipeline, pipeline::FitOptions, report::FitReport};
 use clap::Args;
-use ksolve::job::shards::{Merged, PreparedJob, merge};
+use ksolve::shards::{Merged, PreparedJob, merge};
 use kstore::Selection;
 use std::path::{Path, PathBuf};
 use std::{fmt, ops::Range};

@@ -3,9 +3,9 @@
 use kapprox::kernel::{self, KernelFamily, pointwise};
 use kapprox::landmark::{self, LandmarkSet, Landmarks, RpCholesky, Scan, Scheme, Uniform};
 use kapprox::{AnyKernel, Real, Result};
+use ksolve::job::LandmarkSource;
 use ksolve::job::{Fit, Run};
 use ksolve::predict::Predictor;
-use ksolve::request::LandmarkSource;
 use std::sync::Arc;
 
 /// 1 for points that are equal but for whole days, 0 for those half a day apart.

@@ -2,8 +2,8 @@
 //!
 //! `cargo run --release -p ksolve --example parquet -- TARGET FILES...`
 
+use ksolve::job::Stages;
 use ksolve::job::{CancelToken, Fit, Run};
-use ksolve::request::Stages;
 use kstore::pass::{Observer, Unobserved};
 use kstore::{Table, budget};
 

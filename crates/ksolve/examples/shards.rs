@@ -2,8 +2,8 @@
 //!
 //! `cargo run --release -p ksolve --example shards`
 
-use ksolve::job::shards::{PreparedJob, merge};
 use ksolve::job::{Fit, Run};
+use ksolve::shards::{PreparedJob, merge};
 use kstore::{Selection, Table};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,50 +1,63 @@
 //! Kernel machines on tables larger than memory: fits, their certificates and reports, model files and predictions.
 //!
-//! A [`job::Fit`] says what is learned, a [`job::Run`] what it may take, and a [`predict::Predictor`] is the model that comes of it.
+//! [`estimator`] has the solvers as types, on rows in memory and on tables:
 //!
 //! ```
-//! use ksolve::{job::{Fit, Run}, predict::Predictor};
-//! use kstore::Table;
-//!
-//! let x: Vec<f64> = (0..2000).map(|i| f64::from(i) / 100.0).collect();
+//! use ksolve::{Kernel, Ridge};
+//! let x: Vec<f64> = (0..2000).map(|i| f64::from(i) / 100.0).collect(); // one column; or [[f64; D]], a faer matrix, a table
 //! let y: Vec<f64> = x.iter().map(|x| x.sin()).collect();
-//! let table = Table::from_rows(&x, 1, &y)?;                  // or Table::open(&["data/*.parquet"])?
-//! let fitted = Fit::ridge().rank(100).on(&table, &["y"], &Run::new())?;
-//!
-//! let (model, mut out) = (Predictor::new(fitted.model)?, [0.0; 3]);
-//! model.predict(&[1.0, 2.0, 3.0], &mut out)?;
-//! assert!(out.iter().zip([1.0f64, 2.0, 3.0]).all(|(found, x)| (found - x.sin()).abs() < 1e-3));
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! let model = Ridge::new().kernel(Kernel::gaussian(0.5)).rank(100).fit(&x, &y)?;
+//! assert!((model.predict(&[2.0])?[0] - 2f64.sin()).abs() < 1e-3);
+//! # Ok::<(), ksolve::Error>(())
 //! ```
 //!
-//! [`solver`] has the solvers and what they read, [`certificate`] how good an approximation is, [`tune`] the choice of all of it, and [`model`]
-//! the file.
+//! A [`Fit`] describes any fit, and a [`Run`] its resources; both are what the command and Python use. A [`Predictor`] is a
+//! model at work, and [`Tune`] searches for a model. [`curve`] measures errors against rank, [`statistic`] tests hypotheses,
+//! and [`shards`] fits the parts of a table on several machines.
+//!
+//! The crates below: `kfit` has the solvers, for programs that add one; `kmodel` the models, for programs that only predict;
+//! `kapprox` kernels and feature maps; `kstore` tables.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
 pub mod coordinates;
 pub mod curve;
+pub mod estimator;
 pub mod shards;
 pub mod statistic;
 pub mod tune;
 
 /// A whole job: from rows to a model that predicts.
+///
+/// A [`Fit`] describes what is learned, with the defaults of the command, and a [`Run`] the resources;
+/// [`Fit::run`] returns a [`Fitted`]: the model, and a report of the fit.
+///
+/// ```
+/// use ksolve::job::{Fit, Run};
+/// let x: Vec<f64> = (0..400).map(|i| f64::from(i) / 40.0).collect();
+/// let y: Vec<f64> = x.iter().map(|x| x.sin()).collect();
+/// let table = kstore::Table::from_rows(&x, 1, &y)?;
+/// let fitted = Fit::ridge().rank(50).on(&table, &["y"], &Run::new())?;
+/// assert!(fitted.report.train.unwrap().mse < 1e-3);
+/// # Ok::<(), ksolve::Error>(())
+/// ```
 pub mod job {
-    pub use crate::shards;
     pub use kfit::job::*;
+    pub use kfit::metric::combination::Combination;
+    pub use kfit::request::{
+        Forecast, KnownMetric, LandmarkSource, MetricForm, MetricSource, Scaling, Stage, Stages, Unwatched,
+    };
 }
 
-#[doc(hidden)]
-pub use kfit::features;
-use kfit::prepare;
-pub use kfit::{
-    Cell, CvErrorScratch, CvErrorState, FoldCoefficients, Mistakes, RidgeFit, RidgeOptions, Surface, fit, metric,
-    request, solver, train,
-};
+pub use estimator::{Fisher, KernelKMeans, KernelPca, Logistic, OneClassSvm, Ridge, Svm, Svr};
+pub use job::{Fit, Fitted, Run};
+pub use kapprox::Kernel;
+pub use kfit::Cell;
 pub use kmodel::{
-    AnyModel, Card, Certificate, CertificateState, Classes, Error, FeatureFold, FoldGram, FoldSpec, Folds, GramScratch,
-    GramState, Head, HeldOut, Intercept, Link, Model, MomentScratch, Moments, PreImages, PredictScratch, Quadratic,
-    Result, RidgeFold, RidgeState, Take, Targets, Task, bins, certificate, feature_fold, folds, gram, lists, model,
-    moments, onnx, predict, preimage, quadratic, score, task,
+    AnyModel, Card, Certificate, Classes, Error, FoldSpec, Intercept, Link, Model, Result, Task, predict,
 };
-use kmodel::{linalg, ranked};
+pub use predict::Predictor;
+pub use tune::Tune;
+
+use kfit::{RidgeOptions, Surface, features, fit, metric, prepare, request, solver, train};
+use kmodel::{Folds, GramScratch, GramState, Head, Targets, bins, folds, gram, linalg, lists, model, ranked, task};

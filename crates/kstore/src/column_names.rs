@@ -20,6 +20,7 @@ impl Table {
     /// assert_eq!(table.names(&["lat", " lon", "y"].map(String::from)), ["lat, lon", "y"]);
     /// # Ok::<(), kstore::Error>(())
     /// ```
+    #[doc(hidden)]
     pub fn names(&self, given: &[String]) -> Vec<String> {
         const PIECES: usize = 8;
         let (places, mut rest, mut names) = (self.schema().places(), given, Vec::new());
@@ -37,6 +38,7 @@ impl Table {
     ///
     /// # Errors
     /// A name or pattern of no column.
+    #[doc(hidden)]
     pub fn columns_like(&self, patterns: &[String]) -> Result<Vec<String>> {
         let (columns, places) = (&self.schema().columns, self.schema().places());
         let patterns = &self.names(patterns);

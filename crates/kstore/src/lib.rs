@@ -57,6 +57,7 @@ mod gather;
 mod kept_column;
 mod labels;
 mod missing;
+#[doc(hidden)]
 pub mod mmap;
 mod pattern;
 mod row_digests;
@@ -71,15 +72,22 @@ mod table_rows;
 mod text_limit;
 
 pub use condition::Condition;
-pub use encoding::{Categories, Encoding};
+pub use encoding::Categories;
+#[doc(hidden)]
+pub use encoding::Encoding;
 pub use kpass::{
-    AtomicFile, BadLine, CancelToken, Coded, Digest, Error, Fold, Footprint, KeptColumn, KeptValues, Label, MemoryRows,
-    Merge, Output, OutputKind, Pass, Plan, Pool, Real, Result, RowBlock, RowBuf, RowCursor, RowSource, Scaler,
-    Statistics, StatisticsFold, Strings, TableShape, Workers, atomic, budget, checkpoint, key, named, names, pass,
-    persist, rayon, remove_temporaries, rows, shown, sparse, statistics, stop_outputs, summed, vectorised,
-    watch_outputs, written_outputs,
+    BadLine, CancelToken, Error, Fold, Label, Merge, Output, OutputKind, Pass, Result, RowBlock, RowBuf, RowCursor,
+    RowSource, Scaler, Statistics, StatisticsFold, TableShape, Workers,
+};
+// the rest of that crate, under one name for the crates above
+#[doc(hidden)]
+pub use kpass::{
+    AtomicFile, Coded, Digest, Footprint, KeptColumn, KeptValues, MemoryRows, Plan, Pool, Real, Strings, atomic,
+    budget, checkpoint, key, named, names, pass, persist, rayon, remove_temporaries, rows, shown, sparse, statistics,
+    stop_outputs, summed, vectorised, watch_outputs, written_outputs,
 };
 pub use missing::{Missing, MissingTarget};
+#[doc(hidden)]
 pub use row_digests::RowDigests;
 pub use schema::{Column, Kind, Schema};
 pub use select::{Selected, Selection};
@@ -87,4 +95,5 @@ pub use sink::{OutputColumn, Sink};
 pub use source::{ColumnType, TextOptions, TextReading};
 pub use table::Table;
 pub use table_rows::{Reading, TableRows};
+#[doc(hidden)]
 pub use text_limit::{TILE_TEXT, TextLimit};

@@ -268,6 +268,7 @@ impl Selected {
 
     /// A copy of the selection whose bytes read are counted apart, for a look at the data that is no part of the work.
     #[must_use]
+    #[doc(hidden)]
     pub fn counting_apart(&self) -> Self {
         Self { table: self.table.counting_apart(), ..self.clone() }
     }
@@ -278,6 +279,7 @@ impl Selected {
     }
 
     /// Names of the columns that were left out because no row has a value there.
+    #[doc(hidden)]
     pub fn blank_columns(&self) -> Vec<String> {
         self.names(&self.blank)
     }
@@ -308,33 +310,39 @@ impl Selected {
     }
 
     /// Name of the class column.
+    #[doc(hidden)]
     pub fn class_name(&self) -> Option<&str> {
         self.class.map(|column| self.table.schema().columns[column].name.as_str())
     }
 
     /// Name of the fold column.
+    #[doc(hidden)]
     pub fn group_name(&self) -> Option<&str> {
         self.group.map(|column| self.table.schema().columns[column].name.as_str())
     }
 
     /// Names and types of the kept columns, as a sink takes them: uint64 stays, and other integers
     /// become int64.
+    #[doc(hidden)]
     pub fn kept_columns(&self) -> Vec<OutputColumn> {
         let columns = self.keep.iter().map(|column| &self.table.schema().columns[*column]);
         columns.map(|column| OutputColumn::of(&column.name, &column.kind)).collect()
     }
 
     /// True where a kept column holds text, bytes or sparse rows, whose length is not known beforehand.
+    #[doc(hidden)]
     pub fn keeps_text(&self) -> bool {
         self.kept_columns().iter().any(|column| column.kind.is_long())
     }
 
     /// Bytes a row of the kept columns takes, without its texts: a value, and whether it is there.
+    #[doc(hidden)]
     pub fn kept_bytes_per_row(&self) -> usize {
         self.kept_columns().iter().map(|column| 1 + column.kind.bytes()).sum()
     }
 
     /// Marks in statistics of these rows the columns that hold whole numbers.
+    #[doc(hidden)]
     pub fn mark_integers(&self, statistics: &mut Statistics) {
         let whole = |column: &usize| {
             matches!(self.table.schema().columns[*column].kind, Kind::Int { .. } | Kind::Bool | Kind::Time(_))
@@ -352,6 +360,7 @@ impl Selected {
 
     /// A copy of the selection that keeps the rows which it drops for a missing value, with NaN in place of the value; sparse rows are dropped.
     #[must_use]
+    #[doc(hidden)]
     pub fn keeping_incomplete(self) -> Self {
         let keeps = self.missing == Missing::Drop && self.sparse().is_none();
         let missing = if keeps { Missing::Keep } else { self.missing };
@@ -364,6 +373,7 @@ impl Selected {
     }
 
     /// Stored rows of the whole table, features, numeric targets, and whether rows have weights.
+    #[doc(hidden)]
     pub fn shape(&self) -> TableShape {
         TableShape {
             stored: self.table.stored_rows(),
@@ -374,6 +384,7 @@ impl Selected {
     }
 
     /// How its features and targets are written in text files, as far as that is not the default.
+    #[doc(hidden)]
     pub fn reading(&self) -> TextReading {
         let names =
             [self.feature_columns(), self.target_names(), self.class_name().into_iter().map(str::to_string).collect()];
@@ -385,6 +396,7 @@ impl Selected {
     }
 
     /// The number of selected rows, where it is known without reading: no condition, and no rows are dropped but those without a target.
+    #[doc(hidden)]
     pub fn known_rows(&self) -> Option<u64> {
         self.picks_all().then_some(self.rows.end - self.rows.start)
     }
@@ -396,6 +408,7 @@ impl Selected {
 
     /// A copy of the selection that has only its rows among some stored rows.
     #[must_use]
+    #[doc(hidden)]
     pub fn within(&self, rows: &Range<u64>) -> Self {
         let Range { start, end } = self.rows;
         Self { rows: rows.start.clamp(start, end)..rows.end.clamp(start, end), ..self.clone() }
@@ -403,12 +416,14 @@ impl Selected {
 
     /// A copy of the selection whose rows' digests are taken as they are read, until these are closed.
     #[must_use]
+    #[doc(hidden)]
     pub fn digested(&self, digests: &Arc<RowDigests>) -> Self {
         Self { table: self.table.digested(digests), ..self.clone() }
     }
 
     /// The columns of labels alone, those of classes and of folds; `None` where there are none. Digests are of whole rows, so a
     /// reader of the labels takes none.
+    #[doc(hidden)]
     pub fn labels(&self) -> Option<Self> {
         let Self { class, group, .. } = *self;
         let labels = || {

@@ -207,6 +207,7 @@ impl Table {
 
     /// A table of `rows` rows that are all somewhere else: what a job says of its columns. Reading a row is
     /// [`Error::Elsewhere`].
+    #[doc(hidden)]
     pub fn absent(schema: Schema, rows: u64) -> Self {
         Self::of("a table that is elsewhere", Arc::new(Absent::new(schema, 0..rows)))
     }
@@ -240,6 +241,7 @@ impl Table {
     }
 
     /// Adds a column `y` from a file with a single numeric column and a row for each row of the table.
+    #[doc(hidden)]
     pub fn with_target_file(self, path: &Path) -> Result<Self> {
         let path = expand_one(path)?;
         let (right, identity) = open(&path, &TextOptions::default())?;
@@ -290,11 +292,13 @@ impl Table {
     }
 
     /// The file that brings the column `y`, if there is one.
+    #[doc(hidden)]
     pub fn target_file(&self) -> Option<&Path> {
         self.target.as_deref()
     }
 
     /// The identities of the files when they were opened, each once, the target file last.
+    #[doc(hidden)]
     pub fn identities(&self) -> Vec<Identity> {
         let own = self.parts.iter().filter_map(|part| part.identities.first());
         let target = self.parts.first().and_then(|part| part.identities.get(1));
@@ -307,12 +311,14 @@ impl Table {
     }
 
     /// Bytes of memory that the open files hold as metadata about their rows and columns.
+    #[doc(hidden)]
     pub fn held(&self) -> usize {
         self.parts.iter().map(|part| part.file.held()).sum()
     }
 
     /// What is to be said of the way in which its values are read: that the columns of its files differ, and what the first file says of
     /// which there is something to say.
+    #[doc(hidden)]
     pub fn note(&self) -> Option<String> {
         let own = self.parts.iter().find_map(|part| part.file.note());
         let all: Vec<String> = self.difference.iter().cloned().chain(own).collect();
@@ -320,6 +326,7 @@ impl Table {
     }
 
     /// How the columns of its text files are read, as far as that is not the default: files whose rows belong to these are read alike.
+    #[doc(hidden)]
     pub fn reading(&self) -> TextReading {
         let mut reading = TextReading::default();
         self.parts.iter().for_each(|part| reading.extend(&part.file.reading()));
@@ -333,6 +340,7 @@ impl Table {
 
     /// Bytes read from the files so far, over all sources made from this table. Headers and footers are not counted;
     /// the pass over a text file that finds its rows is.
+    #[doc(hidden)]
     pub fn bytes_read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
     }
@@ -351,6 +359,7 @@ impl Table {
     }
 
     /// The file that holds a stored row, and the row within that file.
+    #[doc(hidden)]
     pub fn locate(&self, row: u64) -> Option<(&Path, u64)> {
         let part = self.parts.iter().find(|part| (part.start..part.end()).contains(&row))?;
         Some((&part.path, row - part.start))

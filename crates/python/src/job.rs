@@ -2,8 +2,8 @@
 
 use crate::run::{RunText, described, understood};
 use crate::{error::raised, medium::engine, model::Model, page::Contents, table::Table, watch::watched};
+use ksolve::job::LandmarkSource;
 use ksolve::job::{Fit, Fitted, Run};
-use ksolve::request::LandmarkSource;
 use kstore::{Selected, Selection, TextOptions};
 use pyo3::prelude::*;
 use serde_json::Value;

@@ -5,7 +5,7 @@ use crate::run::{RunText, described};
 use crate::watch::watched;
 use faer::MatMut;
 use kapprox::matrix::{Entries, rpcholesky};
-use ksolve::request::Stages;
+use ksolve::job::Stages;
 use kstore::Workers;
 use kstore::pass::Observer;
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};

@@ -1,8 +1,8 @@
 //! What the registries know, for the Python side to make estimators, their signatures and their documentation of.
 
 use crate::error::raised;
-use ksolve::lists;
-use ksolve::solver::parameter::{Parameter, ParameterKind};
+use kfit::solver::parameter::{Parameter, ParameterKind};
+use kmodel::lists;
 use pyo3::{exceptions::PyValueError, prelude::*};
 use serde_json::json;
 
@@ -15,7 +15,7 @@ pub(crate) fn grid(lambdas: &str, ranks: &str) -> PyResult<(Vec<f64>, Vec<usize>
 /// Solvers with their parameters, kernels, landmark schemes and maps, as JSON.
 #[pyfunction]
 pub(crate) fn registries() -> PyResult<String> {
-    let solvers = ksolve::solver::registry().into_iter().map(|family| {
+    let solvers = kfit::solver::registry().into_iter().map(|family| {
         let parameters: Vec<_> = family.parameters.iter().map(parameter).collect();
         json!({"name": family.name, "about": family.about, "task": family.task, "parameters": parameters})
     });

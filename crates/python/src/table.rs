@@ -5,7 +5,7 @@ use crate::foreign::{Borrowed, batches};
 use crate::rows::{ArrayRows, CompressedRows, Features};
 use crate::run::{RunText, described};
 use crate::watch::watched;
-use ksolve::request::Stages;
+use ksolve::job::Stages;
 use kstore::arrow::array::{ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, RecordBatch, StringViewArray};
 use kstore::arrow::datatypes::{Field, Float64Type, Schema};
 use kstore::source::Element;

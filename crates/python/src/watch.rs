@@ -1,8 +1,8 @@
 //! A job on a thread of its own, while the calling thread looks after signals and shows progress.
 
 use crate::error::{KmillError, raised};
+use ksolve::job::Stages;
 use ksolve::job::{CancelToken, Run};
-use ksolve::request::Stages;
 use kstore::pass::Observer;
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};

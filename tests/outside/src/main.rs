@@ -10,7 +10,7 @@ fn main() -> std::process::ExitCode {
     let registered = kapprox::kernel::register(&triangle::FAMILY)
         .and_then(|()| kapprox::landmark::register(&half::SCHEME))
         .map_err(kmill::Error::from)
-        .and_then(|()| Ok(ksolve::solver::register(&step::FAMILY)?))
+        .and_then(|()| Ok(kfit::solver::register(&step::FAMILY)?))
         .and_then(|()| Ok(kstore::source::register(&raw::FORMAT)?))
         .and_then(|()| kmill::generators::register(&ramp::RAMP));
     match registered {

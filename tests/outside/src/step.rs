@@ -3,10 +3,10 @@
 
 use faer::Mat;
 use kapprox::Real;
-use ksolve::features::FitData;
-use ksolve::request::{PassShape, ProblemSize};
-use ksolve::solver::parameter::{Interval, Parameter, ParameterKind};
-use ksolve::solver::{Found, Settings, Solver, SolverFamily};
+use kfit::features::FitData;
+use kfit::request::{PassShape, ProblemSize};
+use kfit::solver::parameter::{Interval, Parameter, ParameterKind};
+use kfit::solver::{Found, Settings, Solver, SolverFamily};
 use ksolve::{Result, Task};
 use kstore::Plan;
 

@@ -1,11 +1,13 @@
 //! Weights of a sum of kernels against the dense matrices HKH: the gradient of the problem says that they are its minimum.
 
 use crate::solvers::{close, golden};
+use kfit::metric::combination::combine;
+use kfit::request::Resources;
 use kmill_tests::kernels;
 use kmill_tests::table::{exact, select, write};
 use ksolve::Task;
-use ksolve::metric::combination::{Combination, combine};
-use ksolve::request::{Resources, Unwatched};
+use ksolve::job::Combination;
+use ksolve::job::Unwatched;
 use kstore::Workers;
 
 type Rows = Vec<Vec<f64>>;

@@ -2,15 +2,15 @@
 //! of the L1 norm from kernel values alone.
 
 use faer::{Mat, MatRef};
+use kfit::request::TrainOptions;
+use kfit::solver::Options;
+use kfit::train::Trained;
 use kmill_tests::dense::kernel_matrix;
 use kmill_tests::points::{Lcg, flat};
 use kmill_tests::{kernels, table};
+use kmodel::PreImages;
 use ksolve::FoldSpec;
-use ksolve::PreImages;
-use ksolve::request::TrainOptions;
-use ksolve::solver::Options;
-use ksolve::task::Task;
-use ksolve::train::Trained;
+use ksolve::Task;
 use kstore::Workers;
 
 const N: usize = 90;

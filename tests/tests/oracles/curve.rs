@@ -5,15 +5,16 @@ use kapprox::landmark;
 use kapprox::map::{Making, WithoutRows};
 use kapprox::quality::{Approximation, SpectralOptions};
 use kapprox::{FeatureMap, Kernel, MapSpec, NystromMap};
+use kfit::request::Resources;
 use kmill_tests::dense::{frobenius, kernel_matrix, residual_matrix};
 use kmill_tests::fit::{WHOLE, kernel, rows_of, select};
 use kmill_tests::points::Lcg;
 use kmill_tests::source::Points;
 use kmill_tests::{kernels, table};
 use ksolve::Intercept;
+use ksolve::Task;
 use ksolve::curve::{CurveCell, CurveOptions, EXACT_ROWS, Setting};
-use ksolve::request::{Resources, Scaling, Unwatched};
-use ksolve::task::Task;
+use ksolve::job::{Scaling, Unwatched};
 use kstore::Workers;
 
 const N: usize = 2_000;

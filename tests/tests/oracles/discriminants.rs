@@ -1,13 +1,13 @@
 //! Discriminant coordinates against the equation that defines them, S_B v = ρ (S_W + λI) v with vᵀ(S_W + λI)v = 1.
 
 use crate::solvers::{close, golden};
+use kfit::request::TrainOptions;
+use kfit::solver::Options;
+use kfit::train::Trained;
 use kmill_tests::dense::solve as dense_solve;
 use kmill_tests::kernels;
 use kmill_tests::points::Lcg;
 use kmill_tests::table::{components, exact, predict, select, solve, try_solve, write};
-use ksolve::request::TrainOptions;
-use ksolve::solver::Options;
-use ksolve::train::Trained;
 use ksolve::{Classes, FoldSpec, Task};
 use kstore::Label;
 

@@ -3,11 +3,11 @@
 use crate::solvers::{close, golden, rows};
 use faer::{Mat, MatRef};
 use kapprox::decompose::symmetric_eigen;
+use kfit::request::TrainOptions;
+use kfit::solver::Options;
+use kfit::train::Trained;
 use kmill_tests::kernels;
 use kmill_tests::table::{exact, model, predict, select, solve, try_solve, write};
-use ksolve::request::TrainOptions;
-use ksolve::solver::Options;
-use ksolve::train::Trained;
 use ksolve::{AnyModel, Task};
 use kstore::Workers;
 use serde_json::Value;

@@ -4,15 +4,18 @@ use faer::{Mat, MatRef};
 use kapprox::landmark::LandmarkSet;
 use kapprox::map::Projected;
 use kapprox::{FeatureMap, NystromMap};
+use kfit::RidgeOptions;
+use kfit::request::{Resources, TrainOptions};
+use kfit::solver::ridge::Ridge;
+use kfit::train::{Trained, train};
 use kmill_tests::dense::{kernel_matrix, solve};
 use kmill_tests::fit::kernel;
 use kmill_tests::points::{Lcg, flat};
 use kmill_tests::{kernels, table};
-use ksolve::request::{Resources, TrainOptions, Unwatched};
-use ksolve::solver::ridge::Ridge;
-use ksolve::task::Task;
-use ksolve::train::{Trained, train};
-use ksolve::{FoldSpec, Folds, Intercept, RidgeFold, RidgeOptions, Targets};
+use kmodel::{Folds, RidgeFold, Targets};
+use ksolve::Task;
+use ksolve::job::Unwatched;
+use ksolve::{FoldSpec, Intercept};
 use kstore::{MemoryRows, Pass, Workers};
 
 const KERNELS: [&str; 4] =
@@ -86,7 +89,7 @@ fn ridge_on_exact_features_is_dual_kernel_ridge() {
                     intercept: Intercept::None,
                     target_centre: vec![0.0],
                 };
-                let head = ksolve::fit(&state.gram, p, lambda, &options, &workers).unwrap().head;
+                let head = kfit::fit(&state.gram, p, lambda, &options, &workers).unwrap().head;
                 assert_eq!(head.intercept, [0.0]);
                 for at in [&rows, &new] {
                     let (phi, expected) = (features(&*map, at), dual(&rows, &y, spec, lambda, at));

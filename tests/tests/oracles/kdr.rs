@@ -1,14 +1,14 @@
 //! Kernel dimension reduction against its dense form: M = (1/n) Σ D_iᵀ (K + n lambda I)⁻¹ L (K + n lambda I)⁻¹ D_i.
 
 use crate::solvers::{close, golden};
+use kfit::request::TrainOptions;
+use kfit::solver::Options;
+use kfit::train::Trained;
 use kmill_tests::points::Lcg;
 use kmill_tests::table::{exact, predict, select, try_solve, write};
 use kmill_tests::{dense, kernels};
 use ksolve::Task;
-use ksolve::request::MetricSource;
-use ksolve::request::TrainOptions;
-use ksolve::solver::Options;
-use ksolve::train::Trained;
+use ksolve::job::MetricSource;
 
 type Rows = Vec<Vec<f64>>;
 

@@ -1,11 +1,12 @@
 //! Features kept in memory, in scratch, or not at all: the same bits, whatever the budget and the threads.
 
+use kfit::request::{Resources, TrainOptions};
+use kfit::solver::{AnySolver, Options, by_name};
+use kfit::train::{Trained, forecast, train};
 use kmill_tests::points::Lcg;
 use kmill_tests::table::{exact, select, write};
 use ksolve::Task;
-use ksolve::request::{Resources, Stages, TrainOptions};
-use ksolve::solver::{AnySolver, Options, by_name};
-use ksolve::train::{Trained, forecast, train};
+use ksolve::job::Stages;
 use kstore::pass::{Observer, Unobserved};
 use kstore::scratch::Scratch;
 use kstore::{Selected, Workers};

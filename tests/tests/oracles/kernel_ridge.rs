@@ -3,15 +3,16 @@
 
 use faer::linalg::solvers::Solve;
 use faer::{Mat, Side};
+use kfit::request::{Resources, TrainOptions};
+use kfit::solver::ridge::{Preconditioner, Ridge, RidgeMethod};
+use kfit::train::{Trained, forecast, train};
 use kmill_tests::dense::{kernel_matrix, solve};
 use kmill_tests::kernels::kernel;
 use kmill_tests::points::Lcg;
 use kmill_tests::table::{exact, predict, select, write};
 use ksolve::Intercept;
-use ksolve::request::{LandmarkSource, Resources, TrainOptions, Unwatched};
-use ksolve::solver::ridge::{Preconditioner, Ridge, RidgeMethod};
-use ksolve::task::Task;
-use ksolve::train::{Trained, forecast, train};
+use ksolve::Task;
+use ksolve::job::{LandmarkSource, Unwatched};
 use kstore::{Selected, Workers};
 use serde_json::Value;
 use std::path::Path;

@@ -5,10 +5,10 @@ use crate::solvers::close;
 use kmill_tests::dense::{kernel_matrix, solve};
 use kmill_tests::kernels;
 use kmill_tests::points::Lcg;
+use kmodel::model::{Basis, Head};
 use ksolve::job::{ElementType, Fit, Fitted, Run};
-use ksolve::model::{Basis, Head};
+use ksolve::job::{LandmarkSource, Scaling};
 use ksolve::predict::Predictor;
-use ksolve::request::{LandmarkSource, Scaling};
 use ksolve::{AnyModel, Model};
 use kstore::{Selection, Table};
 

@@ -4,12 +4,13 @@
 use crate::solver_laws::{predicted, run, table};
 use crate::solvers::{Golden, close, golden, numbers, rows};
 use kapprox::Real;
+use kfit::request::TrainOptions;
+use kfit::solver::Options;
+use kfit::train::Trained;
 use kmill_tests::points::Lcg;
 use kmill_tests::table::{exact, predict, select, solve, write};
 use ksolve::job::ElementType;
-use ksolve::request::{Scaling, TrainOptions};
-use ksolve::solver::Options;
-use ksolve::train::Trained;
+use ksolve::job::Scaling;
 use ksolve::{Classes, Intercept};
 use kstore::Label;
 use serde_json::Value;
@@ -30,7 +31,7 @@ fn fit_in<T: kapprox::Real>(
     y: &[f64],
     solver: &Options,
 ) -> Trained<T> {
-    let task = ksolve::solver::by_name(name).unwrap().task;
+    let task = kfit::solver::by_name(name).unwrap().task;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.parquet");
     write(&path, x, y);

@@ -2,11 +2,11 @@
 //! without the rows.
 
 use crate::solvers::{close, golden, numbers, rows};
+use kfit::request::TrainOptions;
+use kfit::solver::Options;
+use kfit::train::Trained;
 use kmill_tests::points::Lcg;
 use kmill_tests::table::{exact, predict, select, solve, write};
-use ksolve::request::TrainOptions;
-use ksolve::solver::Options;
-use ksolve::train::Trained;
 use ksolve::{Classes, FoldSpec, Link, Task};
 use kstore::Label;
 

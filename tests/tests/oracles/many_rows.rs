@@ -4,13 +4,13 @@
 //! With f = Σ_l α_l k(z_l, ·) + c and the losses' derivatives r_i, the gradient of (1/n) Σ ℓ_i + lambda ‖w‖² in the
 //! coordinates of the landmarks is (1/n) Σ_i r_i k(z_j, x_i) + 2 lambda Σ_l k(z_j, z_l) α_l.
 
+use kfit::request::TrainOptions;
+use kfit::solver::Options;
+use kfit::train::Trained;
 use kmill_tests::kernels::kernel;
 use kmill_tests::points::Lcg;
 use kmill_tests::table::{exact, predict, select, solve, write};
 use ksolve::Task;
-use ksolve::request::TrainOptions;
-use ksolve::solver::Options;
-use ksolve::train::Trained;
 
 const KERNEL: &str = "gaussian(sigma=1.5)";
 const LAMBDA: f64 = 1e-4;

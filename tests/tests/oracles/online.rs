@@ -7,8 +7,8 @@ use kmill_tests::kernels;
 use kmill_tests::points::Lcg;
 use ksolve::AnyModel;
 use ksolve::job::{Candidates, ElementType, Fit, Fitted, Run};
+use ksolve::job::{LandmarkSource, Scaling};
 use ksolve::predict::{Extras, Learned, Predictor, Scores};
-use ksolve::request::{LandmarkSource, Scaling};
 use kstore::{Selected, Selection, Table};
 use std::ops::Range;
 

@@ -2,10 +2,10 @@
 
 use crate::solver_laws::{fit, predicted, run, table};
 use crate::solvers::golden;
+use kfit::solver::registry;
 use ksolve::Error;
 use ksolve::job::ElementType;
 use ksolve::predict::Predictor;
-use ksolve::solver::registry;
 use std::collections::HashMap;
 
 type Rows = Vec<Vec<f64>>;

@@ -1,14 +1,14 @@
 //! Every solver of the registry with each value of its parameters, beside weights, metrics, maps, landmarks and categories: it fits and
 //! predicts finite numbers, or says in an error why it does not. It never panics.
 
+use kfit::solver::parameter::{Parameter, ParameterKind};
+use kfit::solver::{SolverFamily, registry};
 use ksolve::Task;
 use ksolve::job::{ElementType, Fit, Run};
+use ksolve::job::{LandmarkSource, Scaling};
+use ksolve::job::{MetricForm, MetricSource};
 use ksolve::predict::Extras;
 use ksolve::predict::Predictor;
-use ksolve::request::{LandmarkSource, Scaling};
-use ksolve::request::{MetricForm, MetricSource};
-use ksolve::solver::parameter::{Parameter, ParameterKind};
-use ksolve::solver::{SolverFamily, registry};
 use kstore::key::{Purpose, Stream};
 use kstore::{Selection, Table};
 use std::fmt::Write;

@@ -8,10 +8,10 @@ use kmill_tests::dense;
 use kmill_tests::fit::{WHOLE, certify_kernel, kernel, rows_of, select_for};
 use kmill_tests::points::Lcg;
 use kmill_tests::source::Points;
+use ksolve::AnyModel;
+use ksolve::job::LandmarkSource;
 use ksolve::job::{ElementType, Fit, Run};
-use ksolve::model::AnyModel;
 use ksolve::predict::Predictor;
-use ksolve::request::LandmarkSource;
 use kstore::{Fold, Merge, RowBlock, Table, Workers};
 use std::sync::Arc;
 

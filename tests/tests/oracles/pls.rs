@@ -1,13 +1,14 @@
 //! Partial least squares against the textbook: the dual with deflated kernel matrices, and the primal with deflated rows.
 
 use crate::solvers::{close, golden};
+use kfit::request::TrainOptions;
+use kfit::solver::Options;
+use kfit::train::Trained;
 use kmill_tests::dense::solve as dense_solve;
 use kmill_tests::kernels;
 use kmill_tests::table::{components, exact, predict, select, solve, try_solve, write};
-use ksolve::request::TrainOptions;
-use ksolve::solver::Options;
-use ksolve::train::Trained;
-use ksolve::{FoldSpec, Folds, Task};
+use kmodel::Folds;
+use ksolve::{FoldSpec, Task};
 
 type Rows = Vec<Vec<f64>>;
 

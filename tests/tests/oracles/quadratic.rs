@@ -1,14 +1,16 @@
 //! Predictive variances against a dense Gaussian process of the same form.
 
 use faer::{Mat, MatRef};
+use kfit::request::{Resources, TrainOptions};
+use kfit::solver::ridge::Ridge;
+use kfit::train::{Trained, train};
 use kmill_tests::dense::{kernel_matrix, solve};
 use kmill_tests::points::{Lcg, flat};
 use kmill_tests::{kernels, table};
-use ksolve::request::{Resources, TrainOptions, Unwatched};
-use ksolve::solver::ridge::Ridge;
-use ksolve::task::Task;
-use ksolve::train::{Trained, train};
-use ksolve::{Intercept, Quadratic};
+use kmodel::Quadratic;
+use ksolve::Intercept;
+use ksolve::Task;
+use ksolve::job::Unwatched;
 use kstore::Workers;
 
 const N: usize = 90;

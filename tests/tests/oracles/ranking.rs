@@ -5,8 +5,8 @@ use kmill_tests::dense::solve;
 use kmill_tests::kernels;
 use kmill_tests::points::Lcg;
 use ksolve::job::{Candidates, ElementType, Fit, Fitted, Run};
+use ksolve::job::{LandmarkSource, Scaling};
 use ksolve::predict::Predictor;
-use ksolve::request::{LandmarkSource, Scaling};
 use kstore::{Selection, Table};
 
 type Rows = Vec<Vec<f64>>;

@@ -2,12 +2,12 @@
 //! and the normal equations where they are few.
 
 use crate::solvers::{close, golden};
+use kfit::request::TrainOptions;
+use kfit::solver::Options;
+use kfit::train::Trained;
 use kmill_tests::table::{exact, predict, select, try_solve, write};
 use kmill_tests::{dense, kernels};
 use ksolve::Task;
-use ksolve::request::TrainOptions;
-use ksolve::solver::Options;
-use ksolve::train::Trained;
 
 const KERNEL: &str = "gaussian(sigma=0.7)";
 

@@ -2,10 +2,10 @@
 //! coordinates in f32 that are those in f64, and refusals that are a sentence.
 
 use crate::solvers::golden;
+use kfit::solver::{SolverFamily, registry};
 use ksolve::job::{Candidates, ElementType, Fit, Fitted, Run};
+use ksolve::job::{LandmarkSource, Scaling};
 use ksolve::predict::Predictor;
-use ksolve::request::{LandmarkSource, Scaling};
-use ksolve::solver::{SolverFamily, registry};
 use ksolve::{AnyModel, Task};
 use kstore::{Selected, Selection, Table};
 
@@ -236,7 +236,7 @@ fn plans_count_the_passes_of_the_fit() {
 fn importance_is_the_slope_of_the_predictions() {
     let golden = golden();
     let y: Vec<f64> = golden.x.iter().map(|x| (x[0] + 0.5 * x[1]).sin() + 0.2 * x[0] * x[1]).collect();
-    let family = ksolve::solver::by_name("ridge").unwrap();
+    let family = kfit::solver::by_name("ridge").unwrap();
     let fit = fit(family, golden.x.len(), ElementType::F64).set("importance", true);
     let fitted = run(&fit, &table(&golden.x, &y), 2).unwrap();
     let importance = fitted.report.importance.clone();

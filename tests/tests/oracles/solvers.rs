@@ -1,11 +1,11 @@
 //! Every solver with all rows as landmarks against scikit-learn on the exact kernel (`scripts/golden.py solvers`).
 
 use crate::solver_laws::{run, table};
+use kfit::request::TrainOptions;
+use kfit::solver::Options;
+use kfit::train::Trained;
 use kmill_tests::table::{exact, predict, select, solve, try_solve, write};
 use ksolve::Task;
-use ksolve::request::TrainOptions;
-use ksolve::solver::Options;
-use ksolve::train::Trained;
 use serde_json::Value;
 use std::path::Path;
 

@@ -1,11 +1,11 @@
 //! Supervised principal components against the equation that defines them: K H L H K a = σ² K a, with z = K a the scores.
 
 use crate::solvers::{close, golden};
+use kfit::solver::Options;
+use kfit::train::Trained;
 use kmill_tests::kernels;
 use kmill_tests::table::{exact, predict, select, solve, try_solve, write};
 use ksolve::Task;
-use ksolve::solver::Options;
-use ksolve::train::Trained;
 
 type Rows = Vec<Vec<f64>>;
 

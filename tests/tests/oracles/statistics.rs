@@ -3,12 +3,13 @@
 
 use crate::solvers::{close, rows};
 use kapprox::Kernel;
+use kfit::features::{FeatureTier, FitData, Points};
+use kfit::request::{PassShape, Resources, TrainOptions};
 use kmill_tests::table::write;
-use ksolve::Targets;
-use ksolve::features::{FeatureTier, FitData, Points};
-use ksolve::request::{LandmarkSource, PassShape, Resources, Scaling, TrainOptions, Unwatched};
+use kmodel::Targets;
+use ksolve::Task;
+use ksolve::job::{LandmarkSource, Scaling, Unwatched};
 use ksolve::statistic::{Compared, Measured, Outcome, by_name, herd, measure};
-use ksolve::task::Task;
 use kstore::scratch::Scratch;
 use kstore::{Selected, Selection, Table, Workers};
 use serde_json::Value;
@@ -358,7 +359,7 @@ fn herding_picks_the_rows_of_the_dense_kernel() {
             resources: &resources,
             keep,
             spare: 0,
-            folds: &ksolve::Folds::None,
+            folds: &kmodel::Folds::None,
             points: Points::Map,
         };
         herd(&features, 30).unwrap()

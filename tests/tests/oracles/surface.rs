@@ -1,12 +1,14 @@
 //! The rank x lambda x fold surface from one pass against refitting every cell by dense linear algebra.
 
+use kfit::request::{Resources, TrainOptions};
+use kfit::solver::ridge::Ridge;
+use kfit::train::{Trained, train};
 use kmill_tests::points::Lcg;
 use kmill_tests::{dense, kernels, table};
-use ksolve::request::{Resources, Scaling, TrainOptions, Unwatched};
-use ksolve::solver::ridge::Ridge;
-use ksolve::task::Task;
-use ksolve::train::{Trained, train};
-use ksolve::{FoldSpec, Folds, Intercept};
+use kmodel::Folds;
+use ksolve::Task;
+use ksolve::job::{Scaling, Unwatched};
+use ksolve::{FoldSpec, Intercept};
 use kstore::Workers;
 use std::path::Path;
 

@@ -1,11 +1,12 @@
 //! The rank that a tolerance asks for, for every solver that reads it: one feature fewer is not enough.
 
 use crate::solvers::golden;
+use kfit::request::TrainOptions;
+use kfit::solver::{Options, registry};
 use kmill_tests::table::{exact, select, solve, write};
 use kmill_tests::{dense, kernels};
 use ksolve::Task;
-use ksolve::request::{LandmarkSource, TrainOptions};
-use ksolve::solver::{Options, registry};
+use ksolve::job::LandmarkSource;
 
 const KERNEL: &str = "gaussian(sigma=2)";
 

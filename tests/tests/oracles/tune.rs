@@ -3,13 +3,15 @@
 use faer::Mat;
 use kapprox::Kernel;
 use kapprox::kernel::feature_space::{centred_alignment, ideal};
+use kfit::request::{Resources, TrainOptions};
+use kfit::solver::ridge::Ridge;
+use kfit::train::train;
 use kmill_tests::table::{exact, select, write};
-use ksolve::request::{Resources, TrainOptions, Unwatched};
-use ksolve::solver::ridge::Ridge;
-use ksolve::task::Task;
-use ksolve::train::train;
+use kmodel::lists;
+use ksolve::Task;
+use ksolve::job::Unwatched;
 use ksolve::tune::{Memory, Score, Search, TuneOptions, Tuned};
-use ksolve::{FoldSpec, Intercept, lists};
+use ksolve::{FoldSpec, Intercept};
 use kstore::key::{Purpose, Stream};
 use kstore::{Selected, Workers};
 

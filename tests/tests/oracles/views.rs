@@ -5,7 +5,7 @@ use crate::solvers::{close, golden};
 use kmill_tests::table::write;
 use kmill_tests::{dense, kernels};
 use ksolve::job::{Candidates, ElementType, Fit, Fitted, Run};
-use ksolve::request::{LandmarkSource, Scaling};
+use ksolve::job::{LandmarkSource, Scaling};
 use ksolve::{AnyModel, Model};
 use kstore::{Selection, Table, Workers};
 

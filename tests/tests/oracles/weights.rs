@@ -1,16 +1,17 @@
 //! Rows with weights: against dense weighted kernel ridge regression, and against tables that repeat their rows.
 
 use crate::solver_laws;
+use kfit::request::{Resources, TrainOptions};
+use kfit::solver::ridge::Ridge;
+use kfit::solver::{Options, SolverFamily, registry};
+use kfit::train::{Trained, train};
 use kmill_tests::dense::{kernel_matrix, solve};
 use kmill_tests::points::Lcg;
 use kmill_tests::{kernels, table};
+use ksolve::Task;
 use ksolve::job::{ElementType, Fitted};
+use ksolve::job::{Scaling, Unwatched};
 use ksolve::predict::Predictor;
-use ksolve::request::{Resources, Scaling, TrainOptions, Unwatched};
-use ksolve::solver::ridge::Ridge;
-use ksolve::solver::{Options, SolverFamily, registry};
-use ksolve::task::Task;
-use ksolve::train::{Trained, train};
 use ksolve::{AnyModel, FoldSpec, Intercept};
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use kstore::{Selected, Selection, Table, Workers};
@@ -132,7 +133,7 @@ fn weights_are_repetitions_for_every_solver_that_takes_them() {
     let repeated: Rows = rows.iter().flat_map(|row| std::iter::repeat_n(*row, row[3] as usize)).collect();
     let folder = tempfile::tempdir().unwrap();
     let run = |(name, map, set): (&str, &str, &[(&str, &str)]), rows: &Rows, weights: bool| {
-        let task = ksolve::solver::by_name(name).unwrap().task;
+        let task = kfit::solver::by_name(name).unwrap().task;
         let target = match task {
             Task::Classification => vec!["g".to_string()],
             Task::Regression => vec!["y".to_string()],

@@ -1,11 +1,12 @@
 //! Kernels so smooth that f32 cannot resolve the landmarks: the library notices, and the result is that of f64.
 
+use kfit::request::{Resources, TrainOptions};
+use kfit::solver::ridge::Ridge;
+use kfit::train::{Trained, train};
 use kmill_tests::points::Lcg;
 use kmill_tests::table;
-use ksolve::request::{LandmarkSource, Resources, TrainOptions, Unwatched};
-use ksolve::solver::ridge::Ridge;
-use ksolve::task::Task;
-use ksolve::train::{Trained, train};
+use ksolve::Task;
+use ksolve::job::{LandmarkSource, Unwatched};
 use kstore::Workers;
 use std::path::Path;
 

@@ -4,8 +4,8 @@
 //! Williams, *Gaussian Processes for Machine Learning*, 2006, equation 4.19).
 
 use super::distances::{AtZero, l2};
-use super::family::{Distance, Facts, KernelFamily, SIGMA};
-use super::{Law, Profile, points::Lengths};
+use super::family::{Distance, Facts, KernelFamily, SIGMA, Value};
+use super::{Kernel, Law, Profile, points::Lengths};
 use crate::Real;
 use rand_distr::Distribution;
 
@@ -17,6 +17,13 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         l2(text, Lengths::Same(values[0]), AtZero::Smooth, Cauchy)
     })
 };
+
+impl Kernel {
+    /// The kernel 1 / (1 + ‖x − z‖² / sigma²).
+    pub fn cauchy(sigma: impl Into<Value>) -> Self {
+        Self::of(&FAMILY, [sigma.into()])
+    }
+}
 
 #[derive(Debug)]
 struct Cauchy;

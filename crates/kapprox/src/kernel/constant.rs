@@ -10,7 +10,7 @@
 //! ```
 
 use super::family::{Facts, KernelFamily, KernelParameter, Range};
-use super::{Law, Profile, direct::product};
+use super::{Kernel, Law, Profile, direct::product};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
@@ -23,6 +23,13 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
     facts: Facts::INVARIANT,
     ..KernelFamily::new("constant", "value", "constant(value=0.5)", |text, values| product(text, Constant(values[0])))
 };
+
+impl Kernel {
+    /// The kernel value, for all points.
+    pub fn constant(value: f64) -> Self {
+        Self::of(&FAMILY, [value.into()])
+    }
+}
 
 #[derive(Debug)]
 struct Constant(f64);

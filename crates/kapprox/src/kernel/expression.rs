@@ -43,6 +43,7 @@ pub enum Expression {
 
 impl Kernel {
     /// The expression as a tree; `None` where a parameter still waits for a length or a number of features, or columns for their names.
+    #[doc(hidden)]
     pub fn expression(&self) -> Option<Expression> {
         tree(&self.0)
     }

@@ -212,6 +212,26 @@ pub enum Value {
     Auto,
 }
 
+impl From<f64> for Value {
+    fn from(number: f64) -> Self {
+        Self::Number(number)
+    }
+}
+
+/// A length scale for each column.
+impl<const D: usize> From<[f64; D]> for Value {
+    fn from(numbers: [f64; D]) -> Self {
+        Self::Each(numbers.to_vec())
+    }
+}
+
+/// A length scale for each column.
+impl From<Vec<f64>> for Value {
+    fn from(numbers: Vec<f64>) -> Self {
+        Self::Each(numbers)
+    }
+}
+
 /// The numbers a parameter may be. All are finite.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Range {

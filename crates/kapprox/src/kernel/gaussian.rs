@@ -13,8 +13,8 @@
 //! ```
 
 use super::distances::{AtZero, l2};
-use super::family::{Distance, Facts, KernelFamily, SIGMA};
-use super::{Law, Profile, points::Lengths};
+use super::family::{Distance, Facts, KernelFamily, SIGMA, Value};
+use super::{Kernel, Law, Profile, points::Lengths};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
@@ -30,6 +30,13 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         l2(text, Lengths::Same(values[0] * UNIT), AtZero::Smooth, Gaussian)
     })
 };
+
+impl Kernel {
+    /// The kernel exp(−‖x − z‖² / (2 sigma²)). `sigma` is a length, one for each column, or [`Value::Median`].
+    pub fn gaussian(sigma: impl Into<Value>) -> Self {
+        Self::of(&FAMILY, [sigma.into()])
+    }
+}
 
 /// √(2 ln 2): in units of σ times this, the kernel is 2^(−r²).
 const UNIT: f64 = 1.177_410_022_515_474_7;

@@ -4,8 +4,8 @@
 //! Features for Large-Scale Kernel Machines*, 2007). For the exponential of the Euclidean distance see
 //! [`matern`](super::matern) with nu = 0.5.
 
-use super::family::{Distance, Facts, KernelFamily, SIGMA};
-use super::{Law, Profile, distances::l1};
+use super::family::{Distance, Facts, KernelFamily, SIGMA, Value};
+use super::{Kernel, Law, Profile, distances::l1};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
@@ -17,6 +17,13 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         l1(text, values[0] * std::f64::consts::LN_2, Laplacian)
     })
 };
+
+impl Kernel {
+    /// The kernel exp(−‖x − z‖₁ / sigma).
+    pub fn laplacian(sigma: impl Into<Value>) -> Self {
+        Self::of(&FAMILY, [sigma.into()])
+    }
+}
 
 /// exp(−r); the argument is r / ln 2, so that it is a power of two.
 #[derive(Debug)]

@@ -9,12 +9,14 @@ use faer::{Mat, MatRef};
 impl Kernel {
     /// Whether any parameter is `median` or `auto`, so that [`resolve_median`](Self::resolve_median) must come before
     /// [`build`](Self::build).
+    #[doc(hidden)]
     pub fn needs_median(&self) -> bool {
         self.0.calls().iter().any(|call| call.median().is_some())
     }
 
     /// Whether any length is `auto`: it is found by whoever knows a target, among multiples of the median
     /// ([`resolve_lengths`](Self::resolve_lengths)).
+    #[doc(hidden)]
     pub fn is_auto(&self) -> bool {
         self.autos() > 0
     }
@@ -23,12 +25,14 @@ impl Kernel {
     ///
     /// # Errors
     /// None.
+    #[doc(hidden)]
     pub fn with_free_lengths(&self) -> Result<Self> {
         let free = |value: &Value| if *value == Value::Median { Value::Auto } else { value.clone() };
         self.0.map(&mut |call| Ok(Call { values: call.values.iter().map(free).collect(), ..call.clone() })).map(Self)
     }
 
     /// Number of kernels in the expression whose length is `auto`.
+    #[doc(hidden)]
     pub fn autos(&self) -> usize {
         self.0.calls().into_iter().filter(|call| call.is_auto()).count()
     }
@@ -52,6 +56,7 @@ impl Kernel {
     ///
     /// # Errors
     /// Those of [`resolve_median`](Self::resolve_median).
+    #[doc(hidden)]
     pub fn resolve_lengths(&self, sample: MatRef<'_, f64>, weights: &[f64], factors: &[Vec<f64>]) -> Result<Vec<Self>> {
         self.require_columns()?;
         let mut known = Vec::new();
@@ -101,6 +106,7 @@ impl Kernel {
     ///
     /// # Errors
     /// [`Error::Kernel`] if a length has not been resolved, [`Error::NotFinite`] for a product that is no length.
+    #[doc(hidden)]
     pub fn stretched(&self, factor: f64) -> Result<Self> {
         if self.needs_median() {
             return Err(self.unresolved());

@@ -1,13 +1,20 @@
 //! The linear kernel, x·z.
 
 use super::family::{Explicit, KernelFamily};
-use super::{Profile, direct::product};
+use super::{Kernel, Profile, direct::product};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     explicit: Some(Explicit::Linear),
     ..KernelFamily::new("linear", "x.z", "linear()", |text, _| product(text, Linear))
 };
+
+impl Kernel {
+    /// The kernel x·z.
+    pub fn linear() -> Self {
+        Self::of(&FAMILY, [])
+    }
+}
 
 #[derive(Debug)]
 pub(super) struct Linear;

@@ -17,8 +17,8 @@
 //! ```
 
 use super::distances::{AtZero, l2};
-use super::family::{Distance, Facts, KernelFamily, KernelParameter, Range, SIGMA};
-use super::{Law, Profile, points::Lengths};
+use super::family::{Distance, Facts, KernelFamily, KernelParameter, Range, SIGMA, Value};
+use super::{Kernel, Law, Profile, points::Lengths};
 use crate::Real;
 use rand_distr::Distribution;
 use std::f64::consts::LN_2;
@@ -54,6 +54,18 @@ pub(super) const EXPONENTIAL: KernelFamily = KernelFamily {
         l2(text, Lengths::Same(values[0] * LN_2), AtZero::Cusp, Half)
     })
 };
+
+impl Kernel {
+    /// The Matérn kernel of smoothness `nu` 0.5, 1.5 or 2.5 and length scale `sigma`.
+    pub fn matern(nu: f64, sigma: impl Into<Value>) -> Self {
+        Self::of(&FAMILY, [nu.into(), sigma.into()])
+    }
+
+    /// The kernel exp(−‖x − z‖ / sigma).
+    pub fn exponential(sigma: impl Into<Value>) -> Self {
+        Self::of(&EXPONENTIAL, [sigma.into()])
+    }
+}
 
 /// Student's t in every direction, with 2ν degrees of freedom, in units of ln 2 / √(2ν) σ (Rasmussen, Williams, 2006,
 /// equation 4.15).

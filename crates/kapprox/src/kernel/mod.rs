@@ -55,6 +55,7 @@ mod cosine;
 pub mod delta;
 pub mod distance;
 mod expression;
+#[doc(hidden)]
 pub mod feature_space;
 pub mod gaussian;
 pub mod jaccard;
@@ -70,9 +71,13 @@ pub mod skewed_chi_squared;
 pub mod ssim;
 pub mod subset;
 
+#[doc(hidden)]
 pub use expression::Expression;
-pub use family::{Build, Distance, Domain, Explicit, Facts, Homogeneous, KernelFamily, KernelParameter, Range, Value};
+pub use family::{Build, Distance, Domain, Facts, KernelFamily, KernelParameter, Range, Value};
+#[doc(hidden)]
+pub use family::{Explicit, Homogeneous};
 pub(crate) use fixed::Fixed;
+#[doc(hidden)]
 pub use fixed::{FEW, FewRows, KernelColumns};
 pub(crate) use panel::{Tall, accumulate, height, read, write};
 pub(crate) use points::{Aligned, fill_column, pieces, row};

@@ -191,6 +191,17 @@ impl Call {
         embedded(text, places.clone(), whole.build_whole(whole.to_string()))
     }
 
+    /// True if every number is in the range of its parameter. Those of an expression are; a caller may give others.
+    pub(super) fn is_valid(&self) -> bool {
+        self.family.parameters.iter().zip(&self.values).all(|(parameter, value)| match value {
+            Value::Number(number) => parameter.range.contains(*number),
+            Value::Each(numbers) => {
+                self.family.each.is_some() && numbers.iter().all(|number| parameter.range.contains(*number))
+            }
+            Value::Share(_) | Value::Median | Value::Auto => parameter.is_length(),
+        })
+    }
+
     /// True for a kernel that is known on sparse points, whatever its numbers.
     pub(super) fn takes_sparse(&self) -> bool {
         self.columns.is_none() && self.build_whole(String::new()).typed::<f64>().on_sparse().is_some()

@@ -11,7 +11,7 @@
 
 use super::embedded::{Embedding, embedded};
 use super::family::{Facts, KernelFamily, KernelParameter, Range};
-use super::{Law, Spectrum, gaussian};
+use super::{Kernel, Law, Spectrum, gaussian};
 use crate::{Real, real::cosine_sine, vectorised};
 use rand_distr::{Distribution, Poisson};
 use std::sync::Arc;
@@ -36,6 +36,13 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         },
     )
 };
+
+impl Kernel {
+    /// The kernel exp(−2 Σ sin²(π (x − z) / period) / sigma²).
+    pub fn periodic(period: f64, sigma: f64) -> Self {
+        Self::of(&FAMILY, [period.into(), sigma.into()])
+    }
+}
 
 /// (cos, sin) of 2πx / period, for every feature.
 #[derive(Debug)]

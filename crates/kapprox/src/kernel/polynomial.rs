@@ -10,7 +10,7 @@
 //! ```
 
 use super::family::{Explicit, KernelFamily, KernelParameter, Range};
-use super::{Profile, direct::product};
+use super::{Kernel, Profile, direct::product};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
@@ -37,6 +37,13 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         |text, values| product(text, Polynomial { degree: values[0] as u32, gamma: values[1], c0: values[2] }),
     )
 };
+
+impl Kernel {
+    /// The kernel (gamma x·z + c0)^degree.
+    pub fn polynomial(degree: u32, gamma: f64, c0: f64) -> Self {
+        Self::of(&FAMILY, [f64::from(degree).into(), gamma.into(), c0.into()])
+    }
+}
 
 /// The largest degree, up to which [`Real::power`] goes.
 const MOST: u32 = 31;

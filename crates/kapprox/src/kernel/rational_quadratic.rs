@@ -4,8 +4,8 @@
 //! dimension (Rasmussen, Williams, *Gaussian Processes for Machine Learning*, 2006, equation 4.19).
 
 use super::distances::{AtZero, l2};
-use super::family::{Distance, Facts, KernelFamily, KernelParameter, Range, SIGMA};
-use super::{Law, Profile, points::Lengths};
+use super::family::{Distance, Facts, KernelFamily, KernelParameter, Range, SIGMA, Value};
+use super::{Kernel, Law, Profile, points::Lengths};
 use crate::Real;
 use rand_distr::Distribution;
 
@@ -27,6 +27,13 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         },
     )
 };
+
+impl Kernel {
+    /// The kernel (1 + ‖x − z‖² / (2 alpha sigma²))^−alpha.
+    pub fn rational_quadratic(alpha: f64, sigma: impl Into<Value>) -> Self {
+        Self::of(&FAMILY, [alpha.into(), sigma.into()])
+    }
+}
 
 #[derive(Debug)]
 struct RationalQuadratic {

@@ -11,7 +11,7 @@
 //! ```
 
 use super::family::{Facts, KernelFamily, KernelParameter, Range};
-use super::{Profile, direct::product};
+use super::{Kernel, Profile, direct::product};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
@@ -30,6 +30,13 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         product(text, Sigmoid { gamma: values[0], c0: values[1] })
     })
 };
+
+impl Kernel {
+    /// The kernel tanh(gamma x·z + c0), which is not positive definite.
+    pub fn sigmoid(gamma: f64, c0: f64) -> Self {
+        Self::of(&FAMILY, [gamma.into(), c0.into()])
+    }
+}
 
 #[derive(Debug)]
 struct Sigmoid {

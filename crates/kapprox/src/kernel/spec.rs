@@ -1,7 +1,7 @@
 //! Kernels as expressions: values that can be written, compared, resolved and built.
 
 use super::choice::ColumnChoice;
-use super::family::{Domain, Explicit, KernelFamily};
+use super::family::{Domain, Explicit, KernelFamily, Value};
 use super::node::{Call, Node};
 use super::{AnyKernel, applied::KernelTransform, gaussian, parse, points::row};
 use crate::{Error, Real, Result};
@@ -103,6 +103,12 @@ impl Kernel {
         parse::parse(text).map(Self)
     }
 
+    /// The kernel of a family with these parameters, in the order of the family.
+    pub(super) fn of(family: &'static KernelFamily, values: impl IntoIterator<Item = Value>) -> Self {
+        let values = values.into_iter().collect();
+        Self(Node::Call(Call { family, values, columns: None, sparse: None }))
+    }
+
     /// The kernel exp(k).
     #[must_use]
     pub fn exp(self) -> Self {
@@ -131,6 +137,7 @@ impl Kernel {
     ///
     /// # Errors
     /// A name that no expression can hold.
+    #[doc(hidden)]
     pub fn on_columns(self, names: &[String]) -> Result<Self> {
         // in quotes, so that no name is a pattern or a range
         let quoted = names.iter().map(|name| format!("\"{}\"", name.replace('"', "\"\"")));
@@ -139,11 +146,13 @@ impl Kernel {
 
     /// Whether any kernel is restricted to columns that have not been found, so that
     /// [`resolve_columns`](Self::resolve_columns) must come before anything else.
+    #[doc(hidden)]
     pub fn needs_columns(&self) -> bool {
         self.0.calls().into_iter().any(Call::needs_columns)
     }
 
     /// Whether any kernel is restricted to columns.
+    #[doc(hidden)]
     pub fn looks_at_columns(&self) -> bool {
         self.0.calls().into_iter().any(|call| call.columns.is_some())
     }
@@ -157,6 +166,7 @@ impl Kernel {
     /// # Errors
     /// [`Error::NoSuchFeature`] for a name that no feature has and a pattern that matches none, [`Error::Backwards`] for a
     /// range whose last column comes before its first.
+    #[doc(hidden)]
     pub fn resolve_columns<S: AsRef<str>>(&self, features: &[S]) -> Result<Self> {
         if self.0.calls().iter().all(|call| call.columns.is_none() && !call.needs_count()) {
             return Ok(self.clone());
@@ -173,6 +183,7 @@ impl Kernel {
     ///
     /// # Errors
     /// Columns that `names`, the features by their own names, does not have.
+    #[doc(hidden)]
     pub fn by_place<S: AsRef<str>>(&self, names: &[S]) -> Result<Self> {
         let found = self.resolve_columns(names)?;
         let call = |call: &Call| Call { columns: call.columns.as_ref().map(ColumnChoice::by_place), ..call.clone() };
@@ -185,6 +196,7 @@ impl Kernel {
     /// # Errors
     /// Those of [`resolve_columns`](Self::resolve_columns); [`Error::Sparse`] for a kernel that is not known on sparse rows, looks at some
     /// columns alone, or has a list.
+    #[doc(hidden)]
     pub fn on_rows<S: AsRef<str>>(&self, features: &[S], sparse: Option<usize>) -> Result<Self> {
         let Some(width) = sparse else { return self.resolve_columns(features) };
         let mut known = |call: &Call| match call.takes_sparse() {
@@ -195,6 +207,7 @@ impl Kernel {
     }
 
     /// Number of columns, where the expression is one on sparse rows.
+    #[doc(hidden)]
     pub fn sparse(&self) -> Option<usize> {
         self.0.calls().into_iter().find_map(|call| call.sparse)
     }
@@ -204,6 +217,7 @@ impl Kernel {
     }
 
     /// Number of columns, where the kernel is the inner product of sparse rows.
+    #[doc(hidden)]
     pub fn linear_on_sparse(&self) -> Option<usize> {
         match &self.0 {
             Node::Call(Call { family, sparse, .. }) if family.explicit == Some(Explicit::Linear) => *sparse,
@@ -212,6 +226,7 @@ impl Kernel {
     }
 
     /// Name of an expression that is a single kernel of the registry, on all features.
+    #[doc(hidden)]
     pub fn name(&self) -> Option<&'static str> {
         match &self.0 {
             Node::Call(Call { family, columns: None, .. }) => Some(family.name),
@@ -232,12 +247,14 @@ impl Kernel {
     }
 
     /// Whether sums of its functions are known to go to constants far away from all points, and not on and on.
+    #[doc(hidden)]
     pub fn settles(&self) -> bool {
         self.0.calls().iter().all(|call| call.family.facts.bounded && !call.family.facts.repeats)
     }
 
     /// Whether a test with this kernel is known to see every difference of laws: see [`Facts`](super::Facts). Columns that kernels of the
     /// expression look at are not considered.
+    #[doc(hidden)]
     pub fn characteristic(&self) -> bool {
         self.0.characteristic(false)
     }
@@ -247,12 +264,14 @@ impl Kernel {
     ///
     /// # Errors
     /// [`Error::Features`]; [`Error::Kernel`] if columns have not been resolved.
+    #[doc(hidden)]
     pub fn check_features(&self, d: usize) -> Result<()> {
         self.require_columns()?;
         self.0.calls().into_iter().try_for_each(|call| call.check_features(d))
     }
 
     /// The values that every kernel of the expression is defined for.
+    #[doc(hidden)]
     pub fn domain(&self) -> Domain {
         self.0.calls().into_iter().map(|call| call.family.domain).max().unwrap_or(Domain::Any)
     }
@@ -263,6 +282,7 @@ impl Kernel {
     ///
     /// # Errors
     /// [`Error::Domain`]; [`Error::Kernel`] if columns have not been resolved.
+    #[doc(hidden)]
     pub fn check_values<T: Real>(&self, x: MatRef<'_, T>, first_row: u64) -> Result<()> {
         self.require_columns()?;
         let mut spare = Vec::new();
@@ -287,8 +307,12 @@ impl Kernel {
     /// Builds the kernel of the expression.
     ///
     /// # Errors
-    /// [`Error::Kernel`] if columns or a length have not been resolved.
+    /// [`Error::Kernel`] if a parameter is not in its range, or if columns or a length have not been resolved.
     pub fn build(&self) -> Result<Arc<dyn AnyKernel>> {
+        if !self.0.calls().into_iter().all(Call::is_valid) {
+            // an expression is checked as it is read: reading this one says what is wrong, and where
+            Self::parse(&self.to_string())?;
+        }
         self.require_columns()?;
         if self.needs_median() {
             return Err(self.unresolved());

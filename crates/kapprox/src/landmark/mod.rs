@@ -22,6 +22,7 @@ mod sample;
 mod uniform;
 
 pub use bless::Bless;
+#[doc(hidden)]
 pub use clusters::ClusterSums;
 pub use farahat::Farahat;
 pub use greedy::Greedy;
@@ -29,6 +30,7 @@ pub use kmeans::KMeans;
 pub use leverage::Leverage;
 pub use predictive::Predictive;
 pub use rpcholesky::RpCholesky;
+#[doc(hidden)]
 pub use sample::{RowSample, uniform_sample};
 pub use uniform::Uniform;
 

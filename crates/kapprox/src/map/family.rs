@@ -50,7 +50,7 @@ impl PartialEq for MapSpec {
 }
 
 impl MapSpec {
-    pub(super) fn of(family: &'static MapFamily) -> Self {
+    pub(crate) fn of(family: &'static MapFamily) -> Self {
         Self { family, values: family.parameters.iter().filter_map(|parameter| parameter.default.number()).collect() }
     }
 

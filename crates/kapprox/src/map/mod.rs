@@ -1,26 +1,41 @@
 //! Feature maps: rows in, features out.
 
+#[doc(hidden)]
 pub mod additive;
+#[doc(hidden)]
 pub mod ensemble;
+#[doc(hidden)]
 pub mod factor;
 mod family;
 pub(crate) mod independent;
 pub(crate) mod inner;
 mod kernel_functions;
+#[doc(hidden)]
 pub mod nystrom;
+#[doc(hidden)]
 pub mod projected;
 pub mod random;
 mod registry;
+#[doc(hidden)]
 pub mod sketch;
 
+#[doc(hidden)]
 pub use additive::Additive;
+#[doc(hidden)]
 pub use ensemble::Ensemble;
-pub use family::{Built, MOST_FEATURES, Making, MapFamily, MapRequest, MapShape, MapSpec, OnLandmarks, WithoutRows};
+pub use family::MapSpec;
+#[doc(hidden)]
+pub use family::{Built, MOST_FEATURES, Making, MapFamily, MapRequest, MapShape, OnLandmarks, WithoutRows};
+#[doc(hidden)]
 pub use kernel_functions::KernelFunctions;
 pub use nystrom::NystromMap;
+#[doc(hidden)]
 pub use projected::Projected;
 pub use random::FourierMap;
-pub use registry::{by_name, families, registry};
+pub use registry::by_name;
+#[doc(hidden)]
+pub use registry::{families, registry};
+#[doc(hidden)]
 pub use sketch::TensorSketch;
 
 use crate::{Real, kernel::FewRows, rows::LandmarkSet};

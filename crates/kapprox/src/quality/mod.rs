@@ -39,10 +39,12 @@ mod measure;
 mod spectral;
 mod spectrum;
 
+#[doc(hidden)]
 pub use columns::{ColumnFold, ColumnScratch, ColumnSums};
 pub use errors::{Errors, Norm};
 pub use measure::{Evidence, Measure};
 pub use spectral::SpectralOptions;
+#[doc(hidden)]
 pub use spectrum::{SampleSpectrum, sample_spectrum};
 
 use crate::map::{FeatureMap, independent::widened};

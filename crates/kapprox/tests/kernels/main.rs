@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 mod accuracy;
+mod builders;
 mod feature_space;
 mod features;
 mod formulas;

@@ -13,6 +13,7 @@ impl Fit {
     ///
     /// # Errors
     /// The checkpoint of another run if this run is to continue, and anything else with the name of the folder.
+    #[doc(hidden)]
     pub fn open_checkpoint<'a>(
         &self,
         checkpoint: &Checkpoint<'a>,

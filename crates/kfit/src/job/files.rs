@@ -27,6 +27,7 @@ impl LandmarkSource {
     ///
     /// # Errors
     /// A file that cannot be read, or that holds other columns.
+    #[doc(hidden)]
     pub fn opened(self, selected: &Selected, text: &TextOptions) -> Result<Self> {
         match self {
             Self::File(path) => {
@@ -40,6 +41,7 @@ impl LandmarkSource {
 
 impl Fit {
     /// The files that landmarks and a metric are still to be read from.
+    #[doc(hidden)]
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         let landmarks = match &self.landmarks {
             Some(LandmarkSource::File(path)) => Some(path.as_path()),
@@ -56,6 +58,7 @@ impl Fit {
     ///
     /// # Errors
     /// Files that cannot be read, or that hold other columns.
+    #[doc(hidden)]
     pub fn opened(mut self, selected: &Selected, text: &TextOptions) -> Result<Self> {
         self.landmarks = self.landmarks.map(|landmarks| landmarks.opened(selected, text)).transpose()?;
         let MetricSource::File(path) = &self.metric else { return Ok(self) };

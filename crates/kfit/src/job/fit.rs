@@ -118,12 +118,14 @@ impl Fit {
 
     /// Sets all parameters of the solver at once.
     #[must_use]
+    #[doc(hidden)]
     pub fn options(self, given: Options) -> Self {
         Self { given, checked: OnceLock::new(), ..self }
     }
 
     /// Sets the rows and columns that it is of, for a fit that is run by [`Fit::select`]. The model file says which rows they are.
     #[must_use]
+    #[doc(hidden)]
     pub fn rows(self, rows: Selection) -> Self {
         Self { rows: Some(rows), ..self }
     }
@@ -193,6 +195,7 @@ impl Fit {
 
     /// Adds an entry to the options in the model file, such as the condition that chose the rows.
     #[must_use]
+    #[doc(hidden)]
     pub fn note(mut self, name: &str, value: serde_json::Value) -> Self {
         self.notes.insert(name.to_string(), value);
         self
@@ -202,11 +205,13 @@ impl Fit {
     ///
     /// # Errors
     /// [`Error::Option`] for a name that no solver has.
+    #[doc(hidden)]
     pub fn for_solver(&self, name: &str) -> Result<Self> {
         Ok(Self { family: Self::solver(name)?.family, ..self.clone() }.options(Options::new()))
     }
 
     /// The fit at one rank, where it may have compared several.
+    #[doc(hidden)]
     pub fn at_rank(self, rank: usize) -> Self {
         let given = self.given.clone().without(TOLERANCE.name);
         Self { rank: Some(rank), ..self.options(given).without_ranks() }
@@ -219,6 +224,7 @@ impl Fit {
 
     /// The fit without the rank, and without the parameters that are chosen with it.
     #[must_use]
+    #[doc(hidden)]
     pub fn without_ranks(self) -> Self {
         let given = self.of_rank().fold(self.given.clone(), |given, parameter| given.without(parameter.name));
         Self { rank: None, ..self }.options(given)
@@ -227,6 +233,7 @@ impl Fit {
     /// The fit with the rank of another fit, and with the parameters that are chosen with it, if
     /// its solver reads them.
     #[must_use]
+    #[doc(hidden)]
     pub fn with_ranks_of(self, other: &Self) -> Self {
         let read = self.of_rank().filter(|parameter| self.family.reads(parameter));
         let given: Vec<_> = read.filter_map(|one| Some((one.name, other.given.get(one.name)?))).collect();
@@ -236,6 +243,7 @@ impl Fit {
 
     /// The fit on the exact kernel, without what only a map has, and no more accurate than a search
     /// needs.
+    #[doc(hidden)]
     pub fn on_kernel(self) -> Result<Self> {
         let of_maps = self.of_rank().chain([&TOLERANCE, &FOLDS]);
         let given = of_maps.fold(self.given.clone(), |given, parameter| given.without(parameter.name));
@@ -244,12 +252,14 @@ impl Fit {
     }
 
     /// The fit with the default map in the place of the kernel itself.
+    #[doc(hidden)]
     pub fn on_map(self) -> Self {
         let map = if self.map.is_exact() { MapSpec::default() } else { self.map.clone() };
         Self { map, ..self }
     }
 
     /// The fit with as many landmarks by a scheme, where they come from a table: that is in the units of another one.
+    #[doc(hidden)]
     pub fn with_scheme(self) -> Self {
         match &self.landmarks {
             Some(LandmarkSource::Rows(table)) => {
@@ -262,6 +272,7 @@ impl Fit {
     }
 
     /// True where a parameter of the solver was set.
+    #[doc(hidden)]
     pub fn gives(&self, name: &str) -> bool {
         self.given.get(name).is_some()
     }
@@ -272,31 +283,37 @@ impl Fit {
     }
 
     /// The solver of the fit.
+    #[doc(hidden)]
     pub fn family(&self) -> &'static SolverFamily {
         self.family
     }
 
     /// The kernel that was asked for.
+    #[doc(hidden)]
     pub fn kernel_spec(&self) -> &Kernel {
         &self.kernel
     }
 
     /// Where the metric comes from.
+    #[doc(hidden)]
     pub fn metric_source(&self) -> &MetricSource {
         &self.metric
     }
 
     /// The map that was asked for.
+    #[doc(hidden)]
     pub fn map_spec(&self) -> &MapSpec {
         &self.map
     }
 
     /// Type of rows and features that was asked for.
+    #[doc(hidden)]
     pub fn element_type(&self) -> ElementType {
         self.precision
     }
 
     /// The rows and columns that it is of; all of them where nothing was said.
+    #[doc(hidden)]
     pub fn selected_rows(&self) -> Selection {
         self.rows.clone().unwrap_or_default()
     }
@@ -325,6 +342,7 @@ impl Fit {
     ///
     /// # Errors
     /// The errors of [`Fit::settings`].
+    #[doc(hidden)]
     pub fn task(&self) -> Result<Task> {
         Ok(self.family.task(self.settings()?))
     }
@@ -333,6 +351,7 @@ impl Fit {
     ///
     /// # Errors
     /// The errors of [`Fit::selection`], and columns that are not there.
+    #[doc(hidden)]
     pub fn select(&self, table: &Table) -> Result<Selected> {
         Ok(table.select(&self.selection(self.selected_rows())?)?)
     }
@@ -342,6 +361,7 @@ impl Fit {
     /// # Errors
     /// The errors of [`Fit::settings`]; [`Error::Missing`] without the target of a solver that learns from one, and a target too
     /// many.
+    #[doc(hidden)]
     pub fn selection(&self, selection: Selection) -> Result<Selection> {
         let settings = self.settings()?;
         let task = self.family.task(settings);

@@ -65,6 +65,7 @@ impl Fit {
     ///
     /// # Errors
     /// The errors of [`Fit::plan`] and [`Fit::combined`].
+    #[doc(hidden)]
     pub fn plan_combined(&self, kernels: &[Kernel], selected: &Selected, run: &Run<'_>) -> Result<Forecast> {
         let selected = &run.coded(selected)?;
         let (training, resources) = (self.training(selected)?, run.resources());

@@ -21,6 +21,7 @@ impl Fit {
     ///
     /// # Errors
     /// [`Error::Option`] for options that contradict each other or the rows.
+    #[doc(hidden)]
     pub fn training(&self, selected: &Selected) -> Result<TrainOptions> {
         if self.files().next().is_some() {
             return self.clone().opened(selected, &TextOptions::default())?.training(selected);
@@ -135,6 +136,7 @@ impl Fit {
 
     /// How a table is opened for the fit of these rows: where entries of sparse rows are weighed all rows stay sparse, and otherwise thin ones
     /// where nothing in the fit computes with columns, fills zeros or treats missing values.
+    #[doc(hidden)]
     pub fn reading(&self, rows: &Selection, options: TextOptions) -> TextOptions {
         if !rows.sparse || !matches!(rows.missing, Missing::Fitted | Missing::Error) {
             return options;

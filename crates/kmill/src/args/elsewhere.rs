@@ -160,8 +160,8 @@ mod tests {
             assert!(known.iter().any(|option| option == named), "{words}: {named}");
         }
         for (words, own) in SOLVERS {
-            assert!(ksolve::solver::registry().into_iter().any(|family| family.name == own), "{own}");
-            assert!(ksolve::solver::registry().into_iter().all(|family| !is_among(words, family.name)), "{words}");
+            assert!(kfit::solver::registry().into_iter().any(|family| family.name == own), "{own}");
+            assert!(kfit::solver::registry().into_iter().all(|family| !is_among(words, family.name)), "{words}");
         }
     }
 

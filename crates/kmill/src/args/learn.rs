@@ -10,7 +10,7 @@ use kapprox::Kernel;
 use kapprox::kernel::{Facts, KernelFamily, registry};
 use kapprox::map::MapSpec;
 use ksolve::job::{Candidates, ElementType};
-use ksolve::request::{LandmarkSource, MetricSource, Scaling};
+use ksolve::job::{LandmarkSource, MetricSource, Scaling};
 
 /// The help of `--kernel` in a line.
 pub(super) const KERNEL: &str =
@@ -103,15 +103,15 @@ pub(crate) struct JobArgs {
 }
 
 fn solvers() -> PossibleValuesParser {
-    PossibleValuesParser::new(ksolve::solver::registry().into_iter().map(|family| family.name))
+    PossibleValuesParser::new(kfit::solver::registry().into_iter().map(|family| family.name))
 }
 
 fn solvers_in_short() -> String {
-    format!("What to learn: {}", joined(ksolve::solver::registry().into_iter().map(|family| family.name)))
+    format!("What to learn: {}", joined(kfit::solver::registry().into_iter().map(|family| family.name)))
 }
 
 fn solvers_help() -> String {
-    let solvers = explained(ksolve::solver::registry().into_iter().map(|family| (family.name, family.about)));
+    let solvers = explained(kfit::solver::registry().into_iter().map(|family| (family.name, family.about)));
     format!("What to learn: {solvers}")
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod data;
 pub(crate) mod elsewhere;
 pub(crate) mod learn;
 #[expect(missing_docs, reason = "each function reads the option of its name")]
+#[doc(hidden)]
 pub mod parse;
 pub(crate) mod run;
 mod solver;
@@ -18,8 +19,8 @@ pub(crate) use solver::SolverArgs;
 
 use crate::{Cli, error::flags};
 use clap::{Arg, Command, CommandFactory};
-use ksolve::solver::SolverFamily;
-use ksolve::solver::parameter::CLUSTERS;
+use kfit::solver::SolverFamily;
+use kfit::solver::parameter::CLUSTERS;
 use std::ffi::OsString;
 
 /// Verbs with more options than a screen has lines: their short help has those of [`FIRST`], each in a few words.
@@ -132,7 +133,7 @@ fn few_words(text: &str) -> String {
 fn learning(words: &[OsString]) -> Option<(&'static str, &'static SolverFamily)> {
     let verb = LEARNING.into_iter().find(|verb| words.get(1).is_some_and(|word| word == verb))?;
     let named = words.get(2)?.to_str()?;
-    let family = ksolve::solver::registry().into_iter().find(|family| family.name == named)?;
+    let family = kfit::solver::registry().into_iter().find(|family| family.name == named)?;
     Some((verb, family))
 }
 

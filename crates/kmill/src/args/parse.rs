@@ -4,7 +4,7 @@ use super::elsewhere;
 use crate::{error::flags, table::joined};
 use clap::builder::TypedValueParser;
 use kapprox::{Kernel, landmark::Scheme, map::MapSpec};
-use ksolve::{curve::Method, request::LandmarkSource};
+use ksolve::{curve::Method, job::LandmarkSource};
 use kstore::{ColumnType, Missing, MissingTarget, condition::Condition, encoding::Times};
 use std::{ffi::OsStr, fmt::Display, ops::Range, str::FromStr, time::Duration};
 
@@ -83,7 +83,7 @@ pub fn kernels(text: &str) -> Result<Kernels, String> {
 
 /// Checks `--factors`, a list or range of numbers, before the work begins, and returns its text.
 pub fn factors(text: &str) -> Result<String, String> {
-    ksolve::lists::factors(text).map(|_| text.to_string()).map_err(expected_by_solver)
+    kmodel::lists::factors(text).map(|_| text.to_string()).map_err(expected_by_solver)
 }
 
 pub fn scheme(text: &str) -> Result<&'static Scheme, String> {
@@ -285,7 +285,7 @@ pub(super) fn expected_by_solver(error: ksolve::Error) -> String {
 /// Checks `--lambda` of a curve and returns its text. A number that is no penalty fails later, in the run (exit code
 /// 1); anything else is wrong usage.
 pub fn lambda(text: &str) -> Result<String, String> {
-    match ksolve::lists::penalties("lambda", text) {
+    match kmodel::lists::penalties("lambda", text) {
         Err(error) if text.trim().parse::<f64>().is_err() => Err(expected_by_solver(error)),
         _ => Ok(text.to_string()),
     }
@@ -293,7 +293,7 @@ pub fn lambda(text: &str) -> Result<String, String> {
 
 /// Checks `--ranks` and returns its text, if it is a list or range of ranks.
 pub fn ranks(text: &str) -> Result<String, String> {
-    ksolve::lists::ranks(text).map(|_| text.to_string()).map_err(expected_by_solver)
+    kmodel::lists::ranks(text).map(|_| text.to_string()).map_err(expected_by_solver)
 }
 
 /// Parses `--kernel`, a kernel expression. The message points at the character that cannot be right.

@@ -3,8 +3,8 @@
 use super::parse::expected_by_solver;
 use crate::error::flags;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
-use ksolve::solver::parameter::{Parameter, ParameterKind};
-use ksolve::solver::{self, Options};
+use kfit::solver::parameter::{Parameter, ParameterKind};
+use kfit::solver::{self, Options};
 use std::collections::HashSet;
 
 /// The values that were given for the parameters of all solvers, by name.

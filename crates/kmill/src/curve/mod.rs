@@ -24,7 +24,8 @@ use crate::{
 use cells::CellsFile;
 use figure::Figure;
 use kapprox::Real;
-use ksolve::{curve::Setting, job::ElementType, request::Resources};
+use kfit::request::Resources;
+use ksolve::{curve::Setting, job::ElementType};
 use kstore::checkpoint::Journal;
 use kstore::pass::{Engine, SharedEngine};
 use report::Planned;

@@ -3,8 +3,9 @@
 use super::{columns::as_objects, request::Request};
 use crate::{args::Run, report::Spent, table::joined};
 use kapprox::{Real, instruction_set};
+use kfit::train::target_names;
 use ksolve::curve::{CurveCell, Floor, Method, Setting, Tested};
-use ksolve::{job::LAMBDA, train::target_names};
+use ksolve::job::LAMBDA;
 use std::path::PathBuf;
 
 #[derive(Clone, Debug, Default, serde::Serialize)]
@@ -134,11 +135,11 @@ impl CurveReport {
                 target: target_names(&request.train),
                 features: moments.map(feature).collect(),
                 scale: match options.scaling {
-                    ksolve::request::Scaling::Standard => "mean 0, standard deviation 1",
-                    ksolve::request::Scaling::Minmax => "from 0 to 1",
-                    ksolve::request::Scaling::Robust => "distance from the median over its median",
-                    ksolve::request::Scaling::Asinh => "asinh of the distance from the median",
-                    ksolve::request::Scaling::Quantile => "place among the quantiles",
+                    ksolve::job::Scaling::Standard => "mean 0, standard deviation 1",
+                    ksolve::job::Scaling::Minmax => "from 0 to 1",
+                    ksolve::job::Scaling::Robust => "distance from the median over its median",
+                    ksolve::job::Scaling::Asinh => "asinh of the distance from the median",
+                    ksolve::job::Scaling::Quantile => "place among the quantiles",
                     // others are refused
                     _ => "as they are",
                 },

@@ -5,8 +5,12 @@ use crate::args::{DataArgs, EngineArgs, Run, RunArgs, kernel_help, parse};
 use crate::{Error, Result, open, output, pipeline, table::joined};
 use clap::Args;
 use kapprox::{Kernel, instruction_set, landmark::Scheme};
+use kfit::train::target_names;
 use ksolve::curve::{CurveOptions, CurveRun, Method};
-use ksolve::{Intercept, Task, job::ElementType, request::Scaling, train::target_names};
+use ksolve::{
+    Intercept, Task,
+    job::{ElementType, Scaling},
+};
 use kstore::{Selected, Selection, Table, checkpoint::Manifest, condition::Condition, sink::OutputKind};
 use std::path::PathBuf;
 
@@ -118,13 +122,13 @@ impl Request {
         let text = data.select.text.options();
         let (table, targets) = open::table(&data.select.paths, &text, &data.target)?;
         let (train, test, train_where) = rows(args, job, &table, &targets, task)?;
-        let lambda = match ksolve::lists::penalties("lambda", &args.lambda)?[..] {
+        let lambda = match kmodel::lists::penalties("lambda", &args.lambda)?[..] {
             [one] => one,
             _ => return Err(Error::option("--lambda", &args.lambda, "a curve has one", "give one number")),
         };
         let options = CurveOptions {
             methods: args.methods.clone(),
-            ranks: ksolve::lists::ranks(&args.ranks)?,
+            ranks: kmodel::lists::ranks(&args.ranks)?,
             repeats: args.repeats,
             landmarks: landmarks(args)?,
             sample: args.sample,

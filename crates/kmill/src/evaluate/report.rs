@@ -154,8 +154,8 @@ pub(super) fn by_class(scores: &ClassificationScores) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kmodel::score::Regression;
     use ksolve::predict::ClassScores;
-    use ksolve::score::Regression;
     use kstore::Label;
 
     #[test]

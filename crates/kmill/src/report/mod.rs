@@ -10,7 +10,7 @@ pub(crate) use text::{DISTANCES, certified, joined};
 
 use crate::{args::Run, error::flags, progress::Voice, table::seconds};
 use ksolve::job;
-use ksolve::metric::combination::Combination;
+use ksolve::job::Combination;
 use kstore::{budget::bytes, shown};
 use serde::Serializer;
 use std::fmt;

@@ -4,7 +4,8 @@ use super::FitReport;
 use crate::importance;
 use crate::page::{self, Axis, Chart, Mark, Page, SHOWN_FEATURES, Scale, Section, Series};
 use crate::table::{count, joined, number, optional, rounded};
-use ksolve::{job::MetricReport, metric::RoundReport};
+use kfit::metric::RoundReport;
+use ksolve::job::MetricReport;
 
 impl FitReport {
     /// The report as an HTML page, which is what `--report` writes.

@@ -1,7 +1,7 @@
 //! The plan of a fit as text and JSON.
 
 use crate::table::{Align, NONE, Table, count};
-use ksolve::request::{Forecast, Stage};
+use ksolve::job::{Forecast, Stage};
 use kstore::budget::bytes;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
@@ -91,7 +91,7 @@ impl fmt::Display for PlanReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ksolve::request::PassShape;
+    use kfit::request::PassShape;
     use kstore::Plan;
 
     fn report(budget: usize) -> PlanReport {

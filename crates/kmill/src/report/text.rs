@@ -4,9 +4,9 @@ use super::FitReport;
 use crate::importance::{bars, described, importance, most_important, slopes};
 use crate::progress::Voice;
 use crate::table::{Grid, Table, count, facts, list, number, optional, percent, rounded, seconds, short};
+use kfit::solver::by_name;
+use kfit::solver::parameter::{C, NODES, Penalty};
 use ksolve::Certificate;
-use ksolve::solver::by_name;
-use ksolve::solver::parameter::{C, NODES, Penalty};
 use kstore::{budget::bytes, shown};
 use std::fmt;
 

@@ -78,7 +78,7 @@ pub(crate) struct TuneArgs {
 
 /// The names of the solvers that learn from a target, as the values that clap accepts.
 fn solvers() -> PossibleValuesParser {
-    let families = ksolve::solver::registry().into_iter().filter(|family| family.task.has_target());
+    let families = kfit::solver::registry().into_iter().filter(|family| family.task.has_target());
     PossibleValuesParser::new(families.map(|family| family.name).chain([ksolve::tune::ANY]))
 }
 

@@ -5,9 +5,10 @@ use crate::output::Column::{self, Number, Text, Whole};
 use crate::page::{self, Page, Section};
 use crate::report::{FitReport, Spent};
 use crate::table::{self, Align, Grid, Table, count, exact, number, optional, percent, rounded};
-use ksolve::request::{MetricSource, Scaling};
+use kfit::metric::RoundReport;
+use ksolve::job::{MetricSource, Scaling};
 use ksolve::tune::{Apart, Chosen, ContenderReport, Elsewhere, Moment, Score, SearchWork, Select, TuneCell};
-use ksolve::{Task, job::MetricReport, metric::RoundReport};
+use ksolve::{Task, job::MetricReport};
 use kstore::Selected;
 use std::{collections::HashSet, fmt};
 

@@ -4,7 +4,7 @@ use crate::args::Run;
 use crate::interrupt;
 use crate::pipeline::FirstStages;
 use crate::progress::Work;
-use ksolve::request::Stages;
+use ksolve::job::Stages;
 use ksolve::tune::{Pace, Part, SearchListener};
 use kstore::pass::Observer;
 use std::sync::{Mutex, MutexGuard, PoisonError};

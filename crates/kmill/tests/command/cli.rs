@@ -41,8 +41,8 @@ fn what_a_solver_needs_and_was_not_given_is_wrong_usage() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     ok(at, "generate moons --rows 200 -o t.parquet -q");
-    for family in ksolve::solver::registry() {
-        let (name, settings) = (family.name, family.settings(&ksolve::solver::Options::new()).unwrap());
+    for family in kfit::solver::registry() {
+        let (name, settings) = (family.name, family.settings(&kfit::solver::Options::new()).unwrap());
         let target = family.task.has_target();
         let lacks = family.solver(&settings).err();
         for verb in ["fit", "plan", "prepare"] {

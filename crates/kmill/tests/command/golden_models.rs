@@ -181,7 +181,7 @@ fn models_of_earlier_builds_predict_what_they_did() {
 #[test]
 fn every_solver_and_map_has_a_golden_model() {
     let has = |wanted: &str| MODELS.iter().any(|(name, ..)| *name == wanted);
-    for family in ksolve::solver::registry() {
+    for family in kfit::solver::registry() {
         assert!(has(family.name), "solver {} has no golden model", family.name);
     }
     for family in kapprox::map::families() {

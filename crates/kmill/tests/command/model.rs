@@ -1,7 +1,7 @@
 //! `predict`, `evaluate` and `inspect` on a model made by hand: f(x) = 2·k(x, z) + 1 with one landmark.
 
 use faer::Mat;
-use ksolve::model::{Basis, Form};
+use kmodel::model::{Basis, Form};
 use ksolve::{Card, Model, Task};
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use kstore::{Label, Scaler};

@@ -1,10 +1,10 @@
 //! Every parser of the command line, on anything: it never panics, and what it says can be printed.
 
 use clap::{CommandFactory, Parser};
+use kfit::solver::{parameter, ridge};
 use kmill::{Cli, args::parse};
 use ksolve::job::Candidates;
-use ksolve::request::LandmarkSource;
-use ksolve::solver::{parameter, ridge};
+use ksolve::job::LandmarkSource;
 use proptest::prelude::*;
 
 /// A parser, whatever it gives: its refusal.

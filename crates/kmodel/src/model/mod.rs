@@ -51,8 +51,10 @@ pub struct Model<T> {
     /// The card of the model: its options, names and classes.
     pub card: Card,
     /// The functions that the coefficients multiply.
+    #[doc(hidden)]
     pub basis: Basis<T>,
     /// What is made of them before the coefficients multiply it.
+    #[doc(hidden)]
     pub form: Form,
     /// The coefficients α, m x t.
     pub coefficients: Mat<f64>,
@@ -61,12 +63,16 @@ pub struct Model<T> {
     /// The scaling of the d features of a row, before anything else.
     pub scaler: Scaler,
     /// The metric between scaling and the basis; `None` where the basis sees the scaled features.
+    #[doc(hidden)]
     pub metric: Option<Arc<Metric>>,
     /// Variances of the predictions, or distances from the components, where the fit was asked for them.
+    #[doc(hidden)]
     pub quadratic: Option<Quadratic>,
     /// Coordinates beside the predictions, where the fit was asked for them: coefficients m x q of the functions, and q constants.
+    #[doc(hidden)]
     pub components: Option<Head>,
     /// Machines on the kernel itself in parts of space, added to the scores; `None` for most.
+    #[doc(hidden)]
     pub leaves: Option<Leaves<T>>,
 }
 
@@ -117,6 +123,7 @@ impl AnyModel {
 
 impl<T: Real> Model<T> {
     /// Number of basis functions m, of features that they see, behind the metric where there is one, and of outputs t.
+    #[doc(hidden)]
     pub fn dims(&self) -> (usize, usize, usize) {
         let d = self.metric.as_ref().map_or(self.scaler.features(), |metric| metric.outputs());
         (self.coefficients.nrows(), d, self.intercept.len())
@@ -125,6 +132,7 @@ impl<T: Real> Model<T> {
     /// Converts the model to one that predicts in f64: for landmarks so close to each other that the coefficients,
     /// large and of both signs, would amplify the rounding of kernel values in f32 ([`kapprox::NystromMap::needs_wide`]).
     #[must_use]
+    #[doc(hidden)]
     pub fn widen(self) -> Model<f64> {
         Model {
             card: Card { precision: "f64".to_string(), ..self.card },
@@ -179,6 +187,7 @@ impl<T: Real> Model<T> {
     }
 
     /// Bytes of scratch that [`Model::predict`] takes on so many threads.
+    #[doc(hidden)]
     pub fn scratch_bytes(&self, threads: usize) -> usize {
         let (m, _, t) = self.dims();
         let t = t.max(self.component_count());
@@ -195,6 +204,7 @@ impl<T: Real> Model<T> {
     ///
     /// # Errors
     /// [`Error::Shape`] where `x` or `out` do not fit the model; a kernel that this version does not know.
+    #[doc(hidden)]
     pub fn predict(
         &self,
         basis: &dyn FeatureMap<T>,
@@ -305,6 +315,7 @@ impl<T: Real> Model<T> {
     ///
     /// # Errors
     /// [`Error::NoQuadratic`] where the model has none; [`Error::Shape`].
+    #[doc(hidden)]
     pub fn predict_quadratic(
         &self,
         basis: &dyn FeatureMap<T>,

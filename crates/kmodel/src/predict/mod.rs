@@ -154,8 +154,9 @@ impl Predictor {
         Some(if second { score } else { score.next_down() })
     }
 
-    /// The classes with the threshold between two of them; `None` for a model without classes.
-    fn decisions(&self) -> Option<Classes> {
+    /// Returns the classes with the threshold between two of them; `None` for a model without classes.
+    #[doc(hidden)]
+    pub fn decisions(&self) -> Option<Classes> {
         self.classes().map(|classes| classes.clone().above(self.1.score))
     }
 
@@ -215,11 +216,13 @@ impl Predictor {
     }
 
     /// Numbers of nodes and of nearest nodes that a row is placed by, of a model of a graph; `None` for others.
+    #[doc(hidden)]
     pub fn nodes(&self) -> Option<(usize, usize)> {
         either!(Inner: &self.0, typed => Some((typed.model.basis.landmarks()?.1.len(), typed.model.form.neighbours()?)))
     }
 
     /// Numbers of leaves in which the model has machines on the kernel itself, and of their rows; `None` for most.
+    #[doc(hidden)]
     pub fn leaves(&self) -> Option<(usize, usize)> {
         let counts = either!(Inner: &self.0, typed => typed.model.leaves.as_ref().map(|leaves| &leaves.counts))?;
         Some((counts.len(), counts.iter().sum()))
@@ -306,16 +309,19 @@ impl Predictor {
     }
 
     /// The term of a plan for the loaded model, with further bytes.
+    #[doc(hidden)]
     pub fn term(&self, more: usize) -> Term {
         either!(Inner: &self.0, typed => typed.term(more))
     }
 
     /// Bytes that [`Predictor::predict`] holds beside its slices.
+    #[doc(hidden)]
     pub fn scratch_bytes(&self) -> usize {
         either!(Inner: &self.0, typed => typed.scratch_bytes())
     }
 
     /// The mean of every feature over the rows of the fit, in the units of the table.
+    #[doc(hidden)]
     pub fn means(&self) -> &[f64] {
         either!(Inner: &self.0, typed => &typed.model.scaler.mean)
     }

@@ -199,6 +199,7 @@ impl Predictor {
     ///
     /// # Errors
     /// Those of [`Predictor::new`].
+    #[doc(hidden)]
     pub fn fitting(self, table: &Table) -> Result<Self> {
         let Some((encoding, own)) = self.card().encoding.as_ref().zip(self.card().sparse()) else { return Ok(self) };
         let rooms = table.rooms(encoding)?;

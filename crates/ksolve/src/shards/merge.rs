@@ -37,7 +37,7 @@ struct Part {
 /// away again wherever no state spans its edge.
 ///
 /// ```no_run
-/// let merged = ksolve::job::shards::merge(&["a.stats".into(), "b.stats".into()], &[], "ab.stats".as_ref())?;
+/// let merged = ksolve::shards::merge(&["a.stats".into(), "b.stats".into()], &[], "ab.stats".as_ref())?;
 /// assert!(merged.missing.is_empty());
 /// # Ok::<(), ksolve::Error>(())
 /// ```

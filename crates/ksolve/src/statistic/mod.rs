@@ -16,7 +16,8 @@
 //!
 //! ```
 //! use ksolve::statistic::{Compared, by_name, measure, options};
-//! use ksolve::request::{Resources, Unwatched};
+//! use kfit::request::Resources;
+//! use ksolve::job::Unwatched;
 //! use kstore::{Selection, Table, Workers};
 //!
 //! # let folder = tempfile::tempdir().unwrap();

@@ -41,15 +41,26 @@ mod refine;
 mod rung;
 mod trial;
 
+#[doc(hidden)]
 pub use choice::Choice;
-pub use chosen::{Chosen, Moment, Part, SearchListener, SearchWork, Test};
+pub use chosen::SearchWork;
+#[doc(hidden)]
+pub use chosen::{Chosen, Moment, Part, SearchListener, Test};
+#[doc(hidden)]
 pub use contest::{ANY, ContenderReport};
+#[doc(hidden)]
 pub use elsewhere::Elsewhere;
+#[doc(hidden)]
 pub use memory::Memory;
-pub use options::{Score, Select, TuneOptions, stand_in};
+pub use options::{Score, Select};
+#[doc(hidden)]
+pub use options::{TuneOptions, stand_in};
+#[doc(hidden)]
 pub use pace::{Pace, Reach};
 pub use policy::{Given, Tune};
+#[doc(hidden)]
 pub use rung::{Entry, Rung, TuneCell, Tuned};
+#[doc(hidden)]
 pub use trial::Apart;
 
 use crate::folds::FoldSpec;

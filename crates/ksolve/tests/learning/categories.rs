@@ -1,9 +1,9 @@
 //! Models of categories: against tables that are one-hot coded by hand, and against the kernel of the definition.
 
+use ksolve::job::Scaling;
 use ksolve::job::{ElementType, Fit, Run};
 use ksolve::predict::Extras;
 use ksolve::predict::Predictor;
-use ksolve::request::Scaling;
 use ksolve::{AnyModel, Error};
 use kstore::arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray};
 use kstore::{Missing, Selection, Table};

@@ -1,8 +1,8 @@
 //! Rows beyond the range of the training rows: predicted as if at its edge, and told.
 
 use ksolve::job::{ElementType, Fit, Run};
+use ksolve::job::{Scaling, Stages};
 use ksolve::predict::Predictor;
-use ksolve::request::{Scaling, Stages};
 use kstore::arrow::array::{ArrayRef, Float64Array, RecordBatch};
 use kstore::pass::{Observer, Unobserved};
 use kstore::{Selection, Table};

@@ -1,10 +1,11 @@
 //! Which passes of a curve are shared with other processes.
 
 use kapprox::{Kernel, landmark};
+use kfit::request::Resources;
 use ksolve::Intercept;
+use ksolve::Task;
 use ksolve::curve::{CurveCell, CurveOptions, Setting};
-use ksolve::request::{Resources, Scaling, Unwatched};
-use ksolve::task::Task;
+use ksolve::job::{Scaling, Unwatched};
 use kstore::checkpoint::{Cut, Journal, Persist};
 use kstore::pass::{Engine, Node, Observer, PassKey, Share, Taken};
 use kstore::{Error, Selection, Table, Workers};

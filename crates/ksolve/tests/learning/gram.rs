@@ -1,6 +1,6 @@
 //! The Gram state against its definition, under any partition and any number of threads.
 use faer::Mat;
-use ksolve::{GramScratch, GramState};
+use kmodel::{GramScratch, GramState};
 use kstore::{Merge, Workers};
 
 fn data(n: usize, p: usize, t: usize) -> (Mat<f64>, Mat<f64>) {
@@ -34,7 +34,7 @@ fn distance(state: &GramState, phi: &Mat<f64>, y: &Mat<f64>) -> f64 {
     let (p, t) = (phi.ncols(), y.ncols());
     let (g, b) = (phi.transpose() * phi, phi.transpose() * y);
     let (g_scale, b_scale) = (g.norm_max(), b.norm_max());
-    let sum = |part: &dyn Fn(&ksolve::FoldGram) -> f64| state.folds().iter().map(part).sum::<f64>();
+    let sum = |part: &dyn Fn(&kmodel::FoldGram) -> f64| state.folds().iter().map(part).sum::<f64>();
     let mut worst: f64 = 0.0;
     for j in 0..p {
         for i in j..p {

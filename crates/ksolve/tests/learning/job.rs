@@ -49,7 +49,7 @@ fn the_same_rows_from_anywhere_give_the_same_model() {
 #[test]
 fn a_fit_written_as_json_is_read_as_the_same_fit() {
     use kapprox::metric::Metric;
-    use ksolve::request::{LandmarkSource, MetricForm, MetricSource};
+    use ksolve::job::{LandmarkSource, MetricForm, MetricSource};
     let of = |metric: kapprox::Result<Metric>| MetricSource::of(std::sync::Arc::new(metric.unwrap()));
     for metric in [
         MetricSource::None,
@@ -181,7 +181,7 @@ fn features_of_a_map_give_the_kernel_back() {
     let selected = table.select(&Selection { features: vec!["x*".to_string()], ..Selection::default() }).unwrap();
     let kernel = kapprox::Kernel::parse("gaussian(sigma=0.7)").unwrap();
     let fit = Fit::solver("features").unwrap().kernel(kernel).rank(80).precision(ElementType::F64);
-    let fit = fit.scaling(ksolve::request::Scaling::None);
+    let fit = fit.scaling(ksolve::job::Scaling::None);
     let fitted = fit.run(&selected, &Run::new().threads(2)).unwrap();
     assert!(fitted.report.certificate.unwrap().trace_error < 1e-10);
     let map = Predictor::new(fitted.model).unwrap();
@@ -247,7 +247,7 @@ impl kstore::pass::Observer for Asked {
     }
 }
 
-impl ksolve::request::Stages for StopIn {
+impl ksolve::job::Stages for StopIn {
     fn stage<'a>(&'a self, name: &str, _: Option<u64>) -> Box<dyn kstore::pass::Observer + 'a> {
         self.seen.lock().unwrap().push(name.to_string());
         Box::new(Asked(name == self.name))

@@ -1,8 +1,8 @@
 //! Learning on line: the same bits for any number of threads past a segment, and no model of a run that was stopped.
 
+use ksolve::job::Stages;
 use ksolve::job::{Fit, Run};
 use ksolve::predict::{Learned, Predictor};
-use ksolve::request::Stages;
 use kstore::pass::Observer;
 use kstore::{CancelToken, Selection, Table};
 use std::sync::mpsc::channel;

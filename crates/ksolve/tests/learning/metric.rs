@@ -3,10 +3,10 @@
 use kapprox::Kernel;
 use kapprox::metric::Metric;
 use ksolve::AnyModel;
+use ksolve::job::Scaling;
 use ksolve::job::{ElementType, Fit, Run};
+use ksolve::job::{KnownMetric, MetricForm, MetricSource};
 use ksolve::predict::Predictor;
-use ksolve::request::Scaling;
-use ksolve::request::{KnownMetric, MetricForm, MetricSource};
 use kstore::Table;
 use kstore::key::{Purpose, Stream};
 use std::sync::Arc;

@@ -1,8 +1,10 @@
 //! The model file: a bit-exact round trip, the same bytes for the same model, and every kind of broken file.
 use faer::{Mat, MatRef};
 use kapprox::Real;
-use ksolve::model::{AnyModel, Basis, Card, Form, Model};
-use ksolve::{Certificate, Error, Intercept, Quadratic, Task};
+use kmodel::Quadratic;
+use kmodel::model::{Basis, Form};
+use ksolve::{AnyModel, Card, Model};
+use ksolve::{Certificate, Error, Intercept, Task};
 use kstore::{Scaler, Workers};
 use std::path::{Path, PathBuf};
 

@@ -3,11 +3,12 @@ use crate::allocations;
 use crate::model::model;
 use faer::{Mat, MatRef};
 use kapprox::Real;
+use kmodel::PredictScratch;
+use kmodel::model::Basis;
 use ksolve::job::{Fit, Run};
-use ksolve::model::Basis;
 use ksolve::predict::Predictor;
 use ksolve::predict::{Extras, Scores};
-use ksolve::{Error, Model, PredictScratch};
+use ksolve::{Error, Model};
 use kstore::Workers;
 
 const D: usize = 10;

@@ -1,11 +1,12 @@
 //! A training run that is stopped again and again: the same bits as one that never was, for every pass it makes.
 use kapprox::Kernel;
+use kfit::request::{Resources, TrainOptions};
+use kfit::solver::ridge::Ridge;
+use kfit::solver::{Options, by_name};
+use kfit::train::{Trained, train};
 use ksolve::FoldSpec;
-use ksolve::request::{LandmarkSource, Resources, Stages, TrainOptions, Unwatched};
-use ksolve::solver::ridge::Ridge;
-use ksolve::solver::{Options, by_name};
-use ksolve::task::Task;
-use ksolve::train::{Trained, train};
+use ksolve::Task;
+use ksolve::job::{LandmarkSource, Stages, Unwatched};
 use kstore::checkpoint::{Journal, Listener, Manifest, Resume};
 use kstore::key::{Purpose, Stream};
 use kstore::pass::Observer;

@@ -1,7 +1,9 @@
 //! Ridge and its surface against refitting every cell by a QR of the augmented least-squares problem.
 use faer::Mat;
 use faer::prelude::SolveLstsq;
-use ksolve::{Cell, FoldCoefficients, GramScratch, GramState, Intercept, RidgeOptions, Surface, fit};
+use kfit::{FoldCoefficients, RidgeOptions, Surface, fit};
+use kmodel::{GramScratch, GramState};
+use ksolve::{Cell, Intercept};
 use kstore::Workers;
 use kstore::pass::Unobserved;
 

@@ -1,10 +1,9 @@
 //! The training pass on a toy source and a toy map: any cut, any threads, the state of its definition.
 use faer::{Mat, MatMut, MatRef};
 use kapprox::{FeatureMap, Real};
-use ksolve::{
-    Classes, FeatureFold, FoldCoefficients, FoldSpec, Folds, GramScratch, GramState, Intercept, Mistakes, RidgeFold,
-    RidgeOptions, RidgeState, Targets,
-};
+use kfit::{FoldCoefficients, Mistakes, RidgeOptions};
+use kmodel::{FeatureFold, Folds, GramScratch, GramState, RidgeFold, RidgeState, Targets};
+use ksolve::{Classes, FoldSpec, Intercept};
 use kstore::pass::Unobserved;
 use kstore::{Footprint, Label, Pass, RowBuf, RowCursor, RowSource, TableShape, Workers};
 use std::ops::Range;

@@ -51,6 +51,7 @@ impl Selected {
     ///
     /// # Errors
     /// Those of reading.
+    #[doc(hidden)]
     pub fn blank(&self) -> Result<Vec<String>> {
         let columns: Vec<usize> =
             self.features.iter().chain(&self.targets).chain(&self.weight).chain(&self.class).copied().collect();

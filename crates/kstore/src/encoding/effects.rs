@@ -119,12 +119,14 @@ pub struct EffectSearch {
 
 impl Selected {
     /// Names of the columns that become effects.
+    #[doc(hidden)]
     pub fn effect_columns(&self) -> Vec<String> {
         let columns = self.encoding().into_iter().flat_map(Encoding::columns);
         columns.filter(|column| matches!(column.code, Code::Effects(_))).map(|column| column.name.clone()).collect()
     }
 
     /// The search for effects on its targets, or on the rates of these classes but the first; of many, on the first of them.
+    #[doc(hidden)]
     pub fn effects(&self, classes: Option<Arc<Vec<Label>>>) -> Option<EffectSearch> {
         let encoding = self.encoding()?;
         let unlearned = encoding.columns().iter().enumerate().filter(|(_, column)| column.is_unlearned());

@@ -137,6 +137,7 @@ pub struct EntrySearch {
 
 impl Selected {
     /// The search for what its rows of entries need; `None` where nothing is to be learned.
+    #[doc(hidden)]
     pub fn entry_search(&self) -> Option<EntrySearch> {
         let of = |(place, column): (usize, &CodedColumn)| match &column.code {
             Code::Entries(entries) => Some((place, entries.clone())),
@@ -282,6 +283,7 @@ impl Table {
     ///
     /// # Errors
     /// Those of reading.
+    #[doc(hidden)]
     pub fn rooms(&self, encoding: &Encoding) -> Result<Vec<SparseShape>> {
         let mut shapes = Vec::new();
         let Some(columns) = EntryColumns::new(encoding.columns()) else { return Ok(shapes) };

@@ -26,17 +26,27 @@ mod wanted;
 
 pub use coding::Categories;
 pub(crate) use coding::{Coding, Role, Wanted};
+#[doc(hidden)]
 pub use effects::{EffectSearch, Effects, FoundEffects};
-pub use entries::{Entries, Weighing};
+#[doc(hidden)]
+pub use entries::Entries;
+pub use entries::Weighing;
+#[doc(hidden)]
 pub use entry_search::{EntrySearch, FoundEntries};
 pub(crate) use expand::{Expansion, Lookups};
+#[doc(hidden)]
 pub use found::{Distinct, Looks};
 pub use grams::Grams;
+#[doc(hidden)]
 pub use note::ColumnNote;
+#[doc(hidden)]
 pub use search::{ColumnSearch, FoundColumn, FoundColumns, Search};
 pub(crate) use time::TimeReader;
-pub use time::{Cycle, TimeCode, Times};
+pub use time::Times;
+#[doc(hidden)]
+pub use time::{Cycle, TimeCode};
 
+#[doc(hidden)]
 pub use crate::dates::TimeForm;
 
 use crate::source::{ColumnType, NumberForm};

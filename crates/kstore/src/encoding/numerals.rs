@@ -118,6 +118,7 @@ impl Selected {
     /// selection whose values are still to be found; with what is to be said of columns. Columns of an array, which have no names, are what
     /// they are.
     #[must_use]
+    #[doc(hidden)]
     pub fn looked(&self) -> (Self, Option<ColumnNote>) {
         if !self.table.parts().iter().all(|part| part.file.is_named()) {
             return (self.clone(), None);
@@ -127,6 +128,7 @@ impl Selected {
     }
 
     /// Bytes that [`Selected::looked`] takes: the decoder of the columns in the largest file.
+    #[doc(hidden)]
     pub fn look_bytes(&self) -> usize {
         self.table.parts().iter().map(|part| part.file.footprint(&self.features)).max().unwrap_or(0)
     }

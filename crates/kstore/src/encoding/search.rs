@@ -108,6 +108,7 @@ struct Searched {
 
 impl Selected {
     /// The search for the values of its columns of categories; `None` where its rows can be read as they are.
+    #[doc(hidden)]
     pub fn search(&self) -> Option<ColumnSearch> {
         let asked = self.asked()?;
         let of = |such: fn(Role) -> bool| (0..self.features.len()).filter(move |i| such(asked.roles[*i])).collect();

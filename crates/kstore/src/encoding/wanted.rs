@@ -185,11 +185,13 @@ impl Selected {
     }
 
     /// True where nothing was found of its columns yet.
+    #[doc(hidden)]
     pub fn is_new(&self) -> bool {
         matches!(self.coding, Coding::Plain(Some(_)) | Coding::Asked(_))
     }
 
     /// How columns become features; `None` where all features are columns of numbers, or the values are not found yet.
+    #[doc(hidden)]
     pub fn encoding(&self) -> Option<&Encoding> {
         self.coded().map(|coded| &coded.encoding)
     }
@@ -202,11 +204,13 @@ impl Selected {
     }
 
     /// The shape of its rows, where these are sparse.
+    #[doc(hidden)]
     pub fn sparse(&self) -> Option<SparseShape> {
         self.encoding()?.sparse()
     }
 
     /// How the entries of its rows are weighed, where these are sparse.
+    #[doc(hidden)]
     pub fn weighing(&self) -> Weighing {
         match self.encoding().and_then(|encoding| encoding.columns().first()).map(|column| &column.code) {
             Some(Code::Entries(entries)) => entries.weighing(),
@@ -215,16 +219,19 @@ impl Selected {
     }
 
     /// How missing values are treated.
+    #[doc(hidden)]
     pub fn missing(&self) -> Missing {
         self.missing
     }
 
     /// True where a condition chooses rows.
+    #[doc(hidden)]
     pub fn is_filtered(&self) -> bool {
         self.filter.is_some()
     }
 
     /// Names of the columns that the features are made of, in the order of the features.
+    #[doc(hidden)]
     pub fn feature_columns(&self) -> Vec<String> {
         self.names(&self.features)
     }
@@ -233,6 +240,7 @@ impl Selected {
     ///
     /// # Errors
     /// Names of no column; patterns of no column that is a feature.
+    #[doc(hidden)]
     pub fn features_of(&self, columns: &[String]) -> Result<Vec<String>> {
         let (names, places) = (self.feature_names(), self.table.schema().places());
         let owners = self.encoding().map_or_else(|| (0..names.len()).collect(), Encoding::owners);
@@ -246,6 +254,7 @@ impl Selected {
     }
 
     /// A selection that takes the same features from other rows: the same columns, and the same values of them where they are known.
+    #[doc(hidden)]
     pub fn same_features(&self) -> Selection {
         let features = self.feature_columns();
         let known = |encoding| Selection {
@@ -270,6 +279,7 @@ impl Selected {
 
     /// Columns with values that were read and that no feature stands for, each with the number of such rows, over all passes since it was
     /// selected.
+    #[doc(hidden)]
     pub fn unseen(&self) -> Vec<(String, u64)> {
         let Coding::Known(coded, counts) = &self.coding else { return Vec::new() };
         let counts = counts.iter().map(|count| count.load(Ordering::Relaxed));
@@ -278,6 +288,7 @@ impl Selected {
     }
 
     /// Sets the scaling of features that are 0 or 1 by their nature, and of effects, so that they stay what they are.
+    #[doc(hidden)]
     pub fn keep_flags(&self, scaler: &mut Scaler) {
         let flags = self.encoding().map_or(Vec::new(), Encoding::fixed);
         flags.iter().enumerate().filter(|(_, flag)| **flag).for_each(|(i, _)| scaler.keep(i));

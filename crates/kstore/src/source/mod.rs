@@ -12,14 +12,17 @@ mod csv;
 mod data_type;
 mod entries;
 mod extended;
+#[doc(hidden)]
 pub mod foreign;
 mod format;
 #[cfg(feature = "ipc")]
+#[doc(hidden)]
 pub mod ipc;
 #[cfg(feature = "jsonl")]
 mod json_lines;
 mod load_error;
 #[cfg(feature = "npy")]
+#[doc(hidden)]
 pub mod npy;
 #[cfg(feature = "npz")]
 mod npz;
@@ -37,18 +40,27 @@ pub(crate) mod united;
 pub(crate) mod view;
 
 pub(crate) use batches::BatchTable;
+#[doc(hidden)]
 pub use chained::Chained;
 #[cfg(any(feature = "parquet", feature = "ipc"))]
 pub(crate) use entries::SPARSE;
 use extended::missing;
 pub(crate) use extended::{Absent, Added, Extended};
+#[doc(hidden)]
 pub use extended::{QUERY, TARGET};
 pub use format::{BoxedCursor, Facts, FileCursor, Format, Open, TableFile};
-pub use kpass::identity::{Identity, regular};
+pub use kpass::identity::Identity;
+#[doc(hidden)]
+pub use kpass::identity::regular;
 pub(crate) use kpass::identity::{STDIN, check_input, scheme};
+#[doc(hidden)]
 pub use load_error::is_decoding;
-pub use registry::{by_extension, formats, open, register};
+#[doc(hidden)]
+pub use registry::{by_extension, open};
+pub use registry::{formats, register};
 pub(crate) use registry::{known, listed, open_distant, standard_input};
-pub use text::{ColumnType, NumberForm, TextOptions, TextReading};
+#[doc(hidden)]
+pub use text::NumberForm;
+pub use text::{ColumnType, TextOptions, TextReading};
 pub(crate) use text::{Sparse, is_marked_number};
 pub use view::{Element, Positions, Strided, Values, View};

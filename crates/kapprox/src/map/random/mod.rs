@@ -30,6 +30,16 @@ use kpass::{Footprint, Workers, sparse::entries};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
+/// Returns the family of maps whose frequencies are drawn so.
+pub(crate) fn family(sampling: Sampling) -> &'static MapFamily {
+    match sampling {
+        Sampling::Plain => &FOURIER,
+        Sampling::Orthogonal => &ORTHOGONAL,
+        Sampling::Structured => &STRUCTURED,
+        Sampling::Quasi => &QUASI,
+    }
+}
+
 pub(super) const FOURIER: MapFamily = MapFamily {
     name: "fourier",
     about: "random Fourier features of a shift-invariant kernel",

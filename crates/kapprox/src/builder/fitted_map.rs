@@ -1,0 +1,97 @@
+//! A feature map that transforms points in memory.
+
+use super::Points;
+use crate::kernel::row;
+use crate::{AnyKernel, Error, FeatureMap, Kernel, Result};
+use faer::{Mat, MatRef};
+use kpass::{MemoryRows, Workers};
+use std::sync::Arc;
+
+/// Points whose values are finite and in the domain of the kernel.
+pub(super) struct Checked {
+    pub(super) values: Vec<f64>,
+    pub(super) d: usize,
+}
+
+impl Checked {
+    pub(super) fn new<P: Points + ?Sized>(x: &P, kernel: &Kernel) -> Result<Self> {
+        let (values, d) = x.row_major()?;
+        if let Some(at) = values.iter().position(|value| !value.is_finite()) {
+            let what = format!("the value of row {}, column {} (counted from 0)", at / d, at % d);
+            return Err(Error::NotFinite { what, remedy: "remove the row, or fill in the value".into() });
+        }
+        kernel.check_features(d)?;
+        let checked = Self { values, d };
+        kernel.check_values(checked.matrix(), 0)?;
+        Ok(checked)
+    }
+
+    pub(super) fn matrix(&self) -> MatRef<'_, f64> {
+        MatRef::from_row_major_slice(&self.values, self.values.len() / self.d, self.d)
+    }
+
+    pub(super) fn into_rows(self) -> Result<MemoryRows<f64>> {
+        Ok(MemoryRows::new(self.values, self.d)?)
+    }
+}
+
+/// A feature map that [`Nystrom::fit`](super::Nystrom::fit) or [`RandomFourier::fit`](super::RandomFourier::fit) returned.
+#[derive(Debug)]
+pub struct FittedMap {
+    pub(super) kernel: Kernel,
+    pub(super) built: Arc<dyn AnyKernel>,
+    pub(super) map: Box<dyn FeatureMap<f64>>,
+    pub(super) workers: Workers,
+}
+
+impl FittedMap {
+    /// Returns the features of the points: n x p, with φ(x)·φ(z) ≈ k(x, z).
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for points with other columns than those of the fit; a value that is not finite or outside the
+    /// domain of the kernel.
+    pub fn transform<P: Points + ?Sized>(&self, x: &P) -> Result<Mat<f64>> {
+        let x = Checked::new(x, &self.kernel)?;
+        let (d, p) = self.map.dims();
+        if x.d != d {
+            return Err(Error::Shape { what: "columns of the points", expected: d, got: x.d });
+        }
+        let mut features = Mat::zeros(x.matrix().nrows(), p);
+        self.map.apply(x.matrix(), features.as_mut(), &self.workers);
+        Ok(features)
+    }
+
+    /// Returns the relative trace error on the points, Σ (k(x, x) − ‖φ(x)‖²) / Σ k(x, x), or `None` if the map is not a
+    /// projection: the features of a random map have the trace of the kernel whatever their error is.
+    ///
+    /// # Errors
+    /// The errors of [`FittedMap::transform`].
+    pub fn trace_error<P: Points + ?Sized>(&self, x: &P) -> Result<Option<f64>> {
+        if !self.map.is_projection() {
+            return Ok(None);
+        }
+        let features = self.transform(x)?;
+        let x = Checked::new(x, &self.kernel)?;
+        let mut diagonal = vec![0.0; features.nrows()];
+        self.built.typed::<f64>().diag(x.matrix(), &mut diagonal);
+        let mut buffer = Vec::new();
+        let left: f64 = (0..features.nrows())
+            .map(|i| {
+                let squares: f64 = row(features.as_ref(), i, &mut buffer).iter().map(|v| v * v).sum();
+                (diagonal[i] - squares).max(0.0)
+            })
+            .sum();
+        let trace: f64 = diagonal.iter().sum();
+        Ok(Some(if trace > 0.0 { left / trace } else { 0.0 }))
+    }
+
+    /// Returns the kernel, with every parameter a number.
+    pub fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
+    /// Returns the map itself, to stream blocks of rows through it.
+    pub fn map(&self) -> &dyn FeatureMap<f64> {
+        &*self.map
+    }
+}

@@ -1,0 +1,82 @@
+//! The Nyström approximation of points in memory.
+
+use super::{FittedMap, Points, fitted_map::Checked};
+use crate::landmark::{self, Scan};
+use crate::{Error, Kernel, NystromMap, Result};
+use kpass::{Pass, Workers};
+
+/// The Nyström approximation: features that span the kernel functions of `rank` landmarks, chosen among the points.
+///
+/// K ≈ K_nm K_mm⁻¹ K_mn. *Cost* for n points of d columns: n m (d + m) flops for the map, and what the landmark scheme adds;
+/// 8 n d + 8 m² bytes.
+///
+/// ```
+/// use kapprox::{Kernel, Nystrom};
+/// let x: Vec<[f64; 2]> = (0..500).map(|i| [f64::from(i % 25) / 10.0, f64::from(i / 25) / 10.0]).collect();
+/// let map = Nystrom::new(Kernel::gaussian(1.5), 60).landmarks("rpcholesky").fit(&x)?;
+/// let phi = map.transform(&[[0.5, 0.5], [1.0, 0.7]])?; // 2 x 60
+/// let product: f64 = (0..60).map(|j| phi[(0, j)] * phi[(1, j)]).sum();
+/// assert!((product - (-0.29f64 / 4.5).exp()).abs() < 1e-4);
+/// assert!(map.trace_error(&x)?.unwrap() < 1e-4);
+/// # Ok::<(), kapprox::Error>(())
+/// ```
+///
+/// Reference: Williams, Seeger, "Using the Nyström method to speed up kernel machines", NIPS 2000.
+#[derive(Clone, Debug)]
+pub struct Nystrom {
+    kernel: Kernel,
+    rank: usize,
+    landmarks: String,
+    seed: u64,
+    threads: usize,
+}
+
+impl Nystrom {
+    /// Returns an approximation of `kernel` by `rank` landmarks. `sigma=median` is the median distance of the points.
+    pub fn new(kernel: Kernel, rank: usize) -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self { kernel, rank, landmarks: landmark::usual().name.to_string(), seed: 0, threads }
+    }
+
+    /// Sets the scheme that chooses the landmarks, a name of [`landmark::registry`]; `rpcholesky` by default.
+    #[must_use]
+    pub fn landmarks(self, scheme: &str) -> Self {
+        Self { landmarks: scheme.to_string(), ..self }
+    }
+
+    /// Sets the seed of the choice of landmarks; 0 by default.
+    #[must_use]
+    pub fn seed(self, seed: u64) -> Self {
+        Self { seed, ..self }
+    }
+
+    /// Sets the number of threads; one for each core by default. It changes no bit of the features.
+    #[must_use]
+    pub fn threads(self, threads: usize) -> Self {
+        Self { threads, ..self }
+    }
+
+    /// Chooses the landmarks among the points and factors their kernel matrix.
+    ///
+    /// # Errors
+    /// Points that the kernel does not take; [`Error::UnknownScheme`]; a scheme that needs targets; a kernel that is not
+    /// positive definite or has an invalid parameter.
+    pub fn fit<P: Points + ?Sized>(&self, x: &P) -> Result<FittedMap> {
+        let scheme = landmark::by_name(&self.landmarks).ok_or_else(|| Error::UnknownScheme {
+            name: self.landmarks.clone(),
+            known: landmark::registry().iter().map(|scheme| scheme.name).collect::<Vec<_>>().join(", "),
+        })?;
+        if scheme.needs_targets {
+            return Err(Error::NoTargets { scheme: scheme.name });
+        }
+        let x = Checked::new(x, &self.kernel)?;
+        let kernel = self.kernel.resolve_median(x.matrix())?;
+        let (built, workers) = (kernel.build()?, Workers::new(self.threads.max(1)));
+        let n = x.matrix().nrows();
+        let rows = x.into_rows()?;
+        let scan = Scan { source: &rows, pass: Pass::new(1024, 65_536, &workers), count: n as u64 };
+        let landmarks = scheme.landmarks::<f64>().select(&scan, &built, self.rank.min(n), self.seed)?;
+        let map = Box::new(NystromMap::new(&built, landmarks, &workers)?);
+        Ok(FittedMap { kernel, built, map, workers })
+    }
+}

@@ -1,0 +1,63 @@
+//! Random Fourier features of points in memory.
+
+use super::{FittedMap, Points, fitted_map::Checked};
+use crate::map::{self, Making, WithoutRows, random::Sampling};
+use crate::{Kernel, Result};
+use kpass::Workers;
+
+/// Random Fourier features of a shift-invariant kernel: pairs of cosines and sines with random frequencies.
+///
+/// E φ(x)·φ(z) = k(x − z), with an error of order 1/√p. *Cost* for n points of d columns: n p d flops and n p / 2 sines and
+/// cosines; 4 p d bytes.
+///
+/// ```
+/// use kapprox::{Kernel, RandomFourier};
+/// let x = [[0.5, 0.5], [1.0, 0.7]];
+/// let phi = RandomFourier::new(Kernel::gaussian(1.5), 4000).seed(7).fit(&x)?.transform(&x)?; // 2 x 4000
+/// let product: f64 = (0..4000).map(|j| phi[(0, j)] * phi[(1, j)]).sum();
+/// assert!((product - (-0.29f64 / 4.5).exp()).abs() < 0.01);
+/// # Ok::<(), kapprox::Error>(())
+/// ```
+///
+/// Reference: Rahimi, Recht, "Random features for large-scale kernel machines", NIPS 2007.
+#[derive(Clone, Debug)]
+pub struct RandomFourier {
+    kernel: Kernel,
+    count: usize,
+    sampling: Sampling,
+    seed: u64,
+}
+
+impl RandomFourier {
+    /// Returns a map to `features` features. `sigma=median` is the median distance of the points.
+    pub fn new(kernel: Kernel, features: usize) -> Self {
+        Self { kernel, count: features, sampling: Sampling::Plain, seed: 0 }
+    }
+
+    /// Sets how the frequencies are drawn; independently by default.
+    #[must_use]
+    pub fn sampling(self, sampling: Sampling) -> Self {
+        Self { sampling, ..self }
+    }
+
+    /// Sets the seed of the frequencies; 0 by default.
+    #[must_use]
+    pub fn seed(self, seed: u64) -> Self {
+        Self { seed, ..self }
+    }
+
+    /// Draws the frequencies for points with the columns of `x`. The points themselves count for `sigma=median` only.
+    ///
+    /// # Errors
+    /// Points that the kernel does not take; [`Error::NoSpectrum`](crate::Error::NoSpectrum) for a kernel without a
+    /// spectral density, such as a polynomial.
+    pub fn fit<P: Points + ?Sized>(&self, x: &P) -> Result<FittedMap> {
+        let x = Checked::new(x, &self.kernel)?;
+        let kernel = self.kernel.resolve_median(x.matrix())?;
+        let built = kernel.build()?;
+        let spec = map::MapSpec::of(map::random::family(self.sampling));
+        let Making::WithoutRows(make) = spec.making::<f64>() else { unreachable!("random features see no rows") };
+        let map = make(&WithoutRows { spec: &spec, kernel: &kernel, d: x.d, rank: self.count, seed: self.seed })?;
+        Ok(FittedMap { kernel, built, map, workers: Workers::sequential() })
+    }
+}

@@ -1,0 +1,124 @@
+//! The rows that an estimator takes.
+
+use crate::{Error, Result};
+use faer::{Mat, MatRef};
+use kapprox::Points;
+use kstore::Table;
+use kstore::arrow::array::{ArrayRef, Float64Array, RecordBatch};
+use std::sync::Arc;
+
+/// Marks rows in memory, whose columns have numbers instead of names.
+#[derive(Clone, Copy, Debug)]
+pub struct InMemory;
+
+/// Marks tables, whose columns have names.
+#[derive(Clone, Copy, Debug)]
+pub struct Stored;
+
+/// The rows as the columns `x0`, `x1`, … of numbers, or as a table.
+#[doc(hidden)]
+#[derive(Clone, Debug)]
+pub enum Rows {
+    Columns(Vec<(String, ArrayRef)>),
+    Table(Table),
+}
+
+impl Rows {
+    /// The number of rows in memory; `None` for a table.
+    pub(super) fn count(&self) -> Option<usize> {
+        match self {
+            Self::Columns(columns) => columns.first().map(|(_, column)| column.len()),
+            Self::Table(_) => None,
+        }
+    }
+
+    /// The table of these rows, with more columns.
+    pub(super) fn table(self, more: Vec<(String, ArrayRef)>) -> Result<Table> {
+        match self {
+            Self::Table(table) => Ok(table),
+            Self::Columns(mut columns) => {
+                columns.extend(more);
+                let batch =
+                    RecordBatch::try_from_iter(columns).map_err(|error| Error::option("x", "", error.to_string()))?;
+                Ok(Table::from_batches(vec![batch])?)
+            }
+        }
+    }
+}
+
+/// Rows that an estimator fits or predicts; see [the table of types](crate::estimator).
+pub trait Inputs {
+    /// [`InMemory`] or [`Stored`]: decides which targets go with the rows.
+    type Kind;
+
+    /// Returns the rows; values in memory are copied once.
+    ///
+    /// # Errors
+    /// Rows of different lengths, or none.
+    #[doc(hidden)]
+    fn rows(&self) -> Result<Rows>;
+}
+
+fn columns<P: Points + ?Sized>(points: &P) -> Result<Rows> {
+    let (values, d) = points.row_major()?;
+    let column =
+        |j: usize| -> ArrayRef { Arc::new(Float64Array::from_iter_values(values[j..].iter().step_by(d).copied())) };
+    Ok(Rows::Columns((0..d).map(|j| (format!("x{j}"), column(j))).collect()))
+}
+
+// a blanket implementation for points would overlap with tables
+macro_rules! in_memory {
+    ($([$($generics:tt)*] $type:ty),* $(,)?) => {
+        $(impl<$($generics)*> Inputs for $type {
+            type Kind = InMemory;
+
+            fn rows(&self) -> Result<Rows> {
+                columns(self)
+            }
+        })*
+    };
+}
+
+in_memory!(
+    [] [f64],
+    [] [f32],
+    [] Vec<f64>,
+    [] Vec<f32>,
+    [] [Vec<f64>],
+    [] [Vec<f32>],
+    [] Vec<Vec<f64>>,
+    [] Vec<Vec<f32>>,
+    [const D: usize] [[f64; D]],
+    [const D: usize] [[f32; D]],
+    [const D: usize] Vec<[f64; D]>,
+    [const D: usize] Vec<[f32; D]>,
+    [const N: usize] [f64; N],
+    [const N: usize] [f32; N],
+    [const N: usize, const D: usize] [[f64; D]; N],
+    [const N: usize, const D: usize] [[f32; D]; N],
+    [] Mat<f64>,
+    [] Mat<f32>,
+    [] MatRef<'_, f64>,
+    [] MatRef<'_, f32>,
+);
+
+#[cfg(feature = "ndarray")]
+in_memory!(
+    [S: ndarray::Data<Elem = f64>] ndarray::ArrayBase<S, ndarray::Ix2>,
+);
+
+impl Inputs for Table {
+    type Kind = Stored;
+
+    fn rows(&self) -> Result<Rows> {
+        Ok(Rows::Table(self.clone()))
+    }
+}
+
+impl Inputs for RecordBatch {
+    type Kind = Stored;
+
+    fn rows(&self) -> Result<Rows> {
+        Ok(Rows::Table(Table::from_batches(vec![self.clone()])?))
+    }
+}

@@ -1,0 +1,50 @@
+//! Solvers as types: [`Ridge`], [`Svm`], [`Svr`], [`OneClassSvm`], [`Logistic`], [`KernelPca`], [`Fisher`] and [`KernelKMeans`].
+//!
+//! Each is a builder of a [`Fit`](crate::job::Fit) with the defaults of the command, and takes rows in memory or tables:
+//!
+//! | rows | target | predictions |
+//! |---|---|---|
+//! | `[[f64; D]]`, `[Vec<f64>]`, `[f64]` (one column), faer `Mat` and `MatRef`, ndarray (feature `ndarray`) | `[f64]` or a faer matrix with a column for each target | numbers, `Vec` or `Mat` |
+//! | the same | `[&str]`, `[String]`, `[i64]`, `[bool]` | labels of the same type |
+//! | [`Table`](kstore::Table), Arrow `RecordBatch` | the name of a column, or several for numbers | numbers, or [`Label`](kstore::Label) |
+//!
+//! Rows in memory and names of columns do not go together, nor do tables and slices of targets: such a call does not compile.
+//!
+//! ```compile_fail
+//! let y = ksolve::Ridge::new().fit(&[[1.0, 2.0], [3.0, 4.0]], "y"); // rows in memory have no column "y"
+//! ```
+//!
+//! ```compile_fail
+//! let table = kstore::Table::open(&["rows.parquet"])?;
+//! let model = ksolve::Svm::new().fit(&table, &["a", "b"])?; // labels in memory, rows in a table
+//! # Ok::<(), ksolve::Error>(())
+//! ```
+//!
+//! ```
+//! use ksolve::{Kernel, KernelPca, Ridge, Svm};
+//! let x: Vec<[f64; 2]> = (0..400).map(|i| [f64::from(i % 20), f64::from(i / 20)].map(|v| v / 10.0)).collect();
+//! let y: Vec<f64> = x.iter().map(|x| x[0].sin() + x[1]).collect();
+//! let model = Ridge::new().kernel(Kernel::gaussian(0.5)).rank(100).fit(&x, &y)?;
+//! assert!((model.predict(&[[0.5, 0.5]])?[0] - 0.9794).abs() < 0.02);
+//!
+//! let labels: Vec<&str> = x.iter().map(|x| if x[0] < x[1] { "below" } else { "above" }).collect();
+//! let model = Svm::new().c(10.0).kernel(Kernel::laplacian(1.0)).rank(100).fit(&x, &labels)?;
+//! assert_eq!(model.predict(&[[0.2, 1.5], [1.5, 0.2]])?, ["below", "above"]);
+//!
+//! let z = KernelPca::new(3).rank(100).fit(&x)?.transform(&x)?; // 400 x 3
+//! # assert_eq!((z.nrows(), z.ncols()), (400, 3));
+//! # Ok::<(), ksolve::Error>(())
+//! ```
+//!
+//! The other solvers, and every parameter as text, are those of [`Fit::solver`](crate::job::Fit::solver).
+
+mod inputs;
+mod setup;
+mod solvers;
+mod targets;
+mod trained;
+
+pub use inputs::{InMemory, Inputs, Stored};
+pub use solvers::{Fisher, KernelKMeans, KernelPca, Logistic, OneClassSvm, Ridge, Svm, Svr};
+pub use targets::{LabelTarget, LabelValue, NumberTarget};
+pub use trained::{Clustering, OutlierDetector, Predicted, Trained, Transformer};

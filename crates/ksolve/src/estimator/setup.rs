@@ -1,0 +1,66 @@
+//! What every estimator holds: a fit, and the resources that it may take.
+
+use super::inputs::{Inputs, Rows};
+use super::trained::{Fitting, Predicted, Trained};
+use crate::Result;
+use crate::job::{Fit, Run};
+use kstore::encoding::Times;
+use kstore::{Categories, Selection, Table};
+
+#[derive(Clone, Debug)]
+pub(super) struct Setup {
+    pub(super) fit: Fit,
+    pub(super) resources: Resources,
+}
+
+/// Memory and threads; `None` selects the defaults of [`Run::new`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Resources {
+    pub(super) memory: Option<usize>,
+    pub(super) threads: Option<usize>,
+}
+
+impl Resources {
+    pub(super) fn run(self) -> Run<'static> {
+        let run = self.memory.into_iter().fold(Run::new(), Run::memory);
+        self.threads.into_iter().fold(run, Run::threads)
+    }
+}
+
+/// The selection of all columns. Columns in memory are numbers, whatever dates or codes they look like.
+fn selection(in_memory: bool, targets: Vec<String>) -> Selection {
+    match in_memory {
+        true => Selection { targets, categories: Categories::None, times: Times::None, ..Selection::default() },
+        false => Selection { targets, ..Selection::default() },
+    }
+}
+
+impl Setup {
+    pub(super) fn new(fit: Fit) -> Self {
+        Self { fit, resources: Resources::default() }
+    }
+
+    /// Returns the setup with another fit.
+    pub(super) fn with(self, change: impl FnOnce(Fit) -> Fit) -> Self {
+        Self { fit: change(self.fit), ..self }
+    }
+
+    /// Fits rows with a target, which `attach` adds to the table.
+    pub(super) fn fit<X: Inputs + ?Sized, P: Predicted>(
+        &self,
+        x: &X,
+        attach: impl FnOnce(Rows) -> Result<(Table, Vec<String>)>,
+    ) -> Result<Trained<P>> {
+        let rows = x.rows()?;
+        let in_memory = rows.count().is_some();
+        let (table, targets) = attach(rows)?;
+        let selected = table.select(&self.fit.selection(selection(in_memory, targets))?)?;
+        let fitted = self.fit.run(&selected, &self.resources.run())?;
+        Trained::new(Fitting { fitted, resources: self.resources })
+    }
+
+    /// Fits rows without a target.
+    pub(super) fn fit_rows<X: Inputs + ?Sized, P: Predicted>(&self, x: &X) -> Result<Trained<P>> {
+        self.fit(x, |rows| Ok((rows.table(Vec::new())?, Vec::new())))
+    }
+}

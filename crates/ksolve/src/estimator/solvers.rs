@@ -1,0 +1,295 @@
+//! The builders of the solvers.
+
+use super::inputs::Inputs;
+use super::setup::Setup;
+use super::targets::{LabelTarget, NumberTarget};
+use super::trained::{Clustering, OutlierDetector, Trained, Transformer};
+use crate::job::{ElementType, Fit};
+use crate::request::{LandmarkSource, Scaling};
+use crate::{Kernel, Result};
+use kapprox::MapSpec;
+
+/// A builder with the setters of every solver, and its own: a method, the type of its value, and the parameter that it sets.
+macro_rules! estimator {
+    ($(#[$doc:meta])* $name:ident, $solver:literal; $($(#[$about:meta])* $method:ident: $type:ty => $parameter:literal),* $(,)?) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug)]
+        pub struct $name(Setup);
+
+        impl $name {
+            /// Sets the kernel; `gaussian(sigma=auto)` by default, whose length scale the fit finds.
+            #[must_use]
+            pub fn kernel(self, kernel: Kernel) -> Self {
+                Self(self.0.with(|fit| fit.kernel(kernel)))
+            }
+
+            /// Sets the number of features, and of landmarks; 1,000 by default.
+            #[must_use]
+            pub fn rank(self, rank: usize) -> Self {
+                Self(self.0.with(|fit| fit.rank(rank)))
+            }
+
+            /// Sets the scheme that chooses the landmarks, a name of [`kapprox::landmark::registry`].
+            #[must_use]
+            pub fn landmarks(self, scheme: &str) -> Self {
+                Self(self.0.with(|fit| fit.landmarks(LandmarkSource::Scheme(scheme.to_string()))))
+            }
+
+            /// Sets the feature map, such as `MapSpec::exact()`, the kernel itself; the Nyström map by default.
+            #[must_use]
+            pub fn map(self, map: MapSpec) -> Self {
+                Self(self.0.with(|fit| fit.map(map)))
+            }
+
+            /// Sets how the columns are scaled; to mean 0 and deviation 1 by default.
+            #[must_use]
+            pub fn scaling(self, scaling: Scaling) -> Self {
+                Self(self.0.with(|fit| fit.scaling(scaling)))
+            }
+
+            /// Sets the seed of every random choice; 0 by default.
+            #[must_use]
+            pub fn seed(self, seed: u64) -> Self {
+                Self(self.0.with(|fit| fit.seed(seed)))
+            }
+
+            /// Sets the type of rows and features; f32 by default.
+            #[must_use]
+            pub fn precision(self, precision: ElementType) -> Self {
+                Self(self.0.with(|fit| fit.precision(precision)))
+            }
+
+            /// Sets another parameter of the solver, as the command reads it: `set("folds", "blocks:6")`.
+            #[must_use]
+            pub fn set(self, parameter: &str, value: impl ToString) -> Self {
+                Self(self.0.with(|fit| fit.set(parameter, value)))
+            }
+
+            /// Sets the memory budget of the whole process, in bytes; half of the machine's by default. It changes no bit of
+            /// the result.
+            #[must_use]
+            pub fn memory(mut self, bytes: usize) -> Self {
+                self.0.resources.memory = Some(bytes);
+                self
+            }
+
+            /// Sets the number of threads; one for each core by default. It changes no bit of the result.
+            #[must_use]
+            pub fn threads(mut self, threads: usize) -> Self {
+                self.0.resources.threads = Some(threads);
+                self
+            }
+
+            /// Returns the fit that this builder describes.
+            pub fn into_fit(self) -> Fit {
+                self.0.fit
+            }
+
+            $($(#[$about])*
+            #[must_use]
+            pub fn $method(self, $method: $type) -> Self {
+                self.set($parameter, $method)
+            })*
+        }
+    };
+}
+
+fn of(solver: &str) -> Setup {
+    Setup::new(Fit::solver(solver).expect("a solver of the registry"))
+}
+
+/// `new` without arguments, and the same as the default.
+macro_rules! new {
+    ($($name:ident, $solver:literal);* $(;)?) => {
+        $(impl $name {
+            /// Returns the solver with its default parameters.
+            pub fn new() -> Self {
+                Self(of($solver))
+            }
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self::new()
+            }
+        })*
+    };
+}
+
+new!(Ridge, "ridge"; Svm, "svm"; Svr, "svr"; OneClassSvm, "oneclass"; Logistic, "logistic"; Fisher, "fisher");
+
+estimator!(
+    /// Kernel ridge regression: min (1/n) Σ (f(x_i) − y_i)² + lambda ‖f‖², with f in the span of the kernel functions of landmarks.
+    ///
+    /// Ranks and lambdas are cross-validated in one pass over the rows unless `lambda` is given; see [`crate::solver::ridge`].
+    ///
+    /// ```
+    /// use ksolve::{Kernel, Ridge};
+    /// let x: Vec<f64> = (0..1000).map(|i| f64::from(i) / 100.0).collect(); // one column
+    /// let y: Vec<f64> = x.iter().map(|x| x.sin()).collect();
+    /// let model = Ridge::new().kernel(Kernel::gaussian(0.5)).rank(100).memory(512 << 20).fit(&x, &y)?;
+    /// assert!((model.predict(&[1.0, 2.0])?[1] - 2f64.sin()).abs() < 1e-3);
+    /// assert!(model.report().train.unwrap().mse < 1e-6);
+    /// # Ok::<(), ksolve::Error>(())
+    /// ```
+    Ridge, "ridge";
+    /// Sets the regularisation parameter, per row; cross-validated by default.
+    lambda: f64 => "lambda",
+    /// Sets the number of folds of cross-validation; 5 by default.
+    folds: usize => "folds",
+    /// Sets whether the model predicts standard deviations too.
+    std: bool => "std",
+);
+
+estimator!(
+    /// Support vector classification: min ½ ‖f‖² + C Σ max(0, 1 − y_i f(x_i)), one-vs-rest beyond two classes.
+    ///
+    /// ```
+    /// use ksolve::{Kernel, Svm};
+    /// let x: Vec<[f64; 2]> = (0..200).map(|i| [f64::from(i % 20), f64::from(i / 20)]).collect();
+    /// let inside: Vec<bool> = x.iter().map(|[a, b]| (a - 10.0).hypot(2.0 * b - 9.0) < 6.0).collect();
+    /// let model = Svm::new().c(10.0).kernel(Kernel::laplacian(1.0)).rank(100).fit(&x, &inside)?;
+    /// assert_eq!(model.predict(&[[10.0, 4.5], [0.0, 0.0]])?, [true, false]);
+    /// # Ok::<(), ksolve::Error>(())
+    /// ```
+    Svm, "svm";
+    /// Sets the penalty C of a margin violation, as in LIBSVM and scikit-learn; cross-validated by default.
+    c: f64 => "C",
+    /// Sets whether the model predicts probabilities, by Platt scaling.
+    probabilities: bool => "probabilities",
+);
+
+estimator!(
+    /// Support vector regression: min ½ ‖f‖² + C Σ max(0, |f(x_i) − y_i| − epsilon).
+    Svr, "svr";
+    /// Sets the penalty C of an error beyond epsilon; cross-validated by default.
+    c: f64 => "C",
+    /// Sets the error that costs nothing, in the unit of the target.
+    epsilon: f64 => "epsilon",
+);
+
+estimator!(
+    /// The one-class support vector machine: a region that holds about a fraction 1 − nu of the rows.
+    OneClassSvm, "oneclass";
+    /// Sets the fraction of rows outside the region, between 0 and 1.
+    nu: f64 => "nu",
+);
+
+estimator!(
+    /// Kernel logistic regression: probabilities of two or more classes.
+    Logistic, "logistic";
+    /// Sets the regularisation parameter, per row; cross-validated by default.
+    lambda: f64 => "lambda",
+    /// Sets the number of folds of cross-validation; 5 by default.
+    folds: usize => "folds",
+);
+
+estimator!(
+    /// Kernel principal component analysis: coordinates along the directions of largest variance in feature space.
+    KernelPca, "kpca";
+    /// Sets whether the coordinates are divided by their standard deviations.
+    whiten: bool => "whiten",
+);
+
+estimator!(
+    /// Kernel Fisher discriminants: the directions of feature space that separate the classes best.
+    Fisher, "fisher";
+    /// Sets the regularisation parameter of the covariance within classes, per row; cross-validated by default.
+    lambda: f64 => "lambda",
+);
+
+estimator!(
+    /// Kernel k-means: clusters around means in feature space.
+    KernelKMeans, "kmeans";
+    /// Sets the number of starts, of which the best is kept.
+    starts: usize => "starts",
+);
+
+impl Ridge {
+    /// Fits numbers, by columns of memory or of a table; see [the table of types](crate::estimator).
+    ///
+    /// # Errors
+    /// Another number of targets than of rows; invalid values with their row and column; a fit that exceeds the memory.
+    pub fn fit<X: Inputs + ?Sized, Y: NumberTarget<X::Kind> + ?Sized>(
+        &self,
+        x: &X,
+        y: &Y,
+    ) -> Result<Trained<Y::Predicted>> {
+        self.0.fit(x, |rows| y.attach(rows))
+    }
+}
+
+impl Svr {
+    /// Fits numbers; see [`Ridge::fit`].
+    ///
+    /// # Errors
+    /// The errors of [`Ridge::fit`].
+    pub fn fit<X: Inputs + ?Sized, Y: NumberTarget<X::Kind> + ?Sized>(
+        &self,
+        x: &X,
+        y: &Y,
+    ) -> Result<Trained<Y::Predicted>> {
+        self.0.fit(x, |rows| y.attach(rows))
+    }
+}
+
+/// Fits of labels.
+macro_rules! classifiers {
+    ($($name:ident),*) => {
+        $(impl $name {
+            /// Fits labels, of memory or of a column of a table; see [the table of types](crate::estimator).
+            ///
+            /// # Errors
+            /// Another number of labels than of rows, fewer than two classes, and the errors of [`Ridge::fit`].
+            pub fn fit<X: Inputs + ?Sized, Y: LabelTarget<X::Kind> + ?Sized>(
+                &self,
+                x: &X,
+                y: &Y,
+            ) -> Result<Trained<Y::Predicted>> {
+                self.0.fit(x, |rows| y.attach(rows))
+            }
+        })*
+    };
+}
+
+classifiers!(Svm, Logistic, Fisher);
+
+impl OneClassSvm {
+    /// Fits the region of the rows.
+    ///
+    /// # Errors
+    /// The errors of [`Ridge::fit`].
+    pub fn fit<X: Inputs + ?Sized>(&self, x: &X) -> Result<OutlierDetector> {
+        Ok(OutlierDetector(self.0.fit_rows(x)?))
+    }
+}
+
+impl KernelPca {
+    /// Returns kernel PCA with this many components.
+    pub fn new(components: usize) -> Self {
+        Self(of("kpca")).set("components", components)
+    }
+
+    /// Finds the components of the rows.
+    ///
+    /// # Errors
+    /// The errors of [`Ridge::fit`].
+    pub fn fit<X: Inputs + ?Sized>(&self, x: &X) -> Result<Transformer> {
+        Ok(Transformer(self.0.fit_rows(x)?))
+    }
+}
+
+impl KernelKMeans {
+    /// Returns kernel k-means with this many clusters.
+    pub fn new(clusters: usize) -> Self {
+        Self(of("kmeans")).set("clusters", clusters)
+    }
+
+    /// Finds the clusters of the rows.
+    ///
+    /// # Errors
+    /// The errors of [`Ridge::fit`].
+    pub fn fit<X: Inputs + ?Sized>(&self, x: &X) -> Result<Clustering> {
+        Ok(Clustering(self.0.fit_rows(x)?))
+    }
+}

@@ -1,0 +1,243 @@
+//! What an estimator returns: a model that predicts.
+
+use super::inputs::Inputs;
+use super::setup::Resources;
+use super::targets::OwnedLabel;
+use crate::job::Fitted;
+use crate::predict::{Extras, Predictor};
+use crate::train::FitReport;
+use crate::{Classes, Error, Result};
+use faer::Mat;
+use kstore::{Label, Selection};
+use std::fmt::Debug;
+use std::marker::PhantomData;
+use std::path::Path;
+
+/// The predictions of a model in memory: numbers, labels, or a row of numbers for each row.
+pub trait Predicted: Sized {
+    /// Returns the predictions from the scores of n rows, n x t row-major, and the classes of the model.
+    #[doc(hidden)]
+    fn collect(scores: Scored, classes: Option<&Classes>) -> Self;
+}
+
+/// The scores of n rows, t for each, row-major.
+#[doc(hidden)]
+#[derive(Clone, Debug, Default)]
+pub struct Scored {
+    n: usize,
+    numbers: Vec<f64>,
+}
+
+impl Scored {
+    fn rows(&self) -> impl Iterator<Item = &[f64]> {
+        self.numbers.chunks_exact((self.numbers.len() / self.n.max(1)).max(1))
+    }
+
+    fn matrix(&self) -> Mat<f64> {
+        let t = self.numbers.len() / self.n.max(1);
+        Mat::from_fn(self.n, t, |i, j| self.numbers[i * t + j])
+    }
+}
+
+/// The numbers of a model with one output.
+impl Predicted for Vec<f64> {
+    fn collect(scores: Scored, _: Option<&Classes>) -> Self {
+        scores.numbers
+    }
+}
+
+impl Predicted for Mat<f64> {
+    fn collect(scores: Scored, _: Option<&Classes>) -> Self {
+        scores.matrix()
+    }
+}
+
+/// The positions of the largest scores, such as numbers of clusters.
+impl Predicted for Vec<usize> {
+    fn collect(scores: Scored, _: Option<&Classes>) -> Self {
+        let largest = |row: &[f64]| (0..row.len()).fold(0, |best, j| if row[j] > row[best] { j } else { best });
+        scores.rows().map(largest).collect()
+    }
+}
+
+impl<L: OwnedLabel> Predicted for Vec<L> {
+    fn collect(scores: Scored, classes: Option<&Classes>) -> Self {
+        let classes = classes.expect("a classification has classes");
+        let label = |row: &[f64]| L::of(&classes.labels()[classes.decide(row.iter().copied())]);
+        scores.rows().map(label).collect()
+    }
+}
+
+pub(super) struct Fitting {
+    pub(super) fitted: Fitted,
+    pub(super) resources: Resources,
+}
+
+/// A fitted model whose predictions are a `P`.
+#[derive(Clone, Debug)]
+pub struct Trained<P> {
+    predictor: Predictor,
+    report: FitReport,
+    resources: Resources,
+    predicted: PhantomData<fn() -> P>,
+}
+
+impl<P: Predicted> Trained<P> {
+    pub(super) fn new(Fitting { fitted, resources }: Fitting) -> Result<Self> {
+        let Fitted { model, report, .. } = fitted;
+        Ok(Self { predictor: Predictor::new(model)?, report, resources, predicted: PhantomData })
+    }
+
+    /// Returns the predictions of the rows.
+    ///
+    /// # Errors
+    /// Other columns than those of the fit; a value that is not finite; a prediction that is not.
+    pub fn predict<X: Inputs + ?Sized>(&self, x: &X) -> Result<P> {
+        let scores = self.scores(x)?;
+        Ok(P::collect(scores, self.predictor.decisions().as_ref()))
+    }
+
+    /// Returns the scores of the rows, n x t: targets, one score for each class beyond two, or the distance from the margin.
+    ///
+    /// # Errors
+    /// The errors of [`Trained::predict`].
+    pub fn decision_function<X: Inputs + ?Sized>(&self, x: &X) -> Result<Mat<f64>> {
+        Ok(self.scores(x)?.matrix())
+    }
+
+    /// Returns the probabilities of the classes, n x classes, in the order of [`Trained::classes`].
+    ///
+    /// # Errors
+    /// A model without probabilities: fit [`Logistic`](super::Logistic), or [`Svm`](super::Svm) with `probabilities`; the
+    /// errors of [`Trained::predict`].
+    pub fn predict_proba<X: Inputs + ?Sized>(&self, x: &X) -> Result<Mat<f64>> {
+        if self.predictor.card().link.is_none() {
+            let why = "the scores of this model are not probabilities; fit logistic, or svm with `probabilities`";
+            return Err(Error::option("probabilities", "", why));
+        }
+        let scores = self.scores(x)?;
+        let (mut row, mut numbers) = (Vec::new(), Vec::new());
+        for scores in scores.rows() {
+            self.predictor.probabilities(scores, &mut row);
+            numbers.extend_from_slice(&row);
+        }
+        Ok(Scored { n: scores.n, numbers }.matrix())
+    }
+
+    /// Returns the labels of the classes; none for a regression.
+    pub fn classes(&self) -> &[Label] {
+        self.predictor.classes().map_or(&[], |classes| classes.labels())
+    }
+
+    /// Returns the report of the fit: kernel, rank, certificate, cross-validation, warnings.
+    pub fn report(&self) -> &FitReport {
+        &self.report
+    }
+
+    /// Returns the predictor, for single rows and for tables larger than memory.
+    pub fn predictor(&self) -> &Predictor {
+        &self.predictor
+    }
+
+    /// Writes the model to a file, whole or not at all. [`Predictor::load`] and the command read it.
+    ///
+    /// # Errors
+    /// Numbers that are not finite, and errors of the file system.
+    pub fn save<F: AsRef<Path>>(&self, path: F) -> Result<()> {
+        self.predictor.save(path.as_ref())
+    }
+
+    fn scores<X: Inputs + ?Sized>(&self, x: &X) -> Result<Scored> {
+        let table = x.rows()?.table(Vec::new())?;
+        let selected = self.predictor.select(&table, Selection::default())?;
+        let mut all = Scored::default();
+        self.predictor.scores(&selected, Extras::default(), Vec::new(), &self.resources.run(), |scores| {
+            all.n += scores.rows.len();
+            all.numbers.extend_from_slice(&scores.scores);
+            Ok(())
+        })?;
+        Ok(all)
+    }
+}
+
+/// A fitted model that maps rows to coordinates.
+#[derive(Clone, Debug)]
+pub struct Transformer(pub(super) Trained<Mat<f64>>);
+
+/// A fitted model that tells outliers from the rows of the fit.
+#[derive(Clone, Debug)]
+pub struct OutlierDetector(pub(super) Trained<Vec<f64>>);
+
+/// A fitted clustering.
+#[derive(Clone, Debug)]
+pub struct Clustering(pub(super) Trained<Vec<usize>>);
+
+macro_rules! of_a_model {
+    ($($type:ty),*) => {
+        $(impl $type {
+            /// Returns the report of the fit.
+            pub fn report(&self) -> &FitReport {
+                self.0.report()
+            }
+
+            /// Returns the predictor, for single rows and for tables larger than memory.
+            pub fn predictor(&self) -> &Predictor {
+                self.0.predictor()
+            }
+
+            /// Writes the model to a file; see [`Trained::save`].
+            ///
+            /// # Errors
+            /// The errors of [`Trained::save`].
+            pub fn save<F: AsRef<Path>>(&self, path: F) -> Result<()> {
+                self.0.save(path)
+            }
+        })*
+    };
+}
+
+of_a_model!(Transformer, OutlierDetector, Clustering);
+
+impl Transformer {
+    /// Returns the coordinates of the rows, n x components.
+    ///
+    /// # Errors
+    /// The errors of [`Trained::predict`].
+    pub fn transform<X: Inputs + ?Sized>(&self, x: &X) -> Result<Mat<f64>> {
+        self.0.predict(x)
+    }
+}
+
+impl OutlierDetector {
+    /// Returns true for each row that is an outlier: its score is negative.
+    ///
+    /// # Errors
+    /// The errors of [`Trained::predict`].
+    pub fn predict<X: Inputs + ?Sized>(&self, x: &X) -> Result<Vec<bool>> {
+        Ok(self.0.predict(x)?.into_iter().map(|score| score < 0.0).collect())
+    }
+
+    /// Returns the scores of the rows: negative outside the region that holds a fraction 1 − nu of the rows of the fit.
+    ///
+    /// # Errors
+    /// The errors of [`Trained::predict`].
+    pub fn decision_function<X: Inputs + ?Sized>(&self, x: &X) -> Result<Vec<f64>> {
+        self.0.predict(x)
+    }
+}
+
+impl Clustering {
+    /// Returns the cluster of each row, counted from 0.
+    ///
+    /// # Errors
+    /// The errors of [`Trained::predict`].
+    pub fn predict<X: Inputs + ?Sized>(&self, x: &X) -> Result<Vec<usize>> {
+        self.0.predict(x)
+    }
+}
+
+impl<P> From<Trained<P>> for Predictor {
+    fn from(trained: Trained<P>) -> Self {
+        trained.predictor
+    }
+}
