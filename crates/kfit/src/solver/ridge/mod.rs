@@ -137,6 +137,14 @@ impl Ridge {
         self.lambdas.first().copied().ok_or(Error::NoCell { precision: T::NAME })
     }
 
+    /// Refuses parameters that the task and the map leave unread.
+    fn check_unread(&self, options: &TrainOptions) -> Result<()> {
+        let why = "only classes can be wrong; learn a classification (`task`), or leave it out";
+        refuse(self.choice == Criterion::Error && options.task == Task::Regression, SELECT.name, "error", why)?;
+        let why = "the exact kernel is preconditioned by the landmarks of `landmarks`; leave it out";
+        refuse(options.map.is_exact() && self.preconditioner.is_some(), PRECONDITIONER.name, "", why)
+    }
+
     /// Refuses a grid where there is one system to solve and no other: surfaces, and features whose error is known, come from
     /// direct solutions alone.
     fn check_one_cell(&self, work: &FitRequest<'_>) -> Result<()> {
@@ -204,10 +212,7 @@ impl<T: Real> Solver<T> for Ridge {
 
     fn check(&self, work: &FitRequest<'_>) -> Result<()> {
         let options = &work.options;
-        let why = "only classes can be wrong; learn a classification (`task`), or leave it out";
-        refuse(self.choice == Criterion::Error && options.task == Task::Regression, SELECT.name, "error", why)?;
-        let why = "the exact kernel is preconditioned by the landmarks of `landmarks`; leave it out";
-        refuse(options.map.is_exact() && self.preconditioner.is_some(), PRECONDITIONER.name, "", why)?;
+        self.check_unread(options)?;
         let why = "the variance of a class's score says nothing of the class; leave it out";
         refuse(self.variance && options.task != Task::Regression, "std", options.task, why)?;
         if self.importance {
@@ -247,6 +252,8 @@ impl<T: Real> Solver<T> for Ridge {
     }
 
     fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
+        // a plan, which does not check the work, refuses these too
+        self.check_unread(&work.options)?;
         if work.options.map.is_exact() { Ok(RowAccess::Rows) } else { self.view_of_landmarks::<T>(work) }
     }
 
