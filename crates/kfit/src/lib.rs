@@ -17,9 +17,8 @@ pub mod request;
 pub mod solver;
 pub mod train;
 
-pub use solver::ridge::mistakes::{CvErrorScratch, CvErrorState, Mistakes};
-pub use solver::ridge::surface::{Cell, FoldCoefficients, Surface};
-pub use solver::ridge::{RidgeFit, RidgeOptions, fit};
+pub use solver::mistakes::{CvErrorScratch, CvErrorState, Mistakes};
+pub use solver::normal_equations::{Cell, FoldCoefficients, RidgeFit, RidgeOptions, Surface, fit};
 
 use kmodel::{
     AnyModel, Card, Certificate, CertificateState, Classes, Error, FeatureFold, FoldGram, FoldSpec, Folds, GramScratch,

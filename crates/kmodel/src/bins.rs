@@ -112,7 +112,7 @@ impl<T: Real> Bins<T> {
         mut full: impl FnMut(&mut Self, usize) -> Result<()>,
     ) -> Result<()> {
         check(block, self.d, targets)?;
-        self.weighted = block.weighted;
+        self.weighted = block.weight.is_some();
         for i in 0..block.len() {
             let group = block.groups.map_or(Coded::UNKNOWN, |coded| coded.codes[i]);
             let fold = folds.fold_of(block.rows[i], group)? * classes + class(block, i, classes)?;
@@ -192,7 +192,7 @@ fn class<T>(block: &RowBlock<'_, T>, i: usize, classes: usize) -> Result<usize> 
 fn check<T>(block: &RowBlock<'_, T>, d: usize, targets: &Targets) -> Result<()> {
     Error::unless_same("features of a block", d, block.d)?;
     match targets {
-        Targets::Numeric { centre } => Error::unless_same("targets of a block", centre.len(), block.learned()),
+        Targets::Numeric { centre } => Error::unless_same("targets of a block", centre.len(), block.t),
         Targets::Classes(_) => Ok(()),
     }
 }

@@ -24,7 +24,7 @@ pub struct MemoryRows<T> {
     n: usize,
     y: Vec<f64>,
     t: usize,
-    weighted: bool,
+    weight: Option<Vec<f64>>,
     rows: Option<Vec<u64>>,
     classes: Option<(Vec<u32>, Arc<Vec<Label>>)>,
     groups: Option<(Vec<u32>, Arc<Vec<Label>>)>,
@@ -53,11 +53,11 @@ impl<T: Real> MemoryRows<T> {
         Ok(self)
     }
 
-    /// Says whether the last of the targets is the weight of the row.
-    pub fn weighted(self, weighted: bool) -> Result<Self> {
-        match weighted && self.t == 0 {
-            true => Err(shape("no targets, the last of which would be the weight".to_string())),
-            false => Ok(Self { weighted, ..self }),
+    /// Sets the weights of the rows; `None` if all weigh 1.
+    pub fn with_weights(self, weight: Option<Vec<f64>>) -> Result<Self> {
+        match weight.as_ref().filter(|weight| weight.len() != self.n) {
+            Some(weight) => Err(shape(format!("{} weights for {} rows", weight.len(), self.n))),
+            None => Ok(Self { weight, ..self }),
         }
     }
 
@@ -82,12 +82,16 @@ impl<T: Real> MemoryRows<T> {
         Ok(self)
     }
 
-    /// Appends row `i` of a block, with its targets and row number. Labels are not carried along.
+    /// Appends row `i` of a block, with its targets, weight and row number. Labels are not carried
+    /// along.
     pub fn push(&mut self, block: &RowBlock<'_, T>, i: usize) {
         debug_assert_eq!((block.d, block.t), (self.d, self.t));
         let position = self.n as u64;
         self.x.extend_from_slice(&block.x[i * self.d..][..self.d]);
         self.y.extend_from_slice(&block.y[i * self.t..][..self.t]);
+        if let Some(weight) = block.weight(i) {
+            self.weight.get_or_insert_default().push(weight);
+        }
         self.rows.get_or_insert_with(|| (0..position).collect()).push(block.rows[i]);
         self.n += 1;
     }
@@ -112,6 +116,11 @@ impl<T: Real> MemoryRows<T> {
         &self.y
     }
 
+    /// The weights of the rows; `None` if all weigh 1.
+    pub fn weights(&self) -> Option<&[f64]> {
+        self.weight.as_deref()
+    }
+
     /// Stored row number of the row at `position`.
     pub fn row(&self, position: usize) -> u64 {
         self.rows.as_ref().map_or(position as u64, |rows| rows[position])
@@ -132,6 +141,7 @@ impl<T: Real> MemoryRows<T> {
         let codes = |column: &Option<(Vec<u32>, _)>| column.as_ref().map_or(0, |(codes, _)| codes.capacity() * 4);
         self.x.capacity() * size_of::<T>()
             + self.y.capacity() * 8
+            + self.weight.as_ref().map_or(0, |weight| weight.capacity() * 8)
             + self.rows.as_ref().map_or(0, |rows| rows.capacity() * 8)
             + codes(&self.classes)
             + codes(&self.groups)
@@ -155,7 +165,7 @@ fn shape(text: String) -> Error {
 
 impl<T: Real> RowSource<T> for MemoryRows<T> {
     fn shape(&self) -> TableShape {
-        TableShape { stored: self.n as u64, features: self.d, targets: self.t, weighted: self.weighted }
+        TableShape { stored: self.n as u64, features: self.d, targets: self.t, weighted: self.weight.is_some() }
     }
 
     fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>> {
@@ -185,6 +195,7 @@ impl<T: Real> RowCursor<T> for MemoryCursor<'_, T> {
         }
         buf.x.extend_from_slice(&source.x[rows.start * source.d..rows.end * source.d]);
         buf.y.extend_from_slice(&source.y[rows.start * source.t..rows.end * source.t]);
+        buf.weight.extend(source.weight.iter().flat_map(|weight| &weight[rows.clone()]));
         let coded = |column: &Option<(Vec<u32>, Arc<Vec<Label>>)>, codes: &mut Vec<u32>| {
             let (all, labels) = column.as_ref()?;
             codes.extend_from_slice(&all[rows.clone()]);

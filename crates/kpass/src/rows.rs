@@ -71,8 +71,8 @@ pub struct RowBlock<'a, T> {
     pub y: &'a [f64],
     /// Number of numeric targets.
     pub t: usize,
-    /// True where the last number among a row's targets is its weight.
-    pub weighted: bool,
+    /// Weights of the rows; `None` if all weigh 1.
+    pub weight: Option<&'a [f64]>,
     /// The class column, where the target is a label.
     pub classes: Option<Coded<'a>>,
     /// The fold column, where folds come from one.
@@ -90,13 +90,9 @@ impl<T> RowBlock<'_, T> {
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
-    /// Number of targets that are learned: all but the weight.
-    pub fn learned(&self) -> usize {
-        self.t - usize::from(self.weighted)
-    }
-    /// The weight of row `i`; `None` where all weigh 1.
+    /// The weight of row `i`; `None` if all rows weigh 1.
     pub fn weight(&self, i: usize) -> Option<f64> {
-        self.weighted.then(|| self.y[(i + 1) * self.t - 1])
+        self.weight.map(|weights| weights[i])
     }
 }
 
@@ -111,6 +107,8 @@ pub struct RowBuf<T> {
     pub x: Vec<T>,
     /// Numeric targets, row-major.
     pub y: Vec<f64>,
+    /// Weights of the rows; empty if all weigh 1.
+    pub weight: Vec<f64>,
     /// Codes of the class column.
     pub classes: Vec<u32>,
     /// Codes of the fold column.
@@ -130,7 +128,8 @@ impl<T: Real> RowBuf<T> {
     }
     /// Bytes a row takes in a buffer, labels included and kept columns not.
     pub fn bytes_per_row(shape: &TableShape) -> usize {
-        size_of::<u64>() + shape.features * size_of::<T>() + shape.targets * size_of::<f64>() + 2 * size_of::<u32>()
+        let numbers = shape.targets + usize::from(shape.weighted);
+        size_of::<u64>() + shape.features * size_of::<T>() + numbers * size_of::<f64>() + 2 * size_of::<u32>()
     }
     /// Removes all rows and keeps the allocated memory.
     pub fn clear(&mut self) {
@@ -141,6 +140,7 @@ impl<T: Real> RowBuf<T> {
     pub fn clear_but_x(&mut self) {
         self.rows.clear();
         self.y.clear();
+        self.weight.clear();
         self.classes.clear();
         self.groups.clear();
         self.kept.iter_mut().for_each(KeptColumn::clear);
@@ -153,7 +153,7 @@ impl<T: Real> RowBuf<T> {
             d: shape.features,
             y: &self.y,
             t: shape.targets,
-            weighted: shape.weighted,
+            weight: shape.weighted.then_some(&self.weight[..]),
             classes: self.class_labels.as_ref().map(|l| Coded { codes: &self.classes, labels: l }),
             groups: self.group_labels.as_ref().map(|l| Coded { codes: &self.groups, labels: l }),
             kept: &self.kept,
@@ -185,7 +185,7 @@ pub struct TableShape {
     pub features: usize,
     /// Numeric targets per row, t.
     pub targets: usize,
-    /// True where the last of the targets is the weight of the row.
+    /// True if rows have weights.
     pub weighted: bool,
 }
 

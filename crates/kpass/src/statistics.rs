@@ -151,8 +151,10 @@ pub struct Statistics {
     pub rows: u64,
     /// One entry per feature.
     pub features: Vec<Moments>,
-    /// One entry per numeric target, and behind them one for the weights if rows have some.
+    /// One entry per numeric target.
     pub targets: Vec<Moments>,
+    /// One entry for the weights; none if all rows weigh 1.
+    pub weights: Vec<Moments>,
     /// Rows whose weight is not a whole number.
     pub fractional: u64,
     /// Labels of the class column; empty where there is none.
@@ -165,7 +167,8 @@ impl Statistics {
     /// The statistics of no rows.
     pub fn new(shape: &TableShape) -> Self {
         let none = Moments::default();
-        Self { features: vec![none; shape.features], targets: vec![none; shape.targets], ..Self::default() }
+        let [features, targets] = [shape.features, shape.targets].map(|count| vec![none; count]);
+        Self { features, targets, weights: vec![none; usize::from(shape.weighted)], ..Self::default() }
     }
 
     /// Checks after the last merge that there are no more than [`LABEL_LIMIT`] classes and [`GROUP_LIMIT`] groups.
@@ -179,8 +182,9 @@ impl Merge for Statistics {
     fn merge(&mut self, later: &Self) {
         self.rows += later.rows;
         self.fractional += later.fractional;
-        let columns = self.features.iter_mut().chain(&mut self.targets);
-        columns.zip(later.features.iter().chain(&later.targets)).for_each(|(moments, later)| moments.merge(later));
+        let columns = self.features.iter_mut().chain(&mut self.targets).chain(&mut self.weights);
+        let more = later.features.iter().chain(&later.targets).chain(&later.weights);
+        columns.zip(more).for_each(|(moments, later)| moments.merge(later));
         for (mine, theirs) in [(&mut self.classes, &later.classes), (&mut self.groups, &later.groups)] {
             theirs.counts.iter().for_each(|(label, counts)| mine.add(label, *counts));
         }
@@ -188,7 +192,8 @@ impl Merge for Statistics {
 }
 
 crate::persist!(Statistics {
-    one "rows": rows, one "fractional": fractional, part "features": features, part "targets": targets, part "classes": classes, part "groups": groups
+    one "rows": rows, one "fractional": fractional, part "features": features, part "targets": targets, part "weights": weights,
+    part "classes": classes, part "groups": groups
 });
 
 /// The counts in one array, and weight, mean, m2, min and max of every column in another.
@@ -246,7 +251,8 @@ impl StatisticsFold {
 
     /// Bytes of a state, labels not counted.
     pub fn state_bytes(&self) -> usize {
-        size_of::<Statistics>() + (self.shape.features + self.shape.targets) * size_of::<Moments>()
+        let TableShape { features, targets, weighted, .. } = self.shape;
+        size_of::<Statistics>() + (features + targets + usize::from(weighted)) * size_of::<Moments>()
     }
 }
 
@@ -287,6 +293,7 @@ impl<T: Real> Fold<T> for StatisticsFold {
         state.fractional += scratch.weights.iter().filter(|weight| weight.fract() != 0.0).count() as u64;
         scratch.columns(block.x, &mut state.features);
         scratch.columns(block.y, &mut state.targets);
+        scratch.columns(block.weight.unwrap_or_default(), &mut state.weights);
         if let Some(coded) = &block.classes {
             state.classes.step(coded, &scratch.weights, &mut scratch.labels);
         }
@@ -378,6 +385,21 @@ pub(crate) fn is_noise(deviation: f64, magnitude: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{MemoryRows, Pass, RowSource};
+
+    #[test]
+    fn weights_are_counted_apart_from_targets() {
+        let rows = MemoryRows::new(vec![1.0, 2.0, 3.0], 1).unwrap().with_targets(vec![4.0, 5.0, 9.0], 1).unwrap();
+        assert!(rows.clone().with_weights(Some(vec![1.0])).is_err());
+        let statistics = |rows: &MemoryRows<f64>| {
+            let fold = StatisticsFold::new(rows.shape());
+            Pass::new(2, 2, &Workers::sequential()).fold(rows, &fold).unwrap().0
+        };
+        let weighted = statistics(&rows.clone().with_weights(Some(vec![2.0, 1.0, 0.5])).unwrap());
+        assert_eq!((weighted.targets.len(), weighted.targets[0].mean), (1, 17.5 / 3.5));
+        assert_eq!((weighted.weights[0].weight, weighted.weights[0].min, weighted.fractional), (3.5, 0.5, 1));
+        assert!(statistics(&rows).weights.is_empty());
+    }
 
     /// Segments that each have few texts may have too much text together.
     #[test]

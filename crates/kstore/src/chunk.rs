@@ -6,8 +6,7 @@ use crate::labels::{Coder, Fault};
 use crate::sink::kept_as;
 use crate::source::{FileCursor, Positions, Strided, Values, View};
 use crate::table_rows::{OpenFile, TableRows};
-use crate::{Error, Real, Result, missing::Missing};
-use crate::{KeptColumn, kept_column};
+use crate::{Error, KeptColumn, Real, Result, kept_column, missing::Missing, rows::grow};
 use std::{ops::Range, path::Path, sync::atomic::Ordering};
 
 /// Reads numbers as they are, and text as 1, or NaN where it is missing.
@@ -23,9 +22,9 @@ fn load_or_one(view: &View<'_>, at: Positions<'_>, out: &mut [f64]) {
 impl<T: Real> TableRows<T> {
     /// Places of the targets and of the class among the columns, without the weights.
     fn target_slots(&self) -> Range<usize> {
-        let (features, targets) = (self.selected.features.len(), self.selected.targets.len());
-        let numbers = features + targets - usize::from(self.selected.weighted);
-        if self.selected.class.is_some() { features + targets..features + targets + 1 } else { features..numbers }
+        let targets = self.selected.features.len()..self.selected.weight_slot();
+        let class = self.selected.class_slot();
+        if self.selected.class.is_some() { class..class + 1 } else { targets }
     }
 
     /// Those of the first `rows` rows of the chunk, or of the rows `among` them, that have a target; `None` if all of these have one, or rows
@@ -91,7 +90,8 @@ impl<T: Real> TableRows<T> {
         }
     }
 
-    /// Features, targets, class and group of a chunk; kept columns and the filter's are not among them.
+    /// Features, targets, weights, class and group of a chunk; kept columns and the filter's are
+    /// not among them.
     pub(crate) fn views<'o>(&self, open: &'o OpenFile<'_>) -> Result<Vec<View<'o>>> {
         (0..self.first_kept()).map(|slot| open.cursor.view(slot)).collect()
     }
@@ -123,16 +123,19 @@ impl<T: Real> TableRows<T> {
     }
 }
 
+/// Where the targets and the weights of rows are appended.
+pub(crate) type OtherNumbers<'b> = (&'b mut Vec<f64>, &'b mut Vec<f64>);
+
 pub(crate) struct Chunk<'o, 'a, T> {
     pub(crate) source: &'o TableRows<T>,
     pub(crate) open: &'o OpenFile<'a>,
-    /// Features, targets, class and group, in this order.
+    /// Features, targets, weights, class and group, in this order.
     pub(crate) views: Vec<View<'o>>,
 }
 
 impl<T: Real> Chunk<'_, '_, T> {
-    /// Writes the features of `rows` rows to `x` and their targets to `y`.
-    pub(crate) fn numbers(&self, at: Positions<'_>, rows: usize, x: &mut [T], y: &mut [f64]) -> Result<()> {
+    /// Writes the features of `rows` rows to `x`, and appends their targets and weights.
+    pub(crate) fn numbers(&self, at: Positions<'_>, rows: usize, x: &mut [T], more: OtherNumbers<'_>) -> Result<()> {
         let columns = &self.views[..self.source.selected.features.len()];
         let fine = match (&self.source.expansion, &self.source.selected.coding) {
             (Some(expansion), Coding::Known(_, unseen)) => {
@@ -141,16 +144,25 @@ impl<T: Real> Chunk<'_, '_, T> {
             }
             _ => convert::features(columns, &self.source.affine, at, x),
         };
-        self.others(fine, at, rows, x, y)
+        self.others(fine, at, rows, x, more)
     }
 
-    /// Writes the targets of rows whose features are in `x` already; `fine` says that these are all finite.
-    pub(crate) fn others(&self, fine: bool, at: Positions<'_>, rows: usize, x: &mut [T], y: &mut [f64]) -> Result<()> {
+    /// Appends the targets and weights of rows whose features are in `x` already; `fine` says that
+    /// these are all finite.
+    pub(crate) fn others(
+        &self,
+        fine: bool,
+        at: Positions<'_>,
+        rows: usize,
+        x: &mut [T],
+        (y, weight): OtherNumbers<'_>,
+    ) -> Result<()> {
         let selected = &self.source.selected;
-        let (columns, t) = (selected.features.len(), selected.targets.len());
-        let (targets, labels) = self.views[columns..].split_at(t);
+        let (targets, more) = self.views[selected.features.len()..].split_at(selected.targets.len());
+        let (weights, labels) = more.split_at(usize::from(selected.weight.is_some()));
         let mut fine = fine;
-        fine &= convert::targets(targets, at, rows, y);
+        fine &= convert::targets(targets, at, rows, grow(y, rows * targets.len()));
+        fine &= convert::targets(weights, at, rows, grow(weight, rows * weights.len()));
         fine &= labels.iter().all(|view| (0..rows).all(|i| !view.is_null(at.get(i))));
         if fine { Ok(()) } else { self.repair(at, rows, x) }
     }

@@ -54,7 +54,8 @@ impl<T: Real> TableRows<T> {
         let places: Vec<usize> = rows.iter().map(|row| wanted.partition_point(|have| have < row)).collect();
         let x = places.iter().flat_map(|place| &found.x()[place * d..][..d]).copied().collect();
         let y = places.iter().flat_map(|place| &found.y()[place * t..][..t]).copied().collect();
-        MemoryRows::new(x, d)?.with_targets(y, t)?.weighted(shape.weighted)?.numbered(rows.to_vec())
+        let weight = found.weights().map(|weights| places.iter().map(|place| weights[*place]).collect());
+        MemoryRows::new(x, d)?.with_targets(y, t)?.with_weights(weight)?.numbered(rows.to_vec())
     }
 }
 

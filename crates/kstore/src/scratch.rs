@@ -45,12 +45,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fs::File, marker::PhantomData, ops::Range};
 
-/// The arrays of a cache: features, row numbers, targets, and from [`CODES`] on codes of classes and of groups.
+/// The arrays of a cache: features, row numbers, targets, weights, and from [`CODES`] on codes of
+/// classes and of groups.
 const X: usize = 0;
 const ROWS: usize = 1;
 const Y: usize = 2;
-const CODES: usize = 3;
-const ARRAYS: usize = 5;
+const WEIGHT: usize = 3;
+const CODES: usize = 4;
+const ARRAYS: usize = 6;
 
 /// A folder for caches, and how much they may take together.
 #[derive(Clone, Debug)]
@@ -177,6 +179,7 @@ impl<T: Real> CacheWriter<T> {
         append(&mut self.arrays[X], block.x)?;
         append(&mut self.arrays[ROWS], block.rows)?;
         append(&mut self.arrays[Y], block.y)?;
+        append(&mut self.arrays[WEIGHT], block.weight.unwrap_or_default())?;
         for (i, coded) in [&block.classes, &block.groups].into_iter().enumerate() {
             let Some(Coded { codes, labels }) = coded else { continue };
             append(&mut self.arrays[CODES + i], codes)?;
@@ -189,7 +192,8 @@ impl<T: Real> CacheWriter<T> {
 
     fn check(&self, block: &RowBlock<'_, T>) -> Result<()> {
         let (n, shape) = (block.len(), self.shape);
-        let fits = block.x.len() == n * shape.features && block.y.len() == n * shape.targets;
+        let weights = block.weight.map_or(0, <[f64]>::len) == if shape.weighted { n } else { 0 };
+        let fits = block.x.len() == n * shape.features && block.y.len() == n * shape.targets && weights;
         let ordered = block.rows.is_sorted_by(|a, b| a < b)
             && block.rows.first().is_none_or(|first| self.last.is_none_or(|last| last < *first))
             && block.rows.iter().all(|row| self.range.contains(row));
@@ -344,6 +348,7 @@ impl<T: Real> RowCursor<T> for CacheCursor<'_, T> {
         cache.read(ROWS, first, rows, &mut buf.rows)?;
         cache.read(X, first * d as u64, rows * d, &mut buf.x)?;
         cache.read(Y, first * t as u64, rows * t, &mut buf.y)?;
+        cache.read(WEIGHT, first, if cache.shape.weighted { rows } else { 0 }, &mut buf.weight)?;
         let coded = [(&mut buf.classes, &mut buf.class_labels), (&mut buf.groups, &mut buf.group_labels)];
         for (i, (codes, labels)) in coded.into_iter().enumerate() {
             codes.clear();

@@ -92,9 +92,9 @@ pub struct Selected {
     pub(crate) coding: Coding,
     /// The columns that would be features if a row had a value there.
     pub(crate) blank: Vec<usize>,
-    /// Numeric targets, and behind them the weights where there are some.
+    /// Numeric targets.
     pub(crate) targets: Vec<usize>,
-    pub(crate) weighted: bool,
+    pub(crate) weight: Option<usize>,
     pub(crate) class: Option<usize>,
     pub(crate) group: Option<usize>,
     pub(crate) keep: Vec<usize>,
@@ -124,7 +124,7 @@ impl Table {
             }
         };
         class.map(|class| self.expect_labels(class)).transpose()?;
-        let mut targets = if class.is_some() { Vec::new() } else { targets };
+        let targets = if class.is_some() { Vec::new() } else { targets };
         for target in &targets {
             self.expect_numbers(*target, "a target must hold numbers; for labels choose `task` classification")?;
         }
@@ -136,17 +136,15 @@ impl Table {
                 return Err(Error::Syntax { what: "`weights`", text, expected });
             }
         }
-        targets.extend(weight);
-        let weighted = weight.is_some();
         let group = selection.group.as_deref().map(|name| self.column(name)).transpose()?;
         group.map(|group| self.expect_labels(group)).transpose()?;
         let filter = selection.filter.as_ref().map(|condition| self.bind(condition)).transpose()?;
-        let mut roles: Vec<usize> = targets.iter().copied().chain(class).chain(group).collect();
+        let mut roles: Vec<usize> = targets.iter().copied().chain(weight).chain(class).chain(group).collect();
         roles.extend(filter.iter().map(|(column, _)| *column));
         let keep = self.kept(&selection.keep)?;
         roles.extend(&keep);
         let wanted = self.wanted(selection, &roles)?;
-        let learned: Vec<usize> = targets.iter().copied().chain(class).collect();
+        let learned: Vec<usize> = targets.iter().copied().chain(weight).chain(class).collect();
         let mut features = match &selection.encoding {
             _ if selection.without_features => Vec::new(),
             Some(encoding) => self.encoded_columns(encoding)?,
@@ -172,7 +170,7 @@ impl Table {
             coding,
             blank: Vec::new(),
             targets,
-            weighted,
+            weight,
             class,
             group,
             keep,
@@ -288,17 +286,27 @@ impl Selected {
 
     /// Names of the numeric targets.
     pub fn target_names(&self) -> Vec<String> {
-        self.names(&self.targets[..self.targets.len() - usize::from(self.weighted)])
+        self.names(&self.targets)
     }
 
-    /// True where the last number among a row's targets is its weight.
+    /// True if rows have weights.
     pub fn is_weighted(&self) -> bool {
-        self.weighted
+        self.weight.is_some()
+    }
+
+    /// Place of the weights among the [columns](Self::columns) to decode, or of those after them.
+    pub(crate) fn weight_slot(&self) -> usize {
+        self.features.len() + self.targets.len()
+    }
+
+    /// Place of the class among the [columns](Self::columns) to decode, or of those after it.
+    pub(crate) fn class_slot(&self) -> usize {
+        self.weight_slot() + usize::from(self.is_weighted())
     }
 
     /// True where there is something to learn: a number, or a class.
     pub(crate) fn has_target(&self) -> bool {
-        self.class.is_some() || self.targets.len() > usize::from(self.weighted)
+        self.class.is_some() || !self.targets.is_empty()
     }
 
     /// Name of the class column.
@@ -344,7 +352,8 @@ impl Selected {
         let features = statistics.features.iter_mut().zip(columns);
         features.for_each(|(moments, place)| moments.whole = !of_times(place) && whole(&self.features[place]));
         let targets = statistics.targets.iter_mut().zip(&self.targets);
-        targets.for_each(|(moments, column)| moments.whole = whole(column));
+        let weights = statistics.weights.iter_mut().zip(&self.weight);
+        targets.chain(weights).for_each(|(moments, column)| moments.whole = whole(column));
         let flags = self.encoding().map_or(Vec::new(), Encoding::flags);
         statistics.features.iter_mut().zip(flags).for_each(|(moments, flag)| moments.whole |= flag);
     }
@@ -363,14 +372,14 @@ impl Selected {
         self.rows.clone()
     }
 
-    /// Stored rows of the whole table, features, and numeric targets with the weights.
+    /// Stored rows of the whole table, features, numeric targets, and whether rows have weights.
     #[doc(hidden)]
     pub fn shape(&self) -> TableShape {
         TableShape {
             stored: self.table.stored_rows(),
             features: self.coded().map_or(self.features.len(), |coded| coded.names.len()),
             targets: self.targets.len(),
-            weighted: self.weighted,
+            weighted: self.is_weighted(),
         }
     }
 
@@ -394,7 +403,7 @@ impl Selected {
 
     /// True if every stored row of the range is selected. A row of weight 0 is not: it counts nowhere.
     pub(crate) fn picks_all(&self) -> bool {
-        self.filter.is_none() && self.missing != Missing::Drop && !self.weighted
+        self.filter.is_none() && self.missing != Missing::Drop && !self.is_weighted()
     }
 
     /// A copy of the selection that has only its rows among some stored rows.
@@ -425,10 +434,11 @@ impl Selected {
         (class.is_some() || group.is_some()).then(labels)
     }
 
-    /// The columns to decode: features, targets, class, group, kept, filter.
+    /// The columns to decode: features, targets, weights, class, group, kept, filter.
     pub(crate) fn columns(&self) -> Vec<usize> {
         let mut columns = self.features.clone();
         columns.extend(&self.targets);
+        columns.extend(self.weight);
         columns.extend(self.class);
         columns.extend(self.group);
         columns.extend(&self.keep);

@@ -1,6 +1,6 @@
 //! The selected rows of a table as a source for passes.
 
-use crate::rows::{RowBuf, RowCursor, RowSource, TableShape, grow, room};
+use crate::rows::{RowBuf, RowCursor, RowSource, TableShape, room};
 use crate::source::{Positions, View};
 use crate::statistics::{GROUP_LIMIT, LABEL_BYTES, LABEL_LIMIT};
 use crate::table_rows::{OpenFile, TableRows};
@@ -170,8 +170,8 @@ impl<T: Real> TableCursor<'_, T> {
             None if !selected.picks_all() => picked.extend(0..open.rows as u32),
             None => return Ok(()),
         }
-        if selected.weighted {
-            let weights = open.cursor.view(selected.features.len() + selected.targets.len() - 1)?;
+        if selected.is_weighted() {
+            let weights = open.cursor.view(selected.weight_slot())?;
             picked.retain(|row| weights.is_null(*row as usize) || weights.number(*row as usize) != 0.0);
         }
         if selected.missing == Missing::Drop {
@@ -221,17 +221,17 @@ impl<T: Real> TableCursor<'_, T> {
             Positions::At(list) => buf.rows.extend(list.iter().map(|row| base + u64::from(*row))),
         }
         let chunk = Chunk { source, open, views: source.views(open)? };
-        let (columns, d, t) = (source.selected.features.len(), source.shape().features, source.selected.targets.len());
+        let d = source.shape().features;
         let have = buf.rows.len() - take;
         for done in (0..take).step_by(TILE) {
             let (at, rows) = (at.skip(done), TILE.min(take - done));
-            let y = grow(&mut buf.y, rows * t);
-            chunk.numbers(at, rows, room(&mut buf.x, (have + done) * d, rows * d), y)?;
-            if let Some(unit) = source.reading.weight_unit.filter(|_| source.selected.weighted) {
-                y.chunks_exact_mut(t).for_each(|row| row[t - 1] /= unit);
+            let (x, weighed) = (room(&mut buf.x, (have + done) * d, rows * d), buf.weight.len());
+            chunk.numbers(at, rows, x, (&mut buf.y, &mut buf.weight))?;
+            if let Some(unit) = source.reading.weight_unit {
+                buf.weight[weighed..].iter_mut().for_each(|weight| *weight /= unit);
             }
             let coders = [(&mut self.classes, &mut buf.classes), (&mut self.groups, &mut buf.groups)];
-            chunk.labels(columns + t, coders, at, rows)?;
+            chunk.labels(source.selected.class_slot(), coders, at, rows)?;
             if let Some(digests) = &source.selected.table.digests {
                 digests.add(&chunk.views, &source.keys, at, &buf.rows[have + done..have + done + rows]);
             }
@@ -244,7 +244,7 @@ impl<T: Real> TableCursor<'_, T> {
     fn read_directly(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
         let source = self.source;
         let Some(open) = self.open.as_mut().filter(|_| source.direct) else { return Ok(false) };
-        let (d, t) = (source.selected.features.len(), source.selected.targets.len());
+        let d = source.selected.features.len();
         let have = buf.rows.len();
         let x = room(&mut buf.x, have * d, (buf.capacity - have) * d);
         let read = open.cursor.advance_into(T::ELEMENT, d, T::bytes_mut(x));
@@ -272,9 +272,9 @@ impl<T: Real> TableCursor<'_, T> {
         let chunk = Chunk { source, open, views };
         for (done, x) in (0..read).step_by(TILE).zip(x.chunks_mut(TILE * d)) {
             let (at, rows) = (all.skip(done), TILE.min(read - done));
-            chunk.others(fine || T::all_finite(x), at, rows, x, grow(&mut buf.y, rows * t))?;
+            chunk.others(fine || T::all_finite(x), at, rows, x, (&mut buf.y, &mut buf.weight))?;
             let coders = [(&mut self.classes, &mut buf.classes), (&mut self.groups, &mut buf.groups)];
-            chunk.labels(d + t, coders, at, rows)?;
+            chunk.labels(source.selected.class_slot(), coders, at, rows)?;
         }
         chunk.keep(all, read, &mut buf.kept)?;
         Ok(true)

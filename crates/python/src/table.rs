@@ -174,7 +174,7 @@ impl Table {
             None if counts => {
                 let weights = self.0.select(&Selection { without_features: true, ..selection }).map_err(raised)?;
                 let found = watched(py, None, |progress| Ok(statistics(&weights, threads, progress)?))?;
-                found.targets.last().map(|weights| weights.weight)
+                found.weights.first().map(|weights| weights.weight)
             }
             rows => rows.map(|rows| rows as f64),
         };

@@ -10,13 +10,10 @@ use kfit::solver::{Found, Settings, Solver, SolverFamily};
 use ksolve::{Result, Task};
 use kstore::Plan;
 
-pub(crate) static FAMILY: SolverFamily = SolverFamily {
-    name: "step",
-    about: "one step of gradient descent",
-    task: Task::Regression,
-    parameters: &[RATE],
-    make: |settings: &Settings| Ok(Box::new(Step { rate: settings.number(&RATE).unwrap_or(1.0) })),
-};
+pub(crate) static FAMILY: SolverFamily =
+    SolverFamily::new("step", "one step of gradient descent", Task::Regression, &[RATE], |settings: &Settings| {
+        Ok(Box::new(Step { rate: settings.number(&RATE).unwrap_or(1.0) }))
+    });
 
 const RATE: Parameter = Parameter {
     name: "rate",

@@ -281,7 +281,9 @@ fn conjugate_gradient_on_landmarks_is_the_direct_solution() {
             assert!(direct.report.method.is_none());
             for preconditioner in [Preconditioner::Krill, Preconditioner::Falkon] {
                 let residual = Some(1e-10);
-                let pcg = Ridge { method: RidgeMethod::Pcg, preconditioner, residual, ..Ridge::default() };
+                let preconditioned = Some(preconditioner);
+                let pcg =
+                    Ridge { method: RidgeMethod::Pcg, preconditioner: preconditioned, residual, ..Ridge::default() };
                 let pcg = fit::<f64>(&selected, &on_landmarks(1500, m, lambda, pcg, intercept), 2, 1 << 30);
                 let (mut worst, mut scale) = (0.0f64, 0.0f64);
                 for z in x.iter().take(200) {
@@ -345,7 +347,7 @@ fn conjugate_gradient_in_f32_comes_to_the_optimum() {
         ("gaussian(sigma=1.5)", 100, 1e-4, false),
     ] {
         for preconditioner in [Preconditioner::Krill, Preconditioner::Falkon] {
-            let ridge = Ridge { method: RidgeMethod::Pcg, preconditioner, ..Ridge::default() };
+            let ridge = Ridge { method: RidgeMethod::Pcg, preconditioner: Some(preconditioner), ..Ridge::default() };
             let (options, ridge) = on_landmarks(1000, m, lambda, ridge, Intercept::Free);
             let (landmarks, kernel) = (LandmarkSource::default(), kapprox::Kernel::parse(spec).unwrap());
             let found = fit::<f32>(&selected, &(TrainOptions { landmarks, kernel, ..options }, ridge), 2, 1 << 30);

@@ -10,11 +10,11 @@ use kstore::checkpoint::Persist;
 use kstore::{Fold, MemoryRows, Merge, Pass, Reading, RowSource};
 use std::fmt::Debug;
 
-/// The name of the pass that sums second moments, and of its stage.
 /// Why `FitData::warn_of_fewer` found fewer components, if the directions of the features are exhausted.
 pub const FEWER_DIRECTIONS: &str =
     "the features vary in no more directions; more rows, or a higher `rank`, may have some";
 
+/// The name of the pass that sums second moments, and of its stage.
 pub const GRAM: &str = "Gram matrix";
 
 /// The points whose kernel functions a solver combines: see [`crate::request::RowAccess`].

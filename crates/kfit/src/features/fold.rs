@@ -60,6 +60,16 @@ impl<T: Real> StoredFeatures<'_, T> {
         Ok(fold_lots(self.engine(), (name, cut), observer, &|| init(), &mut lot)?.0)
     }
 
+    /// Σ φ over all rows: one pass, and a stage of this name.
+    pub(crate) fn sum(&self, name: &str) -> Result<Vec<f64>> {
+        let stage = self.context.resources.stages.stage(name, Some(self.n as u64));
+        let Sums(sums) = self.fold(name, &*stage, &|| Sums::new(self.p), |sums, tile| {
+            tile.add_transposed(&vec![T::ONE; tile.rows()], &mut sums.0, self.workers());
+            Ok(())
+        })?;
+        Ok(sums)
+    }
+
     pub(crate) fn is_shared(&self) -> bool {
         self.engine().is_some()
     }

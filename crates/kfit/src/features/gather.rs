@@ -183,10 +183,7 @@ impl<T: Real> Gather<'_, T> {
                 found.codes.extend_from_slice(codes);
             }
             (Targets::Classes(_), None) => return Err(Error::UnknownClass { row: block.rows[0] }),
-            (Targets::Numeric { .. }, _) => {
-                let rows = block.y.chunks(block.t.max(1));
-                rows.for_each(|row| found.y.extend_from_slice(&row[..block.learned()]));
-            }
+            (Targets::Numeric { .. }, _) => found.y.extend_from_slice(block.y),
         }
         let group = |i: usize| block.groups.map_or(Coded::UNKNOWN, |groups| groups.codes[i]);
         for i in (0..block.len()).filter(|_| self.wanted.groups) {

@@ -133,7 +133,7 @@ impl<T: Real> Writer<'_, T> {
             buffers.fill(*map, block, workers);
             if let Some(cache) = &mut self.cache {
                 let x = &buffers.rows[..];
-                cache.push(&RowBlock { x, d: p, y: &[], t: 0, classes: None, groups: None, ..*block })?;
+                cache.push(&RowBlock { x, d: p, y: &[], t: 0, weight: None, classes: None, groups: None, ..*block })?;
             }
             return Ok(());
         };

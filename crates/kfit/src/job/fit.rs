@@ -3,9 +3,8 @@
 use super::candidates::Candidates;
 use super::text;
 use crate::request::{LandmarkSource, MetricSource, Scaling};
-use crate::solver::parameter::{FOLDS, GROUP};
-use crate::solver::views::WITH;
-use crate::solver::{self, AnySolver, Options, Settings, SolverFamily, parameter, ridge};
+use crate::solver::parameter::{C, FOLDS, GROUP, LAMBDA, Parameter, RANKS, TOLERANCE, WEIGHTS, WITH};
+use crate::solver::{self, AnySolver, Options, Settings, Solver, SolverFacts, SolverFamily};
 use crate::{Error, Result, Task};
 use kapprox::Kernel;
 use kapprox::map::MapSpec;
@@ -79,19 +78,18 @@ pub struct Fit {
     checked: OnceLock<Arc<Checked>>,
 }
 
-/// The solver of a fit of which nothing was said.
-impl Default for &SolverFamily {
-    fn default() -> Self {
-        &ridge::FAMILY
-    }
-}
-
 /// What the parameters of a solver say.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Checked {
     pub settings: Settings,
     pub solver: Box<dyn AnySolver>,
+}
+
+impl Checked {
+    pub(super) fn facts(&self) -> SolverFacts {
+        Solver::<f64>::facts(&*self.solver)
+    }
 }
 
 /// The map that is the kernel itself.
@@ -215,36 +213,41 @@ impl Fit {
     /// The fit at one rank, where it may have compared several.
     #[doc(hidden)]
     pub fn at_rank(self, rank: usize) -> Self {
-        let given =
-            self.given.clone().without(ridge::RANKS.name).without(ridge::LOCAL.name).without(parameter::TOLERANCE.name);
-        Self { rank: Some(rank), ..self }.options(given)
+        let given = self.given.clone().without(TOLERANCE.name);
+        Self { rank: Some(rank), ..self.options(given).without_ranks() }
     }
 
-    /// The fit without the rank, the ranks and the leaves that were asked for.
+    /// The parameters that are chosen with the rank.
+    fn of_rank(&self) -> impl Iterator<Item = &'static Parameter> + use<> {
+        std::iter::once(&RANKS).chain(self.family.of_rank)
+    }
+
+    /// The fit without the rank, and without the parameters that are chosen with it.
     #[must_use]
     #[doc(hidden)]
     pub fn without_ranks(self) -> Self {
-        let given = self.given.clone().without(ridge::RANKS.name).without(ridge::LOCAL.name);
+        let given = self.of_rank().fold(self.given.clone(), |given, parameter| given.without(parameter.name));
         Self { rank: None, ..self }.options(given)
     }
 
-    /// The fit with the rank and, where its solver has them, the ranks and leaves of another one.
+    /// The fit with the rank of another fit, and with the parameters that are chosen with it, if
+    /// its solver reads them.
     #[must_use]
     #[doc(hidden)]
     pub fn with_ranks_of(self, other: &Self) -> Self {
-        let both = [&ridge::RANKS, &ridge::LOCAL].into_iter().filter(|parameter| self.family.reads(parameter));
-        let given: Vec<_> = both.filter_map(|one| Some((one.name, other.given.get(one.name)?))).collect();
+        let read = self.of_rank().filter(|parameter| self.family.reads(parameter));
+        let given: Vec<_> = read.filter_map(|one| Some((one.name, other.given.get(one.name)?))).collect();
         let fit = given.into_iter().fold(self.without_ranks(), |fit, (name, value)| fit.set(name, value));
         Self { rank: other.rank, ..fit }
     }
 
-    /// The fit on the kernel itself, without what only a map has, and iterated until the fitted values are off by 1e-4 of the target.
+    /// The fit on the exact kernel, without what only a map has, and no more accurate than a search
+    /// needs.
     #[doc(hidden)]
     pub fn on_kernel(self) -> Result<Self> {
-        let of_maps = [&ridge::RANKS, &ridge::LOCAL, &parameter::TOLERANCE, &parameter::FOLDS, &ridge::SELECT];
-        let given = of_maps.iter().fold(self.given.clone(), |given, parameter| given.without(parameter.name));
-        let free = self.family.reads(&ridge::RESIDUAL) && !self.gives(ridge::RESIDUAL.name);
-        let given = if free { given.set(ridge::RESIDUAL.name, 1e-4) } else { given };
+        let of_maps = self.of_rank().chain([&TOLERANCE, &FOLDS]);
+        let given = of_maps.fold(self.given.clone(), |given, parameter| given.without(parameter.name));
+        let given = (self.family.on_kernel)(given);
         Ok(Self { map: EXACT.parse()?, landmarks: None, candidates: None, ..self }.options(given))
     }
 
@@ -276,7 +279,7 @@ impl Fit {
 
     #[doc(hidden)]
     pub fn gives_penalty(&self) -> bool {
-        self.gives(parameter::LAMBDA.name) || self.gives(parameter::C.name)
+        self.gives(LAMBDA.name) || self.gives(C.name)
     }
 
     /// The solver of the fit.
@@ -388,7 +391,7 @@ impl Fit {
             features,
             class_target: task == Task::Classification,
             weighing: self.scaling.and_then(Scaling::weighing),
-            weight: settings.column(&solver::parameter::WEIGHTS),
+            weight: settings.column(&WEIGHTS),
             group: settings.column(&GROUP).or_else(|| Some(settings.folds(&FOLDS)?.column()?.to_string())),
             ..selection
         })

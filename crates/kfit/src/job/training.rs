@@ -4,10 +4,9 @@ use super::candidates::Candidates;
 use super::fit::{Checked, Fit};
 use crate::folds::FoldSpec;
 use crate::request::{LandmarkSource, MetricSource, Scaling, TrainOptions};
-use crate::solver::parameter::{FOLDS, NODES, TOLERANCE};
-use crate::solver::views::{WITH, WITH_KERNEL};
-use crate::solver::{Settings, Solver, kdr, ridge};
-use crate::{Error, Result, Task};
+use crate::solver::parameter::{FOLDS, NODES, RANKS, TOLERANCE, WITH, WITH_KERNEL};
+use crate::solver::{Settings, SolverFacts};
+use crate::{Error, Result};
 use kapprox::Kernel;
 use kapprox::landmark::Effort;
 use kstore::condition::shown_rows;
@@ -27,30 +26,24 @@ impl Fit {
         if self.files().next().is_some() {
             return self.clone().opened(selected, &TextOptions::default())?.training(selected);
         }
-        let Checked { settings, solver } = self.checked()?;
-        let solver: &dyn Solver<f64> = &**solver;
-        check_iteration(settings, self.map.is_exact())?;
-        self.check_landmarks(settings)?;
+        let checked = self.checked()?;
+        let (Checked { settings, .. }, facts) = (checked, checked.facts());
+        self.check_landmarks(facts)?;
         let scaling = self.scaling_of(selected)?;
         if selected.sparse().is_some() {
-            self.check_sparse(settings)?;
+            self.check_sparse(facts)?;
         }
-        let usual = self.rank.or(solver.facts().usual_rank);
+        let usual = self.rank.or(facts.usual_rank);
         let (rank, ranks) = self.ranks(settings, usual)?;
-        let usual = solver.facts().usual_landmarks.map(|name| LandmarkSource::Scheme(name.to_string()));
+        let usual = facts.usual_landmarks.map(|name| LandmarkSource::Scheme(name.to_string()));
         let landmarks = self.landmarks.clone().or(usual).unwrap_or_default();
         if self.family.reads(&NODES) {
             return self.on_nodes(settings, rank, landmarks, selected);
         }
-        let folds = self.folds(settings, ranks.len() * settings.penalties().len())?;
-        let task = self.family.task(settings);
-        if settings.word(&ridge::SELECT) == Some("error") && task == Task::Regression {
-            let why = "only classes can be wrong; learn a classification (`task`), or leave it out";
-            return Err(Error::option(ridge::SELECT.name, "error", why));
-        }
+        let folds = self.folds(settings, facts, ranks.len() * settings.penalties().len())?;
         let (kernel, with) = self.kernels(settings, selected)?;
         Ok(TrainOptions {
-            task,
+            task: self.family.task(settings),
             scaling,
             clip: self.clip,
             metric: self.metric.clone(),
@@ -151,7 +144,7 @@ impl Fit {
         let none: [&str; 0] = [];
         let takes = || {
             self.kernel.on_rows(&none, Some(1)).is_ok()
-                && self.checked().is_ok_and(|checked| self.check_sparse(&checked.settings).is_ok())
+                && self.checked().is_ok_and(|checked| self.check_sparse(checked.facts()).is_ok())
         };
         match self.scaling {
             Some(Scaling::TfIdf | Scaling::Unit | Scaling::Maxabs) => options.sparse(),
@@ -161,7 +154,7 @@ impl Fit {
     }
 
     /// Refuses what computes with the columns of rows, where these are sparse.
-    fn check_sparse(&self, settings: &Settings) -> Result<()> {
+    fn check_sparse(&self, facts: SolverFacts) -> Result<()> {
         let refuse = |option, value: &dyn std::fmt::Display, why| Err(Error::option(option, value, why));
         let by_distances = self
             .landmarks
@@ -176,30 +169,26 @@ impl Fit {
         if let Some(landmarks) = by_distances {
             return refuse("landmarks", landmarks, "its points are no sparse rows; take rpcholesky, or another scheme");
         }
-        let by_columns = self.family.name == kdr::FAMILY.name;
-        if by_columns || self.family.reads(&NODES) || settings.columns(&WITH).is_some() {
+        if facts.dense {
             return refuse("solver", &self.family.name, "it takes no sparse rows; leave `sparse` out, or take another");
         }
         Ok(())
     }
 
     /// Refuses landmarks, and candidates for them, that no step of the fit would read.
-    fn check_landmarks(&self, settings: &Settings) -> Result<()> {
-        let (exact, method) = (self.map.is_exact(), settings.word(&ridge::METHOD));
-        let factored = method == Some("direct") || method != Some("pcg") && settings.flag(&ridge::LOO);
+    fn check_landmarks(&self, facts: SolverFacts) -> Result<()> {
+        let exact = self.map.is_exact();
         let without = if self.map.is_without_rows() {
             Some(format!(
                 "`map` {} has no landmarks; leave it out, or take a map that has, such as nystrom",
                 self.map.family().name
             ))
-        } else if exact && !self.family.reads(&ridge::PRECONDITIONER) {
+        } else if exact && !facts.preconditioned {
             Some(format!("{} has no landmarks with `map` exact; leave it out", self.family.name))
-        } else if exact && factored {
-            Some("`map` exact has landmarks only where `method` pcg iterates; leave it out".to_string())
         } else {
-            None
+            facts.no_landmarks.filter(|_| exact).map(str::to_string)
         };
-        if let Some(rank) = self.rank.filter(|_| exact && !self.family.reads(&ridge::PRECONDITIONER)) {
+        if let Some(rank) = self.rank.filter(|_| exact && !facts.preconditioned) {
             return Err(Error::option("rank", rank, "`map` exact learns with the kernel itself; leave it out"));
         }
         let sampled = self.candidates.filter(|candidates| *candidates != Candidates::All);
@@ -221,10 +210,8 @@ impl Fit {
     }
 
     /// The folds: those that were asked for, or five where there is something to choose by them.
-    fn folds(&self, settings: &Settings, cells: usize) -> Result<FoldSpec> {
-        let has_surface = self.family.reads(&ridge::RANKS);
-        // leaves are judged by rows that are held out
-        let judged = self.family.reads(&ridge::LOCAL) && settings.count(&ridge::LOCAL).is_some();
+    fn folds(&self, settings: &Settings, facts: SolverFacts, cells: usize) -> Result<FoldSpec> {
+        let has_surface = self.family.reads(&RANKS);
         let several = if has_surface { cells > 1 } else { self.family.compares(settings) };
         match settings.folds(&FOLDS) {
             Some(FoldSpec::None) if has_surface && several => {
@@ -234,14 +221,14 @@ impl Fit {
                 Err(Error::option(FOLDS.name, "none", why))
             }
             Some(folds) => settings.by_group(folds),
-            None if several || judged => settings.by_group(FoldSpec::USUAL),
+            None if several || facts.needs_folds => settings.by_group(FoldSpec::USUAL),
             None => Ok(FoldSpec::None),
         }
     }
 
     /// The number of features and the ranks of the surface; `usual` is the rank that was asked for, or that of the solver.
     fn ranks(&self, settings: &Settings, usual: Option<usize>) -> Result<(usize, Vec<usize>)> {
-        let ranks = settings.ranks(&ridge::RANKS);
+        let ranks = settings.ranks(&RANKS);
         if let Some(tolerance) = settings.number(&TOLERANCE) {
             if ranks.is_some() {
                 let why = "the tolerance chooses the rank itself; leave one of the two out";
@@ -313,22 +300,5 @@ impl Fit {
             }
         }
         Ok(canonical)
-    }
-}
-
-/// Refuses what only an iteration reads, where there is none.
-fn check_iteration(settings: &Settings, exact: bool) -> Result<()> {
-    let direct = settings.word(&ridge::METHOD) == Some("direct");
-    let unread = |name: &'static str, why: &str| Err(Error::option(name, "", format!("{why}; leave it out")));
-    if settings.word(&ridge::PRECONDITIONER).is_some() && exact {
-        return unread(
-            ridge::PRECONDITIONER.name,
-            "the exact kernel is preconditioned by the landmarks of `landmarks`",
-        );
-    }
-    match (settings.word(&ridge::PRECONDITIONER), settings.number(&ridge::RESIDUAL)) {
-        (Some(_), _) if direct => unread(ridge::PRECONDITIONER.name, "`method` direct does not iterate"),
-        (_, Some(_)) if direct => unread(ridge::RESIDUAL.name, "`method` direct does not iterate"),
-        _ => Ok(()),
     }
 }

@@ -18,9 +18,9 @@ use super::alignment::CentredMoments;
 use crate::prepare::landmarks::Mapping;
 use crate::prepare::plan;
 use crate::prepare::survey::survey;
-use crate::request::{FitRequest, MetricSource, PassShape, ProblemSize, Resources, Stage, TrainOptions};
+use crate::request::{MetricSource, PassShape, ProblemSize, Resources, Stage, TrainOptions};
 use crate::train::prepared::{self, check};
-use crate::{Error, FoldSpec, Folds, GramState, Result, RidgeFold, solver::MapFeatures, stacked::StackedMaps};
+use crate::{Error, FoldSpec, Folds, GramState, Result, RidgeFold, stacked::StackedMaps};
 use faer::{Mat, Side, prelude::*};
 use kapprox::{Kernel, Real};
 use kstore::Selected;
@@ -107,13 +107,12 @@ pub(crate) fn forecast<T: Real>(
 ) -> Result<Vec<Stage>> {
     check_options(options, kernels)?;
     let own: Vec<TrainOptions> = kernels.iter().map(|kernel| of(options, kernel)).collect();
-    let known = prepared::known(selected, &own[0], resources)?;
-    let plans = planned::<T>(selected, &own[0], kernels.len(), known.0, resources)?.1;
+    let (t, _) = prepared::known(selected, &own[0], resources)?;
+    let plans = planned::<T>(selected, &own[0], kernels.len(), t, resources)?.1;
     // statistics, landmarks and maps kernel by kernel, the moments of all, and the weights
     let mut passes = [1, 0, 0, 1, 0];
     for options in &own {
-        let [choosing, making] =
-            FitRequest::new::<T>(selected, options, resources, known, &MapFeatures)?.passes_of_map();
+        let [choosing, making] = options.passes_of_map();
         // a length that a fit would find is the median here, of a sample of its own where landmarks need none
         passes[1] += choosing + u64::from(options.finds_length() && options.candidates.is_none());
         passes[2] += making;

@@ -66,16 +66,13 @@ pub fn settle_length<T: Real>(
     if !options.finds_length() {
         return Ok((options.clone(), None));
     }
-    let (mut sample, values) = drawn(source, survey.rows(), targets, options.seed, cut, resources)?;
+    let (sample, values) = drawn(source, survey.rows(), targets, options.seed, cut, resources)?;
     let (t, n) = (targets.count(), sample.len());
-    let width = t + usize::from(source.shape().weighted);
-    if width > t {
-        sample.weights = values.chunks_exact(width).map(|row| row[t]).collect();
-    }
+    let weight = source.shape().weighted.then(|| sample.weights.clone());
     let multiples = MULTIPLES.map(|(multiple, _)| multiple);
     let factors = multiples.map(|multiple| vec![multiple]);
     let mut kernels = landmarks::settle_lengths(&options.kernel, &sample, options.seed, &factors)?;
-    let held = candidates::in_row_order(sample)?.with_targets(values, width)?.weighted(width > t)?;
+    let held = candidates::in_row_order(sample)?.with_targets(values, t)?.with_weights(weight)?;
     let stage = resources.stages.stage("length scale", None);
     let silent = Silent(&*stage);
     let here = Resources { journal: None, scratch: None, stages: &silent, ..*resources };
@@ -104,7 +101,7 @@ fn best(scores: &[(f64, Option<f64>)]) -> usize {
     least.filter(|(_, least)| scores[0].1.is_none_or(|median| *least < BETTER * median)).map_or(0, |(i, _)| i)
 }
 
-/// A uniform sample of about `plan::length_rows` rows, and the targets of its rows, each row's with its weight where rows have some.
+/// A uniform sample of about `plan::length_rows` rows, and the targets of its rows.
 fn drawn<T: Real>(
     source: &dyn RowSource<T>,
     n: u64,
@@ -123,13 +120,13 @@ fn drawn<T: Real>(
             drawn.rows.push(block.rows[i]);
             drawn.x.extend_from_slice(&block.x[i * d..(i + 1) * d]);
             targets.push(block, i, &mut drawn.y)?;
-            drawn.y.extend(block.weight(i));
+            drawn.weights.extend(block.weight(i));
         }
         Ok(())
     });
     let pass = cut.pass(cut.scan_lanes, resources, &*observer);
-    let Drawn { rows, x, y } = pass.resume("rows for the length scale", source, &fold)?.0;
-    Ok((RowSample { rows, x, d, weights: Vec::new() }, y))
+    let Drawn { rows, x, y, weights } = pass.resume("rows for the length scale", source, &fold)?.0;
+    Ok((RowSample { rows, x, d, weights }, y))
 }
 
 /// The gcv of the best penalty, on a sample in memory; `None` where there is none: what is wrong with the rows or the kernel the fit itself
@@ -146,9 +143,10 @@ struct Drawn<T> {
     rows: Vec<u64>,
     x: Vec<T>,
     y: Vec<f64>,
+    weights: Vec<f64>,
 }
 
-kstore::summed!(where [T: Real] Drawn<T> { read "rows": rows, read "x": x, read "y": y });
+kstore::summed!(where [T: Real] Drawn<T> { read "rows": rows, read "x": x, read "y": y, read "weights": weights });
 
 #[cfg(test)]
 mod tests {

@@ -5,8 +5,8 @@ use super::plan::{self, LAMBDAS};
 use crate::features::GRAM;
 use crate::prepare::landmarks::{Mapped, Mapping};
 use crate::request::{MetricForm, PassShape, Resources, TrainOptions};
+use crate::solver::normal_equations::system::System;
 use crate::solver::outer_products::OuterProducts;
-use crate::solver::ridge::system::System;
 use crate::{Error, Folds, GramState, Intercept, Result, RidgeFold, Surface, Targets};
 use faer::Mat;
 use kapprox::decompose::{product, symmetric_eigen};
@@ -302,7 +302,7 @@ fn of_fold<T: Real>(rows: &Rows<'_, T>, fold: usize) -> Result<MemoryRows<T>> {
             weights.push(block.weight(i).unwrap_or(1.0));
         }
     })?;
-    Ok(MemoryRows::new(x, shape.features)?.with_targets(weights, 1)?.weighted(true)?)
+    Ok(MemoryRows::new(x, shape.features)?.with_weights(Some(weights))?)
 }
 
 /// The standard deviation of each column; `None` for fewer than two rows.

@@ -27,6 +27,7 @@ pub fn with_targets<T: Real>(
     let fold = Adding::new(|found: &mut TargetColumns, block: &RowBlock<'_, T>| {
         for i in (0..block.len()).filter(|i| rows.binary_search(&block.rows[*i]).is_ok()) {
             found.y.extend_from_slice(&block.y[i * block.t..(i + 1) * block.t]);
+            found.weight.extend(block.weight(i));
             found.codes.add(block, i..i + 1);
         }
         Ok(())
@@ -34,12 +35,14 @@ pub fn with_targets<T: Real>(
     // what is found is in memory beside the rows and is found again in a resumed run
     let found = Pass { journal: None, ..pass }.fold(source, &fold)?.0;
     let TableShape { targets, weighted, .. } = source.shape();
-    found.codes.of(candidates.with_targets(found.y, targets)?.weighted(weighted)?)
+    let weight = weighted.then_some(found.weight);
+    found.codes.of(candidates.with_targets(found.y, targets)?.with_weights(weight)?)
 }
 
 #[derive(Default)]
 struct TargetColumns {
     y: Vec<f64>,
+    weight: Vec<f64>,
     codes: Codes,
 }
 
@@ -74,6 +77,7 @@ impl Codes {
 impl Merge for TargetColumns {
     fn merge(&mut self, later: &Self) {
         self.y.extend_from_slice(&later.y);
+        self.weight.extend_from_slice(&later.weight);
         for (mine, theirs) in self.codes.0.iter_mut().zip(&later.codes.0) {
             mine.0.extend_from_slice(&theirs.0);
             mine.1 = mine.1.take().or_else(|| theirs.1.clone());

@@ -66,7 +66,7 @@ pub(crate) fn on_features(
 }
 
 pub(crate) fn featured(work: &FitRequest<'_>, plans: Vec<Plan>, [before, after]: [u64; 2]) -> Vec<Stage> {
-    let [choosing, making] = work.passes_of_map();
+    let [choosing, making] = work.options.passes_of_map();
     let passes = [1, choosing, making, 1 + before, after];
     plans.into_iter().zip(passes).map(|(plan, passes)| Stage { plan, passes }).collect()
 }
@@ -166,7 +166,7 @@ pub(crate) fn one_lane(shape: &ProblemSize) -> PassShape {
 /// the solver holds.
 pub(crate) fn landmark_stages(work: &FitRequest<'_>, add: &dyn Fn(Plan, PassShape) -> Plan) -> (PassShape, Vec<Stage>) {
     let (shape, memory) = (&work.shape, work.resources.memory);
-    let (cut, [rounds, _]) = (one_lane(shape), work.passes_of_map());
+    let (cut, [rounds, _]) = (one_lane(shape), work.options.passes_of_map());
     let count = shape.map.landmarks.unwrap_or_default();
     let held = count.saturating_mul(shape.d * shape.element + 8);
     let solve = add(base("solve", shape, memory).term("landmarks", held, RANK), cut);

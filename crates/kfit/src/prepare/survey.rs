@@ -55,13 +55,12 @@ impl Survey {
 
     /// The sum of the weights of the rows; `None` where all count alike.
     pub(crate) fn weight(&self) -> Option<f64> {
-        weight_of(&self.statistics).filter(|_| self.weight_unit.is_some())
+        weight_of(&self.statistics)
     }
 
-    /// Statistics of the numeric targets, weights aside.
+    /// Statistics of the numeric targets.
     fn numeric(&self) -> &[kstore::statistics::Moments] {
-        let targets = &self.statistics.targets;
-        &targets[..targets.len() - usize::from(self.weight_unit.is_some())]
+        &self.statistics.targets
     }
 
     /// The targets that are learned: numbers less their means, which keeps the sums of squares accurate, or class
@@ -98,9 +97,9 @@ impl Survey {
     }
 }
 
-/// The sum of the weights of rows that have some.
+/// The sum of the weights of the rows; `None` if all weigh 1.
 pub fn weight_of(statistics: &Statistics) -> Option<f64> {
-    statistics.targets.last().map(|weights| weights.weight)
+    statistics.weights.first().map(|weights| weights.weight)
 }
 
 pub fn survey(
@@ -177,8 +176,7 @@ pub fn of(
         _ => None,
     };
     let groups = labels(statistics.groups.sorted());
-    let weight = weight_of(&statistics).filter(|_| selected.is_weighted());
-    let weight_unit = weight.map(|weight| unit(&statistics, weight));
+    let weight_unit = weight_of(&statistics).map(|weight| unit(&statistics, weight));
     Ok(Survey { statistics, scaler, classes, groups, weight_unit })
 }
 
@@ -207,7 +205,7 @@ pub fn warn_of_classes(selected: &Selected, statistics: &Statistics, task: Task,
 /// Refuses rows that nothing can be learned from, and warns of features that do not vary.
 fn check(selected: &Selected, statistics: &Statistics, options: &TrainOptions, stages: &dyn Stages) -> Result<()> {
     statistics.check(selected.class_name().unwrap_or_default(), selected.group_name().unwrap_or_default())?;
-    match statistics.targets.last().filter(|_| selected.is_weighted()) {
+    match statistics.weights.first() {
         // rows of weight 0 are not read
         Some(_) if statistics.rows == 0 => return Err(Error::NoWeight),
         Some(weights) if weights.max <= 0.0 => return Err(Error::NegativeWeights { least: weights.min }),

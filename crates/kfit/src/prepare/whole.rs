@@ -30,9 +30,10 @@ pub(crate) fn load<T: Real>(
     resources: &Resources<'_>,
 ) -> Result<MemoryRows<T>> {
     let (n, shape) = (n as usize, source.shape());
-    let columns = targets.count() + usize::from(shape.weighted);
+    let t = targets.count();
     let observer = resources.over("rows", source.range());
-    let (mut x, mut y) = (Vec::with_capacity(n * shape.features), Vec::with_capacity(n * columns));
+    let (mut x, mut y) = (Vec::with_capacity(n * shape.features), Vec::with_capacity(n * t));
+    let mut weight = shape.weighted.then(|| Vec::with_capacity(n));
     let (mut rows, mut codes) = (Vec::with_capacity(n), Codes::default());
     let pass = Pass { journal: None, ..cut.pass(1, resources, &*observer) };
     pass.visit(source, |block| {
@@ -41,9 +42,10 @@ pub(crate) fn load<T: Real>(
         codes.add(block, 0..block.len());
         for i in 0..block.len() {
             targets.push(block, i, &mut y)?;
-            y.extend(row_weights::weight(block, i)?.map(|weight| weight * weight_unit));
+            let own = row_weights::weight(block, i)?.map(|weight| weight * weight_unit);
+            weight.iter_mut().for_each(|weight| weight.extend(own));
         }
         Ok::<(), Error>(())
     })?;
-    codes.of(MemoryRows::new(x, shape.features)?.with_targets(y, columns)?.weighted(shape.weighted)?.numbered(rows)?)
+    codes.of(MemoryRows::new(x, shape.features)?.with_targets(y, t)?.with_weights(weight)?.numbered(rows)?)
 }

@@ -1,7 +1,7 @@
 //! What a solver is: the method, and its description by which it is found.
 
 use super::found::Found;
-use super::parameter::{self, Parameter, Settings};
+use super::parameter::{self, Options, Parameter, Settings};
 use crate::request::{FitRequest, NO_EXACT, PassShape, ProblemSize, Resources, RowAccess, Stage, TrainOptions};
 use crate::{Error, Result, Task, features::FitData, prepare::plan};
 use kapprox::{MapSpec, PrecisionPair, Real};
@@ -31,6 +31,15 @@ pub struct SolverFacts {
     pub weights: bool,
     /// True for a solver that combines kernel functions of all rows itself, where the map is exact.
     pub exact: bool,
+    /// True for a solver that iterates on the exact kernel with a preconditioner of landmarks.
+    pub preconditioned: bool,
+    /// Why the exact kernel has no landmarks under these settings of a `preconditioned` solver;
+    /// `None` if it has some.
+    pub no_landmarks: Option<&'static str>,
+    /// True for a solver that computes with the columns of the rows and takes no sparse rows.
+    pub dense: bool,
+    /// True for a solver that needs validation rows even if there is nothing to choose.
+    pub needs_folds: bool,
     /// The name of a solver that looks at distances between landmarks, without a map.
     pub by_distances: Option<&'static str>,
     /// The number of landmarks unless a rank is asked for; `None` for that of [`crate::job`].
@@ -138,9 +147,27 @@ pub struct SolverFamily {
     pub parameters: &'static [Parameter],
     /// Makes the solver of its settings.
     pub make: fn(&Settings) -> Result<Box<dyn AnySolver>>,
+    /// The parameters that are chosen with the rank, in addition to `ranks`: a fit at another rank
+    /// leaves them out.
+    pub of_rank: &'static [Parameter],
+    /// Changes options of a fit on a map to those of the same fit on the exact kernel. `ranks`,
+    /// `tolerance`, `folds` and `of_rank` are already left out.
+    pub on_kernel: fn(Options) -> Options,
 }
 
 impl SolverFamily {
+    /// A family whose optional facts have their defaults: no parameters are chosen with the rank,
+    /// and options of a fit on the exact kernel are those of a fit on a map.
+    pub const fn new(
+        name: &'static str,
+        about: &'static str,
+        task: Task,
+        parameters: &'static [Parameter],
+        make: fn(&Settings) -> Result<Box<dyn AnySolver>>,
+    ) -> Self {
+        Self { name, about, task, parameters, make, of_rank: &[], on_kernel: |given| given }
+    }
+
     /// The solver with these settings, for rows of either element type.
     ///
     /// # Errors

@@ -13,17 +13,16 @@ use faer::Mat;
 use kapprox::Real;
 use kstore::Plan;
 
-pub(super) const FAMILY: SolverFamily = SolverFamily {
-    name: FEATURES,
-    about: "the features of the map themselves, for other learners",
-    task: Task::Components,
-    parameters: &[TOLERANCE],
-    make: |_| Ok(Box::new(MapFeatures)),
-};
+pub(super) const FAMILY: SolverFamily = SolverFamily::new(
+    FEATURES,
+    "the features of the map themselves, for other learners",
+    Task::Components,
+    &[TOLERANCE],
+    |_| Ok(Box::new(MapFeatures)),
+);
 
 #[derive(Clone, Copy, Debug)]
-#[doc(hidden)]
-pub struct MapFeatures;
+struct MapFeatures;
 
 impl<T: Real> Solver<T> for MapFeatures {
     fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {

@@ -36,30 +36,32 @@
 //! Anouar, "Generalized discriminant analysis using a kernel approach", Neural Computation 12, 2000.
 
 use super::held_out;
+use super::mistakes::Mistakes;
+use super::normal_equations::FoldCoefficients;
 use super::parameter::{COMPONENTS, FOLDS, LAMBDAS, Parameter, ParameterKind, TOLERANCE};
 use super::{Figure, Found, Penalty, Solver, SolverFacts, SolverFamily};
 use crate::features::{FitData, GRAM};
 use crate::linalg::eigen::{covariance, sign};
 use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
-use crate::{Error, FeatureFold, FoldCoefficients, FoldGram, FoldSpec, GramState, Head, Mistakes, Result, Task};
+use crate::{Error, FeatureFold, FoldGram, FoldSpec, GramState, Head, Result, Task};
 use faer::{Mat, Side, prelude::*};
 use kapprox::{Real, decompose::symmetric_eigen};
 use kstore::Plan;
 
-pub(super) const FAMILY: SolverFamily = SolverFamily {
-    name: "fisher",
-    about: "kernel Fisher discriminants: classes by the nearest class mean, with the classes' shares as priors, along the directions that \
+pub(super) const FAMILY: SolverFamily = SolverFamily::new(
+    "fisher",
+    "kernel Fisher discriminants: classes by the nearest class mean, with the classes' shares as priors, along the directions that \
             separate them best",
-    task: Task::Classification,
-    parameters: &[LAMBDAS, FOLDS, Parameter { default: None, ..COMPONENTS }, WITHIN, TOLERANCE],
-    make: |settings| {
+    Task::Classification,
+    &[LAMBDAS, FOLDS, Parameter { default: None, ..COMPONENTS }, WITHIN, TOLERANCE],
+    |settings| {
         Ok(Box::new(Fisher {
             penalties: settings.compared()?,
             components: settings.count(&COMPONENTS),
             equal: settings.word(&WITHIN) == Some("equal"),
         }))
     },
-};
+);
 
 /// The scatter within classes: all rows count alike, or all classes.
 const WITHIN: Parameter = Parameter {

@@ -24,7 +24,7 @@
 
 use super::parameter::{COMPONENTS, EMBEDDED, LAMBDA, TASK, TOLERANCE};
 use super::target::{self, TARGET_KERNEL};
-use super::{Figure, Found, Penalty, Projection, Settings, Solver, SolverFamily, gradients, refuse};
+use super::{Figure, Found, Penalty, Projection, Settings, Solver, SolverFacts, SolverFamily, gradients, refuse};
 use crate::features::FitData;
 use crate::linalg::eigen::sign;
 use crate::model::Basis;
@@ -36,13 +36,13 @@ use kapprox::{FeatureMap, Kernel, Real, decompose::symmetric_eigen, landmark::NO
 use kstore::Plan;
 use std::sync::Arc;
 
-pub(crate) const FAMILY: SolverFamily = SolverFamily {
-    name: "kdr",
-    about: "kernel dimension reduction: the directions of the columns that a target depends on, and what each column counts",
-    task: Task::Regression,
-    parameters: &[TASK, EMBEDDED, TARGET_KERNEL, LAMBDA, TOLERANCE],
-    make: |settings| Ok(Box::new(KernelDimensionReduction::new(settings)?)),
-};
+pub(super) const FAMILY: SolverFamily = SolverFamily::new(
+    "kdr",
+    "kernel dimension reduction: the directions of the columns that a target depends on, and what each column counts",
+    Task::Regression,
+    &[TASK, EMBEDDED, TARGET_KERNEL, LAMBDA, TOLERANCE],
+    |settings| Ok(Box::new(KernelDimensionReduction::new(settings)?)),
+);
 
 /// Eigenvalues below this many roundings of the largest are rounding.
 const NOISE: f64 = 64.0;
@@ -69,6 +69,10 @@ impl KernelDimensionReduction {
 }
 
 impl<T: Real> Solver<T> for KernelDimensionReduction {
+    fn facts(&self) -> SolverFacts {
+        SolverFacts { dense: true, ..SolverFacts::default() }
+    }
+
     fn check(&self, work: &FitRequest<'_>) -> Result<()> {
         let why = "the directions are those of the columns as they are; leave it out";
         refuse(work.options.metric != MetricSource::None, "metric", &work.options.metric, why)?;

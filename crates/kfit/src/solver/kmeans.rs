@@ -21,13 +21,13 @@ use crate::{Result, Task};
 use kapprox::Real;
 use kstore::Plan;
 
-pub(super) const FAMILY: SolverFamily = SolverFamily {
-    name: "kmeans",
-    about: "kernel k-means: groups of rows around their means in feature space",
-    task: Task::Clusters,
-    parameters: &[CLUSTERS, STARTS, TOLERANCE, WEIGHTS],
-    make: |settings| Ok(Box::new(KernelKMeans(ClusteringOptions::new(settings)?))),
-};
+pub(super) const FAMILY: SolverFamily = SolverFamily::new(
+    "kmeans",
+    "kernel k-means: groups of rows around their means in feature space",
+    Task::Clusters,
+    &[CLUSTERS, STARTS, TOLERANCE, WEIGHTS],
+    |settings| Ok(Box::new(KernelKMeans(ClusteringOptions::new(settings)?))),
+);
 
 #[derive(Clone, Copy, Debug)]
 struct KernelKMeans(ClusteringOptions);

@@ -32,12 +32,12 @@ use faer::{Mat, MatRef};
 use kapprox::{Real, decompose::symmetric_eigen};
 use kstore::{Plan, Workers};
 
-pub(super) const FAMILY: SolverFamily = SolverFamily {
-    name: "kpca",
-    about: "kernel principal components: the directions of largest variance",
-    task: Task::Components,
-    parameters: &[COMPONENTS, UNCENTRED, WHITEN, NOVELTY, FOLDS, TOLERANCE, WEIGHTS],
-    make: |settings| {
+pub(super) const FAMILY: SolverFamily = SolverFamily::new(
+    "kpca",
+    "kernel principal components: the directions of largest variance",
+    Task::Components,
+    &[COMPONENTS, UNCENTRED, WHITEN, NOVELTY, FOLDS, TOLERANCE, WEIGHTS],
+    |settings| {
         Ok(Box::new(KernelPca {
             components: settings.required(&COMPONENTS, Settings::count),
             centre: !settings.flag(&UNCENTRED),
@@ -45,7 +45,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
             novelty: settings.flag(&NOVELTY),
         }))
     },
-};
+);
 
 /// Components whose variance is below this share of the largest are rounding and are left out, not divided by.
 ///

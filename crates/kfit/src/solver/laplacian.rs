@@ -1,8 +1,10 @@
 //! Laplacian eigenmaps: coordinates in which rows that the kernel connects are near each other.
 //!
-//! With degrees d_i = Σ_j k(x_i, x_j), D their diagonal matrix, the coordinates minimise Σ_ij k(x_i, x_j)‖y_i − y_j‖² at fixed YᵀDY: they
-//! are D^(-½)v for the leading eigenvectors v of D^(-½)KD^(-½) after the first, whose coordinates are constant. From the moments that
-//! [`spectral`] computes, Σ_i φ_iφ_iᵀ/d_i = U S Uᵀ, those eigenvectors are D^(-½)ΦU S^(-½), and
+//! With degrees d_i = Σ_j k(x_i, x_j), D their diagonal matrix, the coordinates minimise Σ_ij
+//! k(x_i, x_j)‖y_i − y_j‖² at fixed YᵀDY: they are D^(-½)v for the leading eigenvectors v of
+//! D^(-½)KD^(-½) after the first, whose coordinates are constant. From the moments that
+//! [`normalised_moments`] computes, Σ_i φ_iφ_iᵀ/d_i = U S Uᵀ, those eigenvectors are D^(-½)ΦU
+//! S^(-½), and
 //!
 //! ```text
 //! ψ_j(x) = φ(x)ᵀu_j / (√s_j φ(x)ᵀΣ_iφ_i)
@@ -16,8 +18,8 @@
 //! References: Belkin, Niyogi, "Laplacian eigenmaps for dimensionality reduction and data representation", Neural Computation 15,
 //! 2003; Bengio et al., "Out-of-sample extensions for LLE, Isomap, MDS, eigenmaps, and spectral clustering", NIPS 2003.
 
+use super::normalised_moments::{self, NormalisedMoments};
 use super::parameter::{EMBEDDED, Settings, TOLERANCE};
-use super::spectral::{self, Normalised, embedding, normalised};
 use super::{Figure, Found, Solver, SolverFacts, SolverFamily};
 use crate::features::{FitData, StoredFeatures, Wanted};
 use crate::linalg::eigen::sign;
@@ -27,13 +29,13 @@ use faer::Mat;
 use kapprox::Real;
 use kstore::Plan;
 
-pub(super) const FAMILY: SolverFamily = SolverFamily {
-    name: "laplacian",
-    about: "Laplacian eigenmaps: coordinates in which rows that the kernel connects are near each other",
-    task: Task::Components,
-    parameters: &[EMBEDDED, TOLERANCE],
-    make: |settings| Ok(Box::new(LaplacianEigenmaps { components: settings.required(&EMBEDDED, Settings::count) })),
-};
+pub(super) const FAMILY: SolverFamily = SolverFamily::new(
+    "laplacian",
+    "Laplacian eigenmaps: coordinates in which rows that the kernel connects are near each other",
+    Task::Components,
+    &[EMBEDDED, TOLERANCE],
+    |settings| Ok(Box::new(LaplacianEigenmaps { components: settings.required(&EMBEDDED, Settings::count) })),
+);
 
 #[derive(Clone, Copy, Debug)]
 struct LaplacianEigenmaps {
@@ -47,15 +49,15 @@ impl<T: Real> Solver<T> for LaplacianEigenmaps {
     }
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
-        spectral::plan::<T>(plan, shape, cut)
+        normalised_moments::plan::<T>(plan, shape, cut)
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
         let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
-        let Normalised { gram, sums, floor } = normalised(data, &kept)?;
+        let moments = NormalisedMoments::of(data, &kept)?;
         let _stage = data.resources.stages.stage("eigenvectors", None);
         let (projection, eigenvalues) =
-            embedding(&gram, self.components + 1, self.components + 1, data.resources.workers)?;
+            moments.embedding(self.components + 1, self.components + 1, data.resources.workers)?;
         let q = projection.ncols() - 1;
         if q == 0 {
             return Err(Error::NoVariance);
@@ -65,7 +67,7 @@ impl<T: Real> Solver<T> for LaplacianEigenmaps {
         let figures = vec![Figure { name: "eigenvalue", values: eigenvalues[..=q].to_vec() }];
         Ok(Found {
             weights,
-            form: Form::OverDegree { coefficients: sums, floor },
+            form: Form::OverDegree { coefficients: moments.sums, floor: moments.floor },
             intercept: vec![0.0; q],
             certificate: gathered.certificate,
             figures,

@@ -15,53 +15,42 @@
 //!
 //! Reference: Roweis, Saul, "Nonlinear dimensionality reduction by locally linear embedding", Science 290, 2000.
 
-use super::isomap::{Joined, NeighbourOptions};
-use super::mds::{check_components, facts, landmarks};
+use super::embedding::{check_components, facts, landmarks};
+use super::neighbour_graph::{NeighbourGraph, NeighbourOptions};
 use super::parameter::{EMBEDDED, NEIGHBOURS, NODES};
 use super::{Figure, Found, Solver, SolverFacts, SolverFamily};
 use crate::linalg::eigen::sign;
 use crate::model::{Basis, Form};
 use crate::request::{PassShape, ProblemSize};
-use crate::{Result, Task, features::FitData, neighbours::Reconstruction};
+use crate::{Result, Task, features::FitData};
 use faer::Mat;
 use kapprox::{Real, decompose::symmetric_eigen};
 use kstore::Plan;
 
-pub(super) const FAMILY: SolverFamily = SolverFamily {
-    name: "lle",
-    about: "locally linear embedding: coordinates that keep the weights by which a row is a mixture of its neighbours",
-    task: Task::Components,
-    parameters: &[EMBEDDED, NEIGHBOURS, NODES],
-    make: |settings| Ok(Box::new(LocallyLinear(NeighbourOptions::new(settings)))),
-};
+pub(super) const FAMILY: SolverFamily = SolverFamily::new(
+    "lle",
+    "locally linear embedding: coordinates that keep the weights by which a row is a mixture of its neighbours",
+    Task::Components,
+    &[EMBEDDED, NEIGHBOURS, NODES],
+    |settings| Ok(Box::new(LocallyLinear(NeighbourOptions::new(settings)))),
+);
 
 #[derive(Clone, Copy, Debug)]
 struct LocallyLinear(NeighbourOptions);
 
-/// M = (I − W)ᵀ(I − W), N x N, with the weights of each node's neighbours as the rows of W. 2Nk² flops.
-pub(super) fn alignment(joined: &Joined) -> Mat<f64> {
-    let (nodes, lists, k) = (&joined.nodes, &joined.lists, joined.k);
-    let (mut m, mut weights, mut buffers) =
-        (Mat::zeros(nodes.count(), nodes.count()), Vec::new(), Reconstruction::default());
-    for (i, list) in lists.chunks_exact(k).enumerate() {
-        buffers.weights(nodes, &nodes.point(i), list, &mut weights);
-        // row i of I − W is 1 at i and −w at the neighbours
-        let row = || std::iter::once((i, 1.0)).chain(list.iter().zip(&weights).map(|((_, j), w)| (*j, -w)));
-        for (a, left) in row() {
-            row().for_each(|(b, right)| m[(b, a)] += left * right);
-        }
-    }
-    m
-}
-
 impl<T: Real> Solver<T> for LocallyLinear {
     fn facts(&self) -> SolverFacts {
-        facts(FAMILY.name)
+        SolverFacts { dense: true, ..facts(FAMILY.name) }
     }
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
         let nodes = shape.map.landmarks.unwrap_or_default();
-        plan.term("nodes and their neighbours", Joined::bytes(nodes, shape.d, self.0.neighbours), "lower `nodes`").term(
+        plan.term(
+            "nodes and their neighbours",
+            NeighbourGraph::bytes(nodes, shape.d, self.0.neighbours),
+            "lower `nodes`",
+        )
+        .term(
             "weights and their eigenvectors",
             nodes.saturating_mul(nodes).saturating_mul(5 * 8),
             "lower `nodes`",
@@ -72,10 +61,10 @@ impl<T: Real> Solver<T> for LocallyLinear {
         let set = landmarks(data)?;
         let q = self.0.components;
         check_components(q, set.len(), "nodes")?;
-        let joined = Joined::new(set, self.0.neighbours, data.resources)?;
+        let graph = NeighbourGraph::new(set, self.0.neighbours, data.resources)?;
         let _stage = data.resources.stages.stage("eigenvectors", None);
-        let (neighbours, aligned) = (joined.k, alignment(&joined));
-        drop(joined);
+        let (neighbours, aligned) = (graph.k, graph.alignment());
+        drop(graph);
         let (values, vectors) = symmetric_eigen(aligned.as_ref())?;
         let signs: Vec<f64> = (1..=q).map(|j| sign(vectors.as_ref(), j)).collect();
         Ok(Found {

@@ -19,34 +19,24 @@
 
 use super::parameter::{NU, Settings, TOLERANCE};
 use super::{Figure, Found, Solver, SolverFacts, SolverFamily};
-use crate::features::{self, FitData, StoredFeatures, Sums, Values, Wanted};
+use crate::features::{self, FitData, StoredFeatures, Values, Wanted};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Result, Task, quadratic::Quadratic};
 use faer::Mat;
 use kapprox::Real;
 use kstore::Plan;
 
-pub(super) const FAMILY: SolverFamily = SolverFamily {
-    name: "mean",
-    about: "kernel mean embedding: squared distance from the mean of all rows, and a score that is negative for the farthest",
-    task: Task::Novelty,
-    parameters: &[NU, TOLERANCE],
-    make: |settings| Ok(Box::new(MeanEmbedding { nu: settings.required(&NU, Settings::number) })),
-};
+pub(super) const FAMILY: SolverFamily = SolverFamily::new(
+    "mean",
+    "kernel mean embedding: squared distance from the mean of all rows, and a score that is negative for the farthest",
+    Task::Novelty,
+    &[NU, TOLERANCE],
+    |settings| Ok(Box::new(MeanEmbedding { nu: settings.required(&NU, Settings::number) })),
+);
 
 #[derive(Clone, Copy, Debug)]
 struct MeanEmbedding {
     nu: f64,
-}
-
-/// Σ φ of all rows: one pass.
-pub(super) fn sum<T: Real>(name: &str, kept: &StoredFeatures<'_, T>, data: &FitData<'_, T>) -> Result<Vec<f64>> {
-    let stage = data.resources.stages.stage(name, Some(data.rows));
-    let Sums(sums) = kept.fold(name, &*stage, &|| Sums::new(kept.p), |sums, tile| {
-        tile.add_transposed(&vec![T::ONE; tile.rows()], &mut sums.0, kept.workers());
-        Ok(())
-    })?;
-    Ok(sums)
 }
 
 impl<T: Real> Solver<T> for MeanEmbedding {
@@ -67,7 +57,7 @@ impl<T: Real> Solver<T> for MeanEmbedding {
     fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
         let (kept, gathered) = StoredFeatures::gather(data, Wanted { squares: true, ..Wanted::default() })?;
         let n = kept.n as f64;
-        let mut mean = sum("mean", &kept, data)?;
+        let mut mean = kept.sum("mean")?;
         mean.iter_mut().for_each(|sum| *sum /= n);
         let norm: f64 = mean.iter().map(|v| v * v).sum();
         let mut distances = gathered.squares;

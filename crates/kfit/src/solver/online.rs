@@ -33,9 +33,8 @@
 //!
 //! References: Widrow, Hoff, "Adaptive switching circuits", IRE WESCON 1960; Haykin, Adaptive Filter Theory, chapters 6 and 10; Kivinen, Smola, Williamson, "Online learning with kernels", IEEE Trans. Signal Processing 52, 2004.
 
-use super::parameter::{Interval, LAMBDA, Parameter, ParameterKind, Settings, TOLERANCE};
-use super::perceptron::{CONSTANT, Swept, score, sweep};
-use super::ridge::STD;
+use super::parameter::{CONSTANT, Interval, LAMBDA, Parameter, ParameterKind, STD, Settings, TOLERANCE};
+use super::sweeps::{Swept, score, sweep};
 use super::{Figure, Found, Solver, SolverFacts, SolverFamily, refuse};
 use crate::features::{FitData, StoredFeatures, Wanted, values_bytes};
 use crate::linalg::recursion::{BLOCK, Recursion, functions};
@@ -44,13 +43,13 @@ use crate::{Error, Result, Task, linalg::strips::Pool, quadratic::Quadratic};
 use kapprox::Real;
 use kstore::Plan;
 
-pub(super) const FAMILY: SolverFamily = SolverFamily {
-    name: "online",
-    about: "values, learned row by row: each is predicted before it is learned",
-    task: Task::Regression,
-    parameters: &[RULE, LAMBDA, RATE, FORGETTING, PASSES, STD, CONSTANT, TOLERANCE],
-    make: |settings| Ok(Box::new(Online::new(settings)?)),
-};
+pub(super) const FAMILY: SolverFamily = SolverFamily::new(
+    "online",
+    "values, learned row by row: each is predicted before it is learned",
+    Task::Regression,
+    &[RULE, LAMBDA, RATE, FORGETTING, PASSES, STD, CONSTANT, TOLERANCE],
+    |settings| Ok(Box::new(Online::new(settings)?)),
+);
 
 /// The penalty of the constant, in rows whose target is 0: it moves predictions by 1e-8 of the target where features tell little from a constant,
 /// and more digits would be lost to rounding.

@@ -153,7 +153,7 @@ impl<T: Real> Fold<T> for OuterProducts<'_> {
             gradients.resize(x.len(), 0.0);
             for c in 0..self.coefficients.ncols() {
                 self.gradients(x, c, gradients, weights, workers);
-                if block.weighted {
+                if block.weight.is_some() {
                     for (weight, gradient) in of_rows.iter().zip(gradients.chunks_exact_mut(r)) {
                         let root = weight.sqrt();
                         gradient.iter_mut().for_each(|value| *value *= root);
@@ -209,7 +209,7 @@ mod tests {
         }
         let kernel = Kernel::parse("gaussian(sigma=1.3)").unwrap().build().unwrap().typed::<f64>();
         let fold = OuterProducts::new(kernel, &z, MatRef::from_column_major_slice(&alpha, m, t));
-        let rows = MemoryRows::new(x, d).unwrap().with_targets(weights.clone(), 1).unwrap().weighted(true).unwrap();
+        let rows = MemoryRows::new(x, d).unwrap().with_weights(Some(weights.clone())).unwrap();
         let sums = |threads, segment| {
             let workers = Workers::new(threads);
             Pass::new(900, segment, &workers).fold(&rows, &fold).unwrap().0

@@ -16,35 +16,32 @@
 //! References: Rosenblatt 1958; Freund, Schapire, "Large margin classification using the perceptron algorithm", Machine
 //! Learning 37, 1999; Crammer, Singer, "Ultraconservative online algorithms for multiclass problems", JMLR 3, 2003.
 
-use super::parameter::{INTERCEPT, Parameter, ParameterKind, STEPS, Settings, TOLERANCE};
+use super::parameter::{CONSTANT, Parameter, STEPS, Settings, TOLERANCE};
+use super::sweeps::{Swept, score, sweep};
 use super::{Figure, Found, Solver, SolverFacts, SolverFamily};
-use crate::features::{FitData, StoredFeatures, Tile, Wanted};
+use crate::features::{FitData, StoredFeatures, Wanted};
 use crate::linalg::recursion::functions;
 use crate::request::{PassShape, ProblemSize};
 use crate::{Result, Task};
-use kapprox::{Real, vectorised};
+use kapprox::Real;
 use kstore::Plan;
-use kstore::checkpoint::{Persist, Steps};
 
-pub(super) const FAMILY: SolverFamily = SolverFamily {
-    name: "perceptron",
-    about: "the kernel perceptron, averaged",
-    task: Task::Classification,
-    parameters: &[STEPS, LAST, CONSTANT, TOLERANCE],
-    make: |settings| {
+pub(super) const FAMILY: SolverFamily = SolverFamily::new(
+    "perceptron",
+    "the kernel perceptron, averaged",
+    Task::Classification,
+    &[STEPS, LAST, CONSTANT, TOLERANCE],
+    |settings| {
         Ok(Box::new(Perceptron {
             sweeps: settings.required(&STEPS, Settings::count),
             averaged: !settings.flag(&LAST),
             constant: settings.word(&CONSTANT) != Some("none"),
         }))
     },
-};
+);
 
 /// The parameter that takes the last functions of the search instead of their average.
 const LAST: Parameter = Parameter::flag("last", "Keep the last coefficients, not their average over all steps");
-
-/// The constant of the functions: learned as w is, or left out.
-pub(super) const CONSTANT: Parameter = Parameter { kind: ParameterKind::Word(&["free", "none"]), ..INTERCEPT };
 
 #[derive(Clone, Copy, Debug)]
 struct Perceptron {
@@ -94,44 +91,6 @@ impl<T: Real> Solver<T> for Perceptron {
             ..Found::default()
         })
     }
-}
-
-/// What was learned in sweeps over the rows, and the loss of each.
-#[derive(Clone)]
-pub(super) struct Swept<S> {
-    pub(super) state: S,
-    pub(super) losses: Vec<f64>,
-}
-
-kstore::persist!(where [S: Persist] Swept<S> { part "state": state, read "losses": losses });
-
-/// Learns in sweeps over all rows, in their order, while the losses so far say so: `learn` changes a state by a tile and returns its loss. What
-/// was stopped goes on at its last whole sweep.
-pub(super) fn sweep<T: Real, S: Persist + Clone + Send>(
-    kept: &StoredFeatures<'_, T>,
-    data: &FitData<'_, T>,
-    fresh: impl Fn() -> S,
-    goes_on: impl Fn(&[f64]) -> bool,
-    learn: impl Fn(&mut S, &Tile<'_, T>) -> Result<f64> + Sync,
-) -> Result<Swept<S>> {
-    let fresh = || Swept { state: fresh(), losses: Vec::new() };
-    let (mut steps, mut swept) = Steps::begin(data.resources.journal, "sweeps", fresh);
-    while goes_on(&swept.losses) {
-        let stage = data.resources.stages.stage("sweep", Some(data.rows));
-        let (mut next, mut loss) = (swept.clone(), 0.0);
-        let visited = kept.visit(&*stage, |tile: &Tile<'_, T>| {
-            loss += learn(&mut next.state, tile)?;
-            Ok(())
-        });
-        if let Err(error) = visited {
-            steps.keep(&swept);
-            return Err(error);
-        }
-        next.losses.push(loss);
-        swept = next;
-        steps.after(&swept);
-    }
-    Ok(swept)
 }
 
 /// The state of the search: functions, one after the other, each with its constant at the end.
@@ -200,18 +159,4 @@ impl State {
         let seen = self.seen.max(1) as f64;
         self.w.iter().zip(&self.late).map(|(w, late)| w - late / seen).collect()
     }
-}
-
-/// wᵀφ + c, in eight interleaved sums.
-pub(super) fn score<T: Real>(w: &[f64], phi: &[T]) -> f64 {
-    let (w, c) = w.split_at(phi.len());
-    let mut sums = [0.0; 8];
-    vectorised!({
-        for (w, phi) in w.chunks(8).zip(phi.chunks(8)) {
-            for ((sum, w), v) in sums.iter_mut().zip(w).zip(phi) {
-                *sum += w * kstore::Real::to_f64(*v);
-            }
-        }
-    });
-    sums.iter().sum::<f64>() + c[0]
 }

@@ -31,18 +31,18 @@ use faer::{Mat, MatRef};
 use kapprox::{FeatureMap, Kernel, Real, decompose::symmetric_eigen};
 use kstore::Plan;
 
-pub(super) const FAMILY: SolverFamily = SolverFamily {
-    name: "spca",
-    about: "supervised principal components: the directions that depend most on a target",
-    task: Task::Regression,
-    parameters: &[TASK, COMPONENTS, TARGET_KERNEL, TOLERANCE],
-    make: |settings| {
+pub(super) const FAMILY: SolverFamily = SolverFamily::new(
+    "spca",
+    "supervised principal components: the directions that depend most on a target",
+    Task::Regression,
+    &[TASK, COMPONENTS, TARGET_KERNEL, TOLERANCE],
+    |settings| {
         Ok(Box::new(SupervisedPca {
             components: settings.required(&COMPONENTS, Settings::count),
             target_kernel: settings.kernel(&TARGET_KERNEL),
         }))
     },
-};
+);
 
 const NOISE: f64 = 64.0;
 

@@ -19,26 +19,23 @@
 //! Malik, "Spectral grouping using the Nyström method", IEEE TPAMI 26, 2004.
 
 use super::lloyd::{self, ClusteringOptions, Space};
+use super::normalised_moments::{self, NormalisedMoments};
 use super::parameter::{CLUSTERS, STARTS, TOLERANCE};
-use super::{Figure, Found, Solver, SolverFacts, SolverFamily, mean::sum};
-use crate::features::{FitData, StoredFeatures, Sums, Wanted};
+use super::{Figure, Found, Solver, SolverFacts, SolverFamily};
+use crate::features::{FitData, StoredFeatures, Wanted};
 use crate::request::{PassShape, ProblemSize};
-use crate::{Error, GramScratch, GramState, Result, Task, linalg::strips::for_each_strip};
-use faer::{Accum, Mat, MatRef, Par, linalg::matmul::matmul};
-use kapprox::{Real, decompose::symmetric_eigen};
-use kstore::{Plan, Workers};
+use crate::{Result, Task};
+use faer::{Accum, Mat, Par, linalg::matmul::matmul};
+use kapprox::Real;
+use kstore::Plan;
 
-pub(super) const FAMILY: SolverFamily = SolverFamily {
-    name: "spectral",
-    about: "spectral clustering: groups of rows that the kernel connects",
-    task: Task::Clusters,
-    parameters: &[CLUSTERS, STARTS, TOLERANCE],
-    make: |settings| Ok(Box::new(Spectral(ClusteringOptions::new(settings)?))),
-};
-
-/// Least degree, as a share of the mean. Rows below it are near no landmark: their degrees are rounding, of either
-/// sign.
-const FLOOR: f64 = 1e-6;
+pub(super) const FAMILY: SolverFamily = SolverFamily::new(
+    "spectral",
+    "spectral clustering: groups of rows that the kernel connects",
+    Task::Clusters,
+    &[CLUSTERS, STARTS, TOLERANCE],
+    |settings| Ok(Box::new(Spectral(ClusteringOptions::new(settings)?))),
+);
 
 #[derive(Clone, Copy, Debug)]
 struct Spectral(ClusteringOptions);
@@ -49,16 +46,16 @@ impl<T: Real> Solver<T> for Spectral {
     }
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
-        let plan = self::plan::<T>(plan, shape, cut);
+        let plan = normalised_moments::plan::<T>(plan, shape, cut);
         lloyd::plan(plan, shape, cut, self.0.clusters, self.0.clusters)
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
         let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
-        let Normalised { gram, .. } = normalised(data, &kept)?;
+        let moments = NormalisedMoments::of(data, &kept)?;
         let (projection, eigenvalues) = {
             let _stage = data.resources.stages.stage("eigenvectors", None);
-            embedding(&gram, self.0.clusters, self.0.clusters + 1, data.resources.workers)?
+            moments.embedding(self.0.clusters, self.0.clusters + 1, data.resources.workers)?
         };
         let space = Space { projection: Some(projection.as_ref()), sphere: true };
         let found = lloyd::cluster(data, &kept, space, self.0)?;
@@ -79,75 +76,4 @@ impl<T: Real> Solver<T> for Spectral {
             ..Found::default()
         })
     }
-}
-
-/// The embedding U S^(-½) for the k leading eigenvalues, p x k, and the leading `told` eigenvalues: a wide gap after the
-/// k-th says that k is right.
-pub(super) fn embedding(gram: &GramState, k: usize, told: usize, workers: &Workers) -> Result<(Mat<f64>, Vec<f64>)> {
-    let p = gram.features();
-    let g = MatRef::from_column_major_slice(&gram.folds()[0].g, p, p);
-    // only the lower triangle means anything
-    let full = Mat::from_fn(p, p, |i, j| g[(i.max(j), i.min(j))]);
-    let (values, vectors) = workers.apart(move || symmetric_eigen(full.as_ref()))??;
-    let floor = gram.epsilon() * values[p - 1].max(0.0);
-    let kept: Vec<usize> = (0..p).rev().take(k).take_while(|j| values[*j] > floor).collect();
-    if kept.is_empty() {
-        return Err(Error::NoVariance);
-    }
-    let projection = Mat::from_fn(p, kept.len(), |i, q| vectors[(i, kept[q])] / values[kept[q]].sqrt());
-    Ok((projection, (0..p).rev().take(told).map(|j| values[j]).collect()))
-}
-
-pub(super) struct Normalised {
-    /// Σ φφᵀ/d.
-    pub(super) gram: GramState,
-    /// Σ φ, whose products with features are the degrees.
-    pub(super) sums: Vec<f64>,
-    /// The least degree that counts as such.
-    pub(super) floor: f64,
-}
-
-pub(super) fn plan<T: Real>(plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
-    let p = shape.map.p;
-    plan.term("normalised moments and their eigenvectors", 8 * 8 * p * p, "lower `rank`")
-        .term("rows over their degrees", cut.tile * p * shape.element, "lower `rank`")
-        .term("panels", GramScratch::<T>::bytes(p, 0, cut.tile, shape.threads), "lower `rank`")
-}
-
-/// Computes the moments, and warns of rows with a degree below the floor: two passes over the features.
-pub(super) fn normalised<T: Real>(data: &FitData<'_, T>, kept: &StoredFeatures<'_, T>) -> Result<Normalised> {
-    let (p, workers, stages) = (kept.p, kept.workers(), data.resources.stages);
-    let sums = sum("sum of features", kept, data)?;
-    let mean = sums.iter().map(|s| s * s).sum::<f64>() / kept.n.max(1) as f64;
-    if mean <= 0.0 || !mean.is_finite() {
-        return Err(Error::NoVariance);
-    }
-    let (floor, narrow) = (FLOOR * mean, sums.iter().map(|s| T::from_f64(*s)).collect::<Vec<T>>());
-    let (mut scratch, mut scaled) = (GramScratch::default(), Vec::new());
-    let stage = stages.stage("normalised moments", Some(data.rows));
-    let init = || (GramState::new(p, 0, 1), Sums::new(1));
-    let (gram, lifted) = kept.fold("normalised moments", &*stage, &init, |(gram, lifted), tile| {
-        let b = tile.rows();
-        let mut degrees = vec![T::ZERO; b];
-        tile.times(&narrow, &mut degrees, workers);
-        lifted.0[0] += degrees.iter().filter(|degree| degree.to_f64() < floor).count() as f64;
-        let factors: Vec<T> = degrees.iter().map(|d| T::from_f64(d.to_f64().max(floor).sqrt().recip())).collect();
-        scaled.resize(b * p, T::ZERO);
-        // features as columns, each row over the root of its degree
-        for_each_strip(workers, &mut scaled, b, |j, column| {
-            let rows = tile.phi.chunks_exact(p).zip(&factors);
-            column.iter_mut().zip(rows).for_each(|(to, (row, factor))| *to = row[j] * *factor);
-        });
-        let scaled = MatRef::from_column_major_slice(&scaled, b, p);
-        gram.update(0, scaled, MatRef::from_column_major_slice(&[], b, 0), &mut scratch, workers)
-    })?;
-    drop(stage);
-    let lifted = lifted.0[0];
-    if lifted > 0.0 {
-        stages.warn(format!(
-            "{lifted} rows are connected to nothing the landmarks see, and count as connected to {FLOOR:e} of the mean; \
-             raise `rank` or sigma"
-        ));
-    }
-    Ok(Normalised { gram, sums, floor })
 }

@@ -46,7 +46,7 @@ pub(super) fn all_stages<T: Real>(
 /// The forecast of a run. Reads the labels, where there are some, and the first rows; writes nothing.
 ///
 /// # Errors
-/// Errors of reading these rows: missing files, bad values.
+/// Options that the solver refuses; errors of reading these rows: missing files, bad values.
 pub fn forecast<T: Real>(
     selected: &Selected,
     options: &TrainOptions,
@@ -56,6 +56,7 @@ pub fn forecast<T: Real>(
     let options = own_folds(options, solver)?;
     let known = prepared::known(selected, &options, resources)?;
     let work = FitRequest::new::<T>(selected, &options, resources, known, solver)?;
+    solver.check(&work)?;
     of(selected, solver, solver.view(&work)?, &work)
 }
 

@@ -116,19 +116,20 @@ impl<'a, T: Real> TableScorer<'a, T> {
         let model = &self.typed.model;
         let source = self.source()?;
         let (shape, (m, d, _)) = (source.shape(), model.dims());
+        let numbers = shape.targets + usize::from(shape.weighted);
         let copies = if self.preimages.is_some() { PreImages::bytes(m, d) } else { 0 };
         let single = if model.is_narrow() || self.keeps() { shape.features * size_of::<T>() } else { 0 };
         let behind = if model.metric.is_some() { d * size_of::<T>() } else { 0 };
         let inside = self.outside.1.len() * size_of::<T>();
         let tile = lanes::TILE * (single + behind + inside);
         let range = self.selected.range();
-        let mut segment = self.segment(shape.targets, memory);
+        let mut segment = self.segment(numbers, memory);
         loop {
             let rows = segment.min(range.end - range.start) as usize;
             let lane = Lane {
                 tile: lanes::TILE,
                 name: "kernel values and scores",
-                bytes: model.scratch_bytes(1) + tile + rows * self.row_bytes(shape.targets),
+                bytes: model.scratch_bytes(1) + tile + rows * self.row_bytes(numbers),
                 shared: [held, &[self.typed.term(copies)]].concat(),
             };
             match lanes::lanes("prediction", &source, &lane, memory, threads) {
@@ -333,14 +334,8 @@ impl<T: Real> Fold<T> for TableScorer<'_, T> {
             state.unsettled += preimages.apply(model, &**functions, x, out, workers)? as u64;
             self.check("the pre-image", out, block.rows)?;
         }
-        if block.weighted {
-            for (i, row) in block.y.chunks_exact(block.t).enumerate() {
-                state.y.extend(&row[..block.learned()]);
-                state.weights.0.extend(row_weights::weight(block, i)?);
-            }
-        } else {
-            state.y.extend(block.y);
-        }
+        state.y.extend(block.y);
+        state.weights.0.extend(row_weights::weights(block)?.into_iter().flatten());
         state.classes.extend(block.classes.iter().flat_map(|Coded { codes, .. }| *codes));
         let groups =
             block.groups.iter().flat_map(|Coded { codes, labels }| codes.iter().map(|code| &labels[*code as usize]));

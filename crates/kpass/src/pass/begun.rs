@@ -87,13 +87,15 @@ impl<T: Real, F: Fold<T>> Fold<T> for Keeping<'_, F> {
     }
 }
 
-/// The arrays of a block, one after the other: numbers of the rows, features, targets, codes of classes and folds.
+/// The arrays of a block, one after the other: numbers of the rows, features, targets, weights,
+/// codes of classes and folds.
 fn written<T: Real>(block: &RowBlock<'_, T>) -> Vec<u8> {
     let codes = [&block.classes, &block.groups].map(|coded| coded.map_or(&[][..], |coded| coded.codes));
-    let parts: [&[u8]; 5] = [
+    let parts: [&[u8]; 6] = [
         bytemuck::cast_slice(block.rows),
         T::bytes(block.x),
         bytemuck::cast_slice(block.y),
+        bytemuck::cast_slice(block.weight.unwrap_or_default()),
         bytemuck::cast_slice(codes[0]),
         bytemuck::cast_slice(codes[1]),
     ];
@@ -140,7 +142,8 @@ impl<T: Real> RowSource<T> for Kept<'_, T> {
         let code = |labels: &Option<Arc<Vec<Label>>>| labels.as_ref().map_or(0, |_| size_of::<u32>());
         let (shape, empty) = (&self.shape, &self.empty);
         let (x, y) = (shape.features * size_of::<T>(), shape.targets * size_of::<f64>());
-        let widths = [size_of::<u64>(), x, y, code(&empty.class_labels), code(&empty.group_labels)];
+        let weight = if shape.weighted { size_of::<f64>() } else { 0 };
+        let widths = [size_of::<u64>(), x, y, weight, code(&empty.class_labels), code(&empty.group_labels)];
         Ok(Box::new(KeptCursor { source: self, widths, next: 0, tile: Vec::new(), place: 0, rows: 0 }))
     }
     fn footprint(&self) -> Footprint {
@@ -151,7 +154,7 @@ impl<T: Real> RowSource<T> for Kept<'_, T> {
 struct KeptCursor<'a, T> {
     source: &'a Kept<'a, T>,
     /// Bytes of a row in each of the arrays.
-    widths: [usize; 5],
+    widths: [usize; 6],
     next: usize,
     /// The arrays of the tile at hand, one after the other.
     tile: Vec<u8>,
@@ -170,8 +173,9 @@ impl<T: Real> RowCursor<T> for KeptCursor<'_, T> {
             append(&mut buf.rows, self.bytes(0, &some));
             append(&mut buf.x, self.bytes(1, &some));
             append(&mut buf.y, self.bytes(2, &some));
-            append(&mut buf.classes, self.bytes(3, &some));
-            append(&mut buf.groups, self.bytes(4, &some));
+            append(&mut buf.weight, self.bytes(3, &some));
+            append(&mut buf.classes, self.bytes(4, &some));
+            append(&mut buf.groups, self.bytes(5, &some));
             self.place = some.end;
         }
         Ok(!buf.rows.is_empty())

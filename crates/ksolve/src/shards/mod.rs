@@ -278,7 +278,7 @@ impl PreparedJob {
         let (card, scaler) = either!(AnyModel: &mut fitted.model, model => (&mut model.card, &model.scaler));
         (card.rows, fitted.report.rows) = (rows, rows);
         card.reading.clone_from(&self.about.job.reading);
-        fitted.report.weight = weight_of(&columns).filter(|_| selected.is_weighted());
+        fitted.report.weight = weight_of(&columns);
         let known = card.ranges.iter_mut().zip(&columns.features).filter(|(range, _)| **range != ENDLESS);
         known.filter(|(_, column)| column.count > 0).for_each(|(range, column)| *range = [column.min, column.max]);
         let names = card.features.iter().zip(&scaler.scale).zip(&columns.features);

@@ -9,7 +9,7 @@
 
 use super::{Kernel, Select, Tuned, memory::Memory, trial::Trials};
 use crate::job::{Fit, Run};
-use crate::solver::{Solver, parameter, ridge, svm};
+use crate::solver::{Solver, parameter, svm};
 use crate::{Error, Result, folds::FoldSpec, lists::half_decade, request::MetricSource};
 use kapprox::{Real, metric::Metric};
 use std::{ops::RangeInclusive, sync::Arc};
@@ -288,7 +288,7 @@ fn fits(solver: &str, base: &Fit, tuned: &Tuned, by: Select) -> Result<Vec<(Fit,
     for name in names {
         let fit = if base.family().name == name { base.clone() } else { base.for_solver(name)? };
         // the search has chosen the penalty of a surface
-        let has_surface = fit.family().reads(&ridge::RANKS);
+        let has_surface = fit.family().reads(&parameter::RANKS);
         let fit = if has_surface && tuned.folds != FoldSpec::None {
             fit.set(parameter::FOLDS.name, &tuned.folds)
         } else {
@@ -342,6 +342,7 @@ fn shown(lambda: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::solver::ridge::Ridge;
 
     #[test]
     fn errors_are_compared_on_the_folds_that_all_were_tried_on() {
@@ -370,7 +371,7 @@ mod tests {
         assert_eq!(exact.fit.settings().unwrap().penalty(), crate::solver::Penalty::Lambda(5e-5));
         // one that compares penalties has those between both rules, one decade less and half a decade more
         let ridge = of(Fit::solver("ridge").unwrap(), None).for_rows(100, 10_000, Some(1e-4));
-        let lambdas = ridge::Ridge::new(ridge.fit.settings().unwrap()).lambdas;
+        let lambdas = Ridge::new(ridge.fit.settings().unwrap()).lambdas;
         assert_eq!((lambdas.len(), lambdas[0], lambdas[5]), (6, 1e-7, 3.1622776601683795e-5));
         let given = of(fit.clone().set("C", 3), None);
         assert_eq!(given.for_rows(100, 10_000, None).fit.settings().unwrap().penalty(), crate::solver::Penalty::C(3.0));

@@ -1,8 +1,9 @@
 //! The time that a choice and the fit after it may take, and the ranks of a fit that is likely to end in it.
 
 use super::chosen::{Chosen, Part, Test};
+use crate::Result;
 use crate::job::{Fit, Run};
-use crate::{Result, solver::ridge};
+use crate::solver::{parameter, ridge};
 use kstore::Selected;
 use std::time::{Duration, Instant};
 
@@ -90,7 +91,7 @@ impl Reach {
 
     /// The options that give such a fit on any machine.
     pub fn told(&self, fit: &Fit) -> String {
-        let ranks = match fit.family().reads(&ridge::RANKS) {
+        let ranks = match fit.family().reads(&parameter::RANKS) {
             true => format!("--ranks {}", listed(&self.ranks)),
             false => format!("--rank {}", self.ranks[self.ranks.len() - 1]),
         };
@@ -171,7 +172,7 @@ fn ranks(
 
 /// The fit at the last of these ranks, with the others in its surface where the solver has one.
 fn at_ranks(fit: Fit, ranks: &[usize]) -> Fit {
-    if fit.family().reads(&ridge::RANKS) {
+    if fit.family().reads(&parameter::RANKS) {
         return fit.set("ranks", listed(ranks));
     }
     ranks.last().into_iter().fold(fit, |fit, rank| fit.rank(*rank))

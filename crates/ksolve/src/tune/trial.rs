@@ -112,9 +112,9 @@ impl<T: Real> Trials<T> {
         may: bool,
     ) -> Result<Self> {
         let shape = rows.shape();
-        let classes = usize::from(shape.targets == usize::from(shape.weighted));
+        let classes = usize::from(shape.targets == 0);
         let grouped = rows.group_codes().is_some();
-        let t = shape.targets + classes + usize::from(grouped);
+        let t = shape.targets + classes + usize::from(shape.weighted) + usize::from(grouped);
         let (mut of_rows, mut values) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len() * t));
         let (mut cursor, mut tile) = (rows.open(rows.range())?, RowBuf::new(256));
         while cursor.next(&mut tile)? {
@@ -123,7 +123,7 @@ impl<T: Real> Trials<T> {
             for (i, row) in block.rows.iter().enumerate() {
                 of_rows.push(folds.fold_of(*row, code(&block.groups, i))?);
                 values.extend((classes == 1).then(|| f64::from(code(&block.classes, i))));
-                values.extend_from_slice(&block.y[i * block.t..][..block.learned()]);
+                values.extend_from_slice(&block.y[i * block.t..][..block.t]);
                 // a trial is a fit of a table, which counts a cost C by the weights of the table
                 values.extend(block.weight(i).map(|weight| weight * weight_unit));
                 values.extend(grouped.then(|| f64::from(code(&block.groups, i))));

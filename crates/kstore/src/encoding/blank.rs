@@ -53,7 +53,8 @@ impl Selected {
     /// Those of reading.
     #[doc(hidden)]
     pub fn blank(&self) -> Result<Vec<String>> {
-        let columns: Vec<usize> = self.features.iter().chain(&self.targets).chain(&self.class).copied().collect();
+        let columns: Vec<usize> =
+            self.features.iter().chain(&self.targets).chain(&self.weight).chain(&self.class).copied().collect();
         let blank = self.table.blank_among(&self.rows, columns.clone())?;
         Ok(self.names(&columns.into_iter().filter(|column| blank.contains(column)).collect::<Vec<_>>()))
     }

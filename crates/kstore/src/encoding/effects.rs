@@ -147,8 +147,8 @@ impl Selected {
             others.partition(|place| encoding.columns()[*place].code == Code::Number);
         let keep: Vec<usize> = places.iter().chain(&others).map(|place| self.features[*place]).collect();
         let numbers = numbers.into_iter().map(|place| self.features[place]).collect();
-        let Self { targets, weighted, class, .. } = self.clone();
-        let read = Self { targets, weighted, class, group: None, ..self.searched(numbers, keep, Missing::Error) };
+        let Self { targets, weight, class, .. } = self.clone();
+        let read = Self { targets, weight, class, group: None, ..self.searched(numbers, keep, Missing::Error) };
         Some(EffectSearch { selected: self.clone(), read, places, classes, outputs })
     }
 }

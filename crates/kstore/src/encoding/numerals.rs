@@ -162,7 +162,7 @@ impl Selected {
     /// What is found of the columns of numbers at some places in a few rows of the table.
     fn some_rows(&self, places: &[usize]) -> Result<Vec<Numerals>> {
         let features = places.iter().map(|place| self.features[*place]).collect();
-        let alone = Self { targets: Vec::new(), weighted: false, ..self.alone() };
+        let alone = Self { weight: None, ..self.alone() };
         let read = Self { features, filter: None, missing: Missing::Mean, ..alone };
         let source = read.counting_apart().rows::<f64>(Reading::default())?;
         let (Range { start, end }, (most, parts), mut buffer) = (source.range(), LOOKED_AT, RowBuf::new(256));

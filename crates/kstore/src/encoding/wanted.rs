@@ -322,7 +322,7 @@ impl Selected {
     /// weight 0 has no value.
     pub(crate) fn alone(&self) -> Self {
         let (keep, complete) = Default::default();
-        let targets = self.targets.last().copied().filter(|_| self.weighted).into_iter().collect();
+        let targets = Vec::new();
         Self { targets, keep, complete, class: None, group: None, ..self.plain() }
     }
 

@@ -5,9 +5,9 @@ use std::ops::Range;
 
 /// Sources of rows of the same features, one after the other, as one source.
 ///
-/// Rows are numbered anew, so that no two have the same number: those of a part follow on those of the parts before it,
-/// each part's selectable range counted whole. Features and numeric targets are handed on; labels and kept columns are
-/// not.
+/// Rows are numbered anew, so that no two have the same number: those of a part follow on those of
+/// the parts before it, each part's selectable range counted whole. Features, numeric targets and
+/// weights are handed on; labels and kept columns are not.
 ///
 /// ```
 /// use kstore::source::Chained;
@@ -33,10 +33,13 @@ impl<'a, T: Real> Chained<'a, T> {
     /// # Errors
     /// [`crate::Error::Syntax`] without a part, or where parts have other numbers of features or targets.
     pub fn new(parts: Vec<&'a dyn RowSource<T>>) -> Result<Self> {
-        let width = |part: &&dyn RowSource<T>| (part.shape().features, part.shape().targets);
+        let width = |part: &&dyn RowSource<T>| (part.shape().features, part.shape().targets, part.shape().weighted);
         let first = parts.first().map(width);
         if first.is_none() || parts.iter().any(|part| Some(width(part)) != first) {
-            let columns = parts.iter().map(width).map(|(x, y)| format!("{x} features and {y} targets"));
+            let columns = parts.iter().map(width).map(|(x, y, weighted)| {
+                let weights = if weighted { " and weights" } else { "" };
+                format!("{x} features and {y} targets{weights}")
+            });
             let text = format!("{} tables: {}", parts.len(), columns.collect::<Vec<_>>().join(", "));
             let expected = "tables that are read as one have the same columns".to_string();
             return Err(crate::Error::Syntax { what: "tables", text, expected });
@@ -141,6 +144,7 @@ impl<T: Real> RowCursor<T> for ChainedCursor<'_, T> {
             buf.rows.extend(self.spare.rows.iter().map(|row| row - start + first));
             buf.x.extend_from_slice(&self.spare.x);
             buf.y.extend_from_slice(&self.spare.y);
+            buf.weight.extend_from_slice(&self.spare.weight);
         }
         (buf.class_labels, buf.group_labels) = (None, None);
         buf.classes.clear();

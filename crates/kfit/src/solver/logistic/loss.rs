@@ -1,8 +1,8 @@
 //! The logistic loss over kept features: its value, its gradient and products with its Hessian, a pass each.
 
-use super::blocks::{self, Block};
 use crate::features::{StoredFeatures, Sums, Tile, Values};
 use crate::linalg::strips::{Pool, for_each_strip};
+use crate::solver::hessian_blocks::{self, Block};
 use crate::solver::newton::{Objective, Point, Shape};
 use crate::{FoldGram, Intercept, Result, row_weights::RowWeights};
 use kapprox::Real;
@@ -199,7 +199,7 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
     }
 
     fn blocks(&mut self, point: &Point, step: usize) -> Result<Option<(Vec<FoldGram>, f64)>> {
-        match blocks::bytes(self.kept.n, self.kept.p, self.k, size_of::<T>()) {
+        match hessian_blocks::bytes(self.kept.n, self.kept.p, self.k, size_of::<T>()) {
             Some(_) => Ok(Some((self.drawn(point, step)?, 1.0 / self.n))),
             None => Ok(None),
         }
@@ -251,7 +251,7 @@ impl<T: Real> Loss<'_, '_, T> {
     fn drawn(&mut self, point: &Point, round: usize) -> Result<Vec<FoldGram>> {
         let (n, p, k) = (self.n, self.kept.p, self.k);
         let keys = |j: usize| Stream::new(self.kept.seed(), Purpose::Sketch, (round * k + j) as u64);
-        let rate = |j: usize| blocks::ROWS * p as f64 / (n * point.curvatures[j]).max(f64::MIN_POSITIVE);
+        let rate = |j: usize| hessian_blocks::ROWS * p as f64 / (n * point.curvatures[j]).max(f64::MIN_POSITIVE);
         let draws: Vec<(Stream, f64)> = (0..k).map(|j| (keys(j), rate(j))).collect();
         let drawn = self.draw(&draws)?;
         let mut drawing: Vec<Block<T>> = (0..k).map(|_| Block::new(p)).collect();

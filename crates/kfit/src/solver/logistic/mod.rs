@@ -7,11 +7,12 @@
 //! with ℓ the logarithm of the softmax of the true class (the logistic function for two classes, one column), a_i = 1 or
 //! the weight of the row, times that of its class, n the sum of the weights of the rows, and the constant c free, penalised or absent. C of scikit-learn is 1/(2n lambda).
 //!
-//! Newton's method with conjugate gradients (`../newton.rs`): every step solves H d = −∇F with products H·V, one pass over
-//! the features each, and no matrix of order pk. Far from the solution they are preconditioned by one for all classes,
-//! γ ΦᵀΦ/n + 2 lambda I with γ the mean of p(1 − p), whose Gram matrix the pass that keeps the features has summed; near it,
-//! where there are rows enough, by one for every class (`blocks.rs`). Then a handful of iterations is enough whatever the
-//! condition of the kernel.
+//! Newton's method with conjugate gradients (`../newton.rs`): every step solves H d = −∇F with
+//! products H·V, one pass over the features each, and no matrix of order pk. Far from the solution
+//! they are preconditioned by one for all classes, γ ΦᵀΦ/n + 2 lambda I with γ the mean of p(1 −
+//! p), whose Gram matrix the pass that keeps the features has summed; near it, where there are rows
+//! enough, by one for every class (`../hessian_blocks.rs`). Then a handful of iterations is enough
+//! whatever the condition of the kernel.
 //!
 //! *Cost*: the map, np² for the Gram matrix, 4kp³ a Newton step, and 4npk flops a pass. *Bytes*: the features, n·k
 //! probabilities, kp² numbers in f64.
@@ -20,13 +21,10 @@
 //! Marteau-Ferey, Bach, Rudi, "Globally convergent Newton methods for ill-conditioned generalized self-concordant losses",
 //! NeurIPS 2019; Nocedal, Wright, *Numerical Optimization* (2006), algorithm 7.1.
 
-pub(super) mod blocks;
 mod loss;
 
-use super::parameter::{
-    CLASS_WEIGHT, COSTS, FOLDS, INTERCEPT, LAMBDAS, Parameter, STEPS, Settings, TOLERANCE, WEIGHTS,
-};
-use super::{ClassWeight, Figure, Found, Penalty, Solver, SolverFacts, SolverFamily, held_out, newton};
+use super::parameter::{CLASS_WEIGHT, COMPARED_LAMBDAS, COSTS, FOLDS, INTERCEPT, STEPS, Settings, TOLERANCE, WEIGHTS};
+use super::{ClassWeight, Figure, Found, Penalty, Solver, SolverFacts, SolverFamily, held_out, hessian_blocks, newton};
 use crate::features::{self, FitData, StoredFeatures, Wanted};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Error, GramState, Intercept, Link, Result, Task};
@@ -34,12 +32,12 @@ use kapprox::Real;
 use kstore::Plan;
 use loss::{Labels, Loss, link};
 
-pub(super) const FAMILY: SolverFamily = SolverFamily {
-    name: "logistic",
-    about: "logistic regression: probabilities of two or more classes",
-    task: Task::Classification,
-    parameters: &[PENALTIES, COSTS, FOLDS, INTERCEPT, CLASS_WEIGHT, STEPS, TOLERANCE, WEIGHTS],
-    make: |settings| {
+pub(super) const FAMILY: SolverFamily = SolverFamily::new(
+    "logistic",
+    "logistic regression: probabilities of two or more classes",
+    Task::Classification,
+    &[COMPARED_LAMBDAS, COSTS, FOLDS, INTERCEPT, CLASS_WEIGHT, STEPS, TOLERANCE, WEIGHTS],
+    |settings| {
         Ok(Box::new(Logistic {
             penalties: settings.compared()?,
             intercept: settings.intercept(),
@@ -47,10 +45,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
             steps: settings.required(&STEPS, Settings::count),
         }))
     },
-};
-
-/// A penalty that is right for some rows is far too weak or too strong for others, so some are compared by the log-loss of rows held out.
-pub(super) const PENALTIES: Parameter = Parameter { default: Some("1e-6,1e-5,1e-4,1e-3"), ..LAMBDAS };
+);
 
 #[derive(Clone, Debug)]
 struct Logistic {
@@ -86,7 +81,7 @@ impl<T: Real> Solver<T> for Logistic {
         )
         .term(
             "Hessians of the classes",
-            blocks::bytes(n, p, if k == 2 { 1 } else { k }, shape.element).unwrap_or(0),
+            hessian_blocks::bytes(n, p, if k == 2 { 1 } else { k }, shape.element).unwrap_or(0),
             RANK,
         )
         .term("scores of a tile", 3 * cut.tile * k * size_of::<f64>(), "")

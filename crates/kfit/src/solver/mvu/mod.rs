@@ -21,10 +21,10 @@
 
 mod semidefinite;
 
-use super::isomap::{Joined, NeighbourOptions};
-use super::mds::{check_components, facts, landmarks};
+use super::embedding::{check_components, facts, landmarks};
+use super::neighbour_graph::{NeighbourGraph, NeighbourOptions};
 use super::parameter::{EMBEDDED, NEIGHBOURS, NODES, Parameter};
-use super::{Figure, Found, Solver, SolverFacts, SolverFamily, lle::alignment, refuse};
+use super::{Figure, Found, Solver, SolverFacts, SolverFamily, refuse};
 use crate::linalg::cholesky::{Side, factor, solve};
 use crate::linalg::eigen::sign;
 use crate::model::{Basis, Form};
@@ -36,13 +36,13 @@ use kapprox::{Real, map::par};
 use kstore::{Plan, Workers, pass::Observer};
 use semidefinite::maximise;
 
-pub(super) const FAMILY: SolverFamily = SolverFamily {
-    name: "mvu",
-    about: "maximum variance unfolding: coordinates as far apart as neighbours allow",
-    task: Task::Components,
-    parameters: &[EMBEDDED, NEIGHBOURS, Parameter { default: Some("1000"), ..NODES }],
-    make: |settings| Ok(Box::new(MaximumVariance(NeighbourOptions::new(settings)))),
-};
+pub(super) const FAMILY: SolverFamily = SolverFamily::new(
+    "mvu",
+    "maximum variance unfolding: coordinates as far apart as neighbours allow",
+    Task::Components,
+    &[EMBEDDED, NEIGHBOURS, Parameter { default: Some("1000"), ..NODES }],
+    |settings| Ok(Box::new(MaximumVariance(NeighbourOptions::new(settings)))),
+);
 
 /// Most landmarks: the semidefinite programme of more takes minutes.
 const MOST: usize = 100;
@@ -106,8 +106,8 @@ fn centred(q: &Mat<f64>) -> Mat<f64> {
 struct Pairs(Vec<(usize, usize, f64)>);
 
 impl Pairs {
-    fn new(joined: &Joined) -> Self {
-        let (lists, k) = (joined.lists.iter().enumerate(), joined.k);
+    fn new(graph: &NeighbourGraph) -> Self {
+        let (lists, k) = (graph.lists.iter().enumerate(), graph.k);
         let mut pairs: Vec<(usize, usize, f64)> =
             lists.map(|(place, (square, to))| ((place / k).min(*to), (place / k).max(*to), *square)).collect();
         pairs.sort_by_key(|(i, j, _)| (*i, *j));
@@ -217,7 +217,7 @@ impl Unfolding<'_> {
 
 impl<T: Real> Solver<T> for MaximumVariance {
     fn facts(&self) -> SolverFacts {
-        SolverFacts { usual_rank: Some(USUAL), ..facts(FAMILY.name) }
+        SolverFacts { usual_rank: Some(USUAL), dense: true, ..facts(FAMILY.name) }
     }
 
     fn check(&self, work: &FitRequest<'_>) -> Result<()> {
@@ -229,26 +229,30 @@ impl<T: Real> Solver<T> for MaximumVariance {
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
         let (nodes, m) = (shape.map.landmarks.unwrap_or_default(), shape.landmarks);
-        plan.term("nodes and their neighbours", Joined::bytes(nodes, shape.d, self.0.neighbours), "lower `nodes`")
-            .term("weights and their factor", nodes.saturating_mul(nodes).saturating_mul(16), "lower `nodes`")
-            .term(
-                "pairs of neighbours",
-                nodes.saturating_mul(Joined::most(nodes, self.0.neighbours)).saturating_mul(8 * (m + 8)),
-                "lower `nodes`",
-            )
-            .term("semidefinite programme", semidefinite::bytes(m, HELD * m), "lower `rank`")
+        plan.term(
+            "nodes and their neighbours",
+            NeighbourGraph::bytes(nodes, shape.d, self.0.neighbours),
+            "lower `nodes`",
+        )
+        .term("weights and their factor", nodes.saturating_mul(nodes).saturating_mul(16), "lower `nodes`")
+        .term(
+            "pairs of neighbours",
+            nodes.saturating_mul(NeighbourGraph::most(nodes, self.0.neighbours)).saturating_mul(8 * (m + 8)),
+            "lower `nodes`",
+        )
+        .term("semidefinite programme", semidefinite::bytes(m, HELD * m), "lower `rank`")
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
         let (set, resources) = (landmarks(data)?, data.resources);
         let m = data.options.landmark_count().min(set.len());
         check_components(self.0.components, m, "landmarks")?;
-        let joined = Joined::new(set, self.0.neighbours, resources)?;
-        let (k, pairs) = (joined.k, Pairs::new(&joined));
+        let graph = NeighbourGraph::new(set, self.0.neighbours, resources)?;
+        let (k, pairs) = (graph.k, Pairs::new(&graph));
         let made = {
             let _stage = resources.stages.stage("weights of the neighbours", None);
-            let aligned = alignment(&joined);
-            drop(joined);
+            let aligned = graph.alignment();
+            drop(graph);
             centred(&made_of_landmarks(&aligned, m, resources.workers)?)
         };
         let observer = resources.stages.stage("semidefinite programme", None);

@@ -19,8 +19,9 @@ mod shared;
 pub use settings::{Options, Settings};
 pub use shared::{
     C, CLASS_WEIGHT, CLUSTERS, COMPONENTS, COSTS, EMBEDDED, FOLDS, GAP, GROUP, INTERCEPT, LAMBDA, LAMBDAS, NEIGHBOURS,
-    NODES, NOVELTY, NU, PROBABILITIES, Penalty, STARTS, STEPS, TASK, TOLERANCE, UNCENTRED, WEIGHTS,
+    NODES, NOVELTY, NU, PROBABILITIES, Penalty, RANKS, STARTS, STEPS, TASK, TOLERANCE, UNCENTRED, WEIGHTS,
 };
+pub(crate) use shared::{COMPARED_LAMBDAS, CONSTANT, STD, WITH, WITH_KERNEL};
 
 use crate::{Error, FoldSpec, Result, lists, solver::ClassWeight};
 use kapprox::Kernel;

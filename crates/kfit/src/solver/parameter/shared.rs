@@ -44,6 +44,10 @@ pub const LAMBDA: Parameter = Parameter {
 /// The parameter `lambda` of a solver that compares several penalties.
 pub const LAMBDAS: Parameter = Parameter { kind: ParameterKind::Penalties { several: true, zero: false }, ..LAMBDA };
 
+/// The parameter `lambda` of a solver whose best penalty depends on the rows: four are compared on
+/// validation rows by default.
+pub(crate) const COMPARED_LAMBDAS: Parameter = Parameter { default: Some("1e-6,1e-5,1e-4,1e-3"), ..LAMBDAS };
+
 /// The parameter `C`, the penalty as LIBSVM writes it.
 pub const C: Parameter = Parameter {
     name: "C",
@@ -83,6 +87,10 @@ pub const INTERCEPT: Parameter = Parameter {
     about: "Constant term: free, penalised or none",
 };
 
+/// The parameter `intercept` of a solver that learns row by row: the constant is learned as the
+/// weights are, or left out.
+pub(crate) const CONSTANT: Parameter = Parameter { kind: ParameterKind::Word(&["free", "none"]), ..INTERCEPT };
+
 /// The parameter `folds`: which rows are held out together.
 pub const FOLDS: Parameter = Parameter {
     name: "folds",
@@ -97,6 +105,36 @@ pub const STEPS: Parameter = Parameter {
     kind: ParameterKind::Count { most: 1_000_000, reason: "a solver that needs more will not get there" },
     default: Some("200"),
     about: "Most steps, or sweeps over the rows",
+};
+
+/// The parameter `ranks`: the ranks that are compared in one pass.
+pub const RANKS: Parameter = Parameter {
+    name: "ranks",
+    kind: ParameterKind::Ranks,
+    default: None,
+    about: "Ranks to compare in the same pass: 250,500,1000 or 50..2000 (doubling) [default: rank alone]",
+};
+
+/// The parameter `std`: the model keeps what gives the standard deviation of a prediction.
+pub(crate) const STD: Parameter = Parameter::flag(
+    "std",
+    "Keep in the model what predict --std and kmill update need: 16 bytes for each pair of landmarks (a numeric target; ridge direct, online rls)",
+);
+
+/// The parameter `with`: the columns of the second view.
+pub(crate) const WITH: Parameter = Parameter {
+    name: "with",
+    kind: ParameterKind::Columns,
+    default: None,
+    about: "Columns of the second view, as names or globs, comma-separated; the first has the other features; has to be given",
+};
+
+/// The parameter `with_kernel`: the kernel on the second view.
+pub(crate) const WITH_KERNEL: Parameter = Parameter {
+    name: "with_kernel",
+    kind: ParameterKind::Kernel,
+    default: None,
+    about: "Kernel on the second view [default: that of the first]",
 };
 
 /// The parameter `gap`: the relative duality gap at which a machine stops.

@@ -22,8 +22,8 @@
 
 mod components;
 
-use super::parameter::{COMPONENTS, FOLDS, Settings, TASK, TOLERANCE};
-use super::{Figure, Found, Solver, SolverFacts, SolverFamily, centred::Centred, refuse, ridge};
+use super::parameter::{COMPONENTS, FOLDS, RANKS, Settings, TASK, TOLERANCE};
+use super::{Figure, Found, Solver, SolverFacts, SolverFamily, centred::Centred, refuse};
 use crate::features::{FitData, GRAM};
 use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
 use crate::{FoldSpec, GramState, Head, Result, Task, solver::explained};
@@ -32,13 +32,13 @@ use kapprox::Real;
 use kstore::Plan;
 use std::borrow::Cow;
 
-pub(super) const FAMILY: SolverFamily = SolverFamily {
-    name: "pls",
-    about: "partial least squares: values or classes by the components that vary with them",
-    task: Task::Regression,
-    parameters: &[TASK, COMPONENTS, ridge::RANKS, FOLDS, TOLERANCE],
-    make: |settings| Ok(Box::new(PartialLeastSquares { components: settings.required(&COMPONENTS, Settings::count) })),
-};
+pub(super) const FAMILY: SolverFamily = SolverFamily::new(
+    "pls",
+    "partial least squares: values or classes by the components that vary with them",
+    Task::Regression,
+    &[TASK, COMPONENTS, RANKS, FOLDS, TOLERANCE],
+    |settings| Ok(Box::new(PartialLeastSquares { components: settings.required(&COMPONENTS, Settings::count) })),
+);
 
 #[derive(Clone, Copy, Debug)]
 struct PartialLeastSquares {

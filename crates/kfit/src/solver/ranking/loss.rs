@@ -3,7 +3,7 @@
 use crate::features::{StoredFeatures, Sums, Values};
 use crate::linalg::strips::Pool;
 use crate::ranked::{Group, Groups};
-use crate::solver::logistic::blocks::{self, Block};
+use crate::solver::hessian_blocks::{self, Block};
 use crate::solver::newton::{Objective, Point, Shape};
 use crate::{FoldGram, Intercept, Result};
 use kapprox::Real;
@@ -193,7 +193,7 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
     fn blocks(&mut self, _: &Point, step: usize) -> Result<Option<(Vec<FoldGram>, f64)>> {
         let (kept, p) = (self.kept, self.kept.p);
         let (pairs, weight) = self.draw(step);
-        if pairs.is_empty() || blocks::bytes(kept.n, p, 1, size_of::<T>()).is_none() {
+        if pairs.is_empty() || hessian_blocks::bytes(kept.n, p, 1, size_of::<T>()).is_none() {
             return Ok(None);
         }
         let (mut block, panels, sequential) = (Block::<T>::new(p), Pool::default(), Workers::sequential());
@@ -217,7 +217,7 @@ impl<T: Real> Loss<'_, '_, T> {
     /// Draws pairs with probabilities in proportion to their second derivatives: a row in proportion to the sum of those of its pairs, then one of these.
     /// Returns the positions of the rows, and what each pair weighs.
     fn draw(&self, step: usize) -> (Vec<[usize; 2]>, f64) {
-        let (count, total) = (blocks::ROWS * self.kept.p as f64, self.curvatures.iter().sum::<f64>());
+        let (count, total) = (hessian_blocks::ROWS * self.kept.p as f64, self.curvatures.iter().sum::<f64>());
         let keys = Stream::new(self.kept.seed(), Purpose::Sketch, step as u64);
         let (mut pairs, mut first, mut reached) = (Vec::with_capacity(count as usize), 0, 0.0);
         for (group, scores) in self.groups.each(&self.scores) {

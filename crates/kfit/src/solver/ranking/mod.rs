@@ -33,9 +33,10 @@
 
 mod loss;
 
-use super::logistic::{self, PENALTIES};
-use super::parameter::{FOLDS, GROUP, Parameter, ParameterKind, STEPS, TOLERANCE};
-use super::{Figure, Found, Penalty, Settings, Solver, SolverFacts, SolverFamily, held_out, newton, refuse};
+use super::parameter::{COMPARED_LAMBDAS, FOLDS, GROUP, Parameter, ParameterKind, STEPS, TOLERANCE};
+use super::{
+    Figure, Found, Penalty, Settings, Solver, SolverFacts, SolverFamily, held_out, hessian_blocks, newton, refuse,
+};
 use crate::features::{self, FitData, StoredFeatures, Wanted};
 use crate::ranked::{self, Groups};
 use crate::request::{PassShape, ProblemSize};
@@ -45,13 +46,13 @@ use kstore::Plan;
 use loss::{Loss, PairLoss};
 use std::borrow::Cow;
 
-pub(super) const FAMILY: SolverFamily = SolverFamily {
-    name: "ranking",
-    about: "the order of rows in groups, learned from grades by pairs of rows (RankSVM)",
-    task: Task::Ranking,
-    parameters: &[GROUP, LOSS, PENALTIES, FOLDS, STEPS, TOLERANCE],
-    make: |settings| Ok(Box::new(Ranking::new(settings)?)),
-};
+pub(super) const FAMILY: SolverFamily = SolverFamily::new(
+    "ranking",
+    "the order of rows in groups, learned from grades by pairs of rows (RankSVM)",
+    Task::Ranking,
+    &[GROUP, LOSS, COMPARED_LAMBDAS, FOLDS, STEPS, TOLERANCE],
+    |settings| Ok(Box::new(Ranking::new(settings)?)),
+);
 
 const LOSS: Parameter = Parameter {
     name: "loss",
@@ -158,7 +159,7 @@ impl<T: Real> Solver<T> for Ranking {
             )
             .term(
                 "pairs of the preconditioner",
-                logistic::blocks::bytes(n, p, 1, shape.element).unwrap_or(0) + loss::pairs_bytes(p, shape.element),
+                hessian_blocks::bytes(n, p, 1, shape.element).unwrap_or(0) + loss::pairs_bytes(p, shape.element),
                 "lower `rank`",
             )
             .term("scores of a tile", 2 * cut.tile * size_of::<f64>(), "")

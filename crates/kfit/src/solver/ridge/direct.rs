@@ -3,13 +3,14 @@
 //! *Flops*: n(2dp + 2p²), and p³/3 for each fold and lambda. *Bytes*: the Gram matrix of each fold, and one system.
 
 use super::leaves::{self, Local};
-use super::surface::{FoldCoefficients, Surface};
-use super::{Criterion, Ridge, RidgeFit, RidgeOptions, head, loo::Loo, system::System, variance};
+use super::{Criterion, Ridge, loo::Loo, variance};
 use crate::prepare::plan::RANK;
 use crate::quadratic::Quadratic;
 use crate::request::{FitRequest, PassShape, ProblemSize};
+use crate::solver::mistakes::Mistakes;
+use crate::solver::normal_equations::{self, FoldCoefficients, RidgeFit, RidgeOptions, Surface, system::System};
 use crate::solver::{Figure, Found, explained, gradients};
-use crate::{Error, FeatureFold, GramState, Head, Mistakes, Result, RidgeState, Targets, features::FitData};
+use crate::{Error, FeatureFold, GramState, Head, Result, RidgeState, Targets, features::FitData};
 use kapprox::Real;
 use kstore::Plan;
 
@@ -67,7 +68,7 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Found
     };
     if ridge.is_shortest() {
         let (rank, stage) = (options.ranks.last().copied().unwrap_or_default(), stages.stage("eigenvectors", None));
-        let (fit, directions) = head::shortest(&gram, rank, &options, workers)?;
+        let (fit, directions) = normal_equations::shortest(&gram, rank, &options, workers)?;
         drop(stage);
         if directions < rank {
             let left = rank - directions;
@@ -82,7 +83,7 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Found
     let (rank, lambda) = run.choose(&surface, &options, &gram)?;
     let (fit, quadratic) = {
         let _stage = stages.stage("solve", None);
-        let (fit, system) = head::factored(&gram, rank, lambda, &options, workers)?;
+        let (fit, system) = normal_equations::factored(&gram, rank, lambda, &options, workers)?;
         let place = options.ranks.iter().position(|known| *known == rank);
         let typical = place.map_or(0.0, |place| outside[place]);
         let of_fit = || variance::of_fit((&system, gram.rows()), typical, &fit, lambda, &options, workers);

@@ -1,67 +1,81 @@
 //! The description of ridge regression, and its parameters.
 
 use super::Ridge;
-use crate::Task;
-use crate::solver::SolverFamily;
 use crate::solver::parameter::{
-    FOLDS, INTERCEPT, Interval, LAMBDAS, Parameter, ParameterKind, TASK, TOLERANCE, WEIGHTS,
+    FOLDS, INTERCEPT, Interval, LAMBDAS, Parameter, ParameterKind, RANKS, STD, TASK, TOLERANCE, WEIGHTS,
 };
+use crate::solver::{Options, Settings, SolverFamily, refuse};
+use crate::{Result, Task};
 
 #[doc(hidden)]
 pub const FAMILY: SolverFamily = SolverFamily {
-    name: "ridge",
-    about: "squared loss: values, or classes one against the rest",
-    task: Task::Regression,
-    parameters: &[
-        TASK,
-        Parameter {
-            default: Some("1e-9..1e-3"),
-            kind: ParameterKind::Penalties { several: true, zero: true },
-            ..LAMBDAS
+    of_rank: &[LOCAL],
+    on_kernel,
+    ..SolverFamily::new(
+        "ridge",
+        "squared loss: values, or classes one against the rest",
+        Task::Regression,
+        &[
+            TASK,
+            Parameter {
+                default: Some("1e-9..1e-3"),
+                kind: ParameterKind::Penalties { several: true, zero: true },
+                ..LAMBDAS
+            },
+            RANKS,
+            TOLERANCE,
+            FOLDS,
+            SELECT,
+            INTERCEPT,
+            METHOD,
+            PRECONDITIONER,
+            RESIDUAL,
+            LOO,
+            STD,
+            IMPORTANCE,
+            LOCAL,
+            WEIGHTS,
+        ],
+        |settings| {
+            check_iteration(settings)?;
+            Ok(Box::new(Ridge::new(settings)))
         },
-        RANKS,
-        TOLERANCE,
-        FOLDS,
-        SELECT,
-        INTERCEPT,
-        METHOD,
-        PRECONDITIONER,
-        RESIDUAL,
-        LOO,
-        STD,
-        IMPORTANCE,
-        LOCAL,
-        WEIGHTS,
-    ],
-    make: |settings| Ok(Box::new(Ridge::new(settings))),
+    )
 };
 
-/// Ranks of the surface.
-pub const RANKS: Parameter = Parameter {
-    name: "ranks",
-    kind: ParameterKind::Ranks,
-    default: None,
-    about: "Ranks to compare in the same pass: 250,500,1000 or 50..2000 (doubling) [default: rank alone]",
-};
+/// Refuses what only an iteration reads, if the system is solved directly.
+fn check_iteration(settings: &Settings) -> Result<()> {
+    let given = [
+        (PRECONDITIONER.name, settings.word(&PRECONDITIONER).is_some()),
+        (RESIDUAL.name, settings.number(&RESIDUAL).is_some()),
+    ];
+    let direct = settings.word(&METHOD) == Some("direct");
+    let why = "`method` direct does not iterate; leave it out";
+    given.into_iter().try_for_each(|(name, given)| refuse(direct && given, name, "", why))
+}
 
-#[doc(hidden)]
-pub const SELECT: Parameter = Parameter {
+/// The exact kernel has no surface to select from, and its iteration may end once fitted values are
+/// off by 1e-4 of the target.
+fn on_kernel(given: Options) -> Options {
+    let given = given.without(SELECT.name);
+    if given.get(RESIDUAL.name).is_some() { given } else { given.set(RESIDUAL.name, 1e-4) }
+}
+
+pub(super) const SELECT: Parameter = Parameter {
     name: "select",
     kind: ParameterKind::Word(&["mse", "error"]),
     default: Some("mse"),
     about: "Choose rank and lambda by cross-validated mse, or by the error of classes (one more pass)",
 };
 
-#[doc(hidden)]
-pub const METHOD: Parameter = Parameter {
+pub(super) const METHOD: Parameter = Parameter {
     name: "method",
     kind: ParameterKind::Word(&["auto", "direct", "pcg"]),
     default: Some("auto"),
     about: "How the system is solved: direct, pcg (conjugate gradient; one rank, one lambda) or auto, which is pcg where direct does not fit memory, and for the map exact beyond 10,000 rows",
 };
 
-#[doc(hidden)]
-pub const PRECONDITIONER: Parameter = Parameter {
+pub(super) const PRECONDITIONER: Parameter = Parameter {
     name: "preconditioner",
     kind: ParameterKind::Word(&["krill", "falkon"]),
     default: None,
@@ -76,16 +90,9 @@ pub const RESIDUAL: Parameter = Parameter {
     about: "Relative residual at which conjugate gradient ends [default: 1e-6, and 1e-9 with precision f64]",
 };
 
-#[doc(hidden)]
-pub const LOO: Parameter = Parameter::flag(
+pub(super) const LOO: Parameter = Parameter::flag(
     "loo",
     "Leave-one-out errors at the chosen rank and lambda: the exact error of each row by a fit to all others; one more pass (direct)",
-);
-
-#[doc(hidden)]
-pub const STD: Parameter = Parameter::flag(
-    "std",
-    "Keep in the model what predict --std and kmill update need: 16 bytes for each pair of landmarks (a numeric target; ridge direct, online rls)",
 );
 
 #[doc(hidden)]
@@ -96,8 +103,7 @@ pub const LOCAL: Parameter = Parameter {
     about: "Learn what the features leave on the kernel itself, in leaves of a tree of at most about this many rows, such as 6000; where that helps on rows held out (direct). The model holds all rows",
 };
 
-#[doc(hidden)]
-pub const IMPORTANCE: Parameter = Parameter::flag(
+pub(super) const IMPORTANCE: Parameter = Parameter::flag(
     "importance",
     "Report what each feature counts: the root mean square of the slope of the fit along it, for one standard deviation of the feature, in one more pass (direct)",
 );

@@ -21,14 +21,13 @@
 //! References: Tresp, "A Bayesian committee machine", Neural Computation 12, 2000; Snelson, Ghahramani, "Local and global sparse Gaussian process
 //! approximations", AISTATS 2007; Beaglehole, Holzmüller, Radhakrishnan, Belkin, "xRFM", arXiv 2508.10053, of trees of kernel machines.
 
-use super::head::head;
-use super::system::System;
 use super::tree::{LARGEST, Leaf, Tree};
 use crate::features::FitData;
 use crate::linalg::cholesky::{self, Side};
 use crate::linalg::kernel_matrix::kernel_matrix;
 use crate::model::Leaves;
 use crate::request::{FitRequest, ProblemSize};
+use crate::solver::normal_equations::{head, system::System};
 use crate::solver::{Figure, heed, refuse};
 use crate::{Error, FoldSpec, GramState, Head, Result, RidgeOptions};
 use faer::{Accum, Mat, Par, linalg::matmul::matmul};

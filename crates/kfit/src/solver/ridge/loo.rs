@@ -13,7 +13,7 @@
 //! Reference: Allen, "The relationship between variable selection and data augmentation and a method for prediction",
 //! Technometrics 16, 1974.
 
-use super::{head::head, system::System};
+use crate::solver::normal_equations::{head, system::System};
 use crate::{
     Error, GramState, Head, Result, RidgeOptions, Take, bins::Bins, linalg::dots::widened,
     linalg::strips::for_each_strip,

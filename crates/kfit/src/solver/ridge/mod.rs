@@ -11,27 +11,21 @@
 mod direct;
 mod exact;
 mod family;
-pub(crate) mod gcv;
-pub(crate) mod head;
-pub(crate) mod iterative;
+mod iterative;
 mod leaves;
 mod linear;
-pub(crate) mod loo;
-pub mod mistakes;
+mod loo;
 mod pcg;
-pub mod surface;
-pub(crate) mod system;
 mod tree;
 mod variance;
 
-use super::{Found, Settings, Solver, SolverFacts, gradients, refuse};
+use super::{Found, Settings, Solver, SolverFacts, gradients, parameter::STD, refuse};
 use crate::features::{FitData, GRAM, Points};
 use crate::prepare::plan;
 use crate::request::{self, FitRequest, MetricSource, PassShape, ProblemSize, RowAccess, Stage, TrainOptions};
 use crate::{Error, FoldSpec, Intercept, Result, Task};
-pub use family::{FAMILY, IMPORTANCE, LOCAL, LOO, METHOD, PRECONDITIONER, SELECT, STD};
-pub use family::{RANKS, RESIDUAL};
-pub use head::{RidgeFit, RidgeOptions, fit};
+pub use family::{FAMILY, LOCAL, RESIDUAL};
+use family::{IMPORTANCE, LOO, METHOD, PRECONDITIONER, SELECT};
 pub use iterative::sketch::Preconditioner;
 use kapprox::{MapSpec, Real};
 use kstore::Plan;
@@ -78,8 +72,8 @@ pub struct Ridge {
     pub choice: Criterion,
     /// Directly or by iteration.
     pub method: RidgeMethod,
-    /// What helps the iteration on landmarks.
-    pub preconditioner: Preconditioner,
+    /// What helps the iteration on landmarks; `None` for the default.
+    pub preconditioner: Option<Preconditioner>,
     /// Relative residual at which the iteration ends; `None` for [`Ridge::tolerated`]'s.
     pub residual: Option<f64>,
     /// The error of every row by the others, at the chosen rank and lambda: one more pass.
@@ -100,7 +94,7 @@ impl Default for Ridge {
             intercept: Intercept::default(),
             choice: Criterion::default(),
             method: RidgeMethod::default(),
-            preconditioner: Preconditioner::default(),
+            preconditioner: None,
             residual: None,
             leave_one_out: false,
             variance: false,
@@ -118,7 +112,7 @@ impl Ridge {
             intercept: settings.intercept(),
             choice: settings.choice(&SELECT),
             method: settings.choice(&METHOD),
-            preconditioner: settings.choice(&PRECONDITIONER),
+            preconditioner: settings.word(&PRECONDITIONER).map(|_| settings.choice(&PRECONDITIONER)),
             residual: settings.number(&RESIDUAL),
             leave_one_out: settings.flag(&LOO),
             variance: settings.flag(&STD),
@@ -194,11 +188,26 @@ impl Ridge {
 
 impl<T: Real> Solver<T> for Ridge {
     fn facts(&self) -> SolverFacts {
-        SolverFacts { holds_out: true, forward: true, weights: true, ..SolverFacts::default() }
+        let factored = self.method == RidgeMethod::Direct || self.method == RidgeMethod::Auto && self.leave_one_out;
+        let why = "`map` exact has landmarks only where `method` pcg iterates; leave it out";
+        SolverFacts {
+            holds_out: true,
+            forward: true,
+            weights: true,
+            preconditioned: true,
+            no_landmarks: factored.then_some(why),
+            // leaves are judged by validation rows
+            needs_folds: self.local.is_some(),
+            ..SolverFacts::default()
+        }
     }
 
     fn check(&self, work: &FitRequest<'_>) -> Result<()> {
         let options = &work.options;
+        let why = "only classes can be wrong; learn a classification (`task`), or leave it out";
+        refuse(self.choice == Criterion::Error && options.task == Task::Regression, SELECT.name, "error", why)?;
+        let why = "the exact kernel is preconditioned by the landmarks of `landmarks`; leave it out";
+        refuse(options.map.is_exact() && self.preconditioner.is_some(), PRECONDITIONER.name, "", why)?;
         let why = "the variance of a class's score says nothing of the class; leave it out";
         refuse(self.variance && options.task != Task::Regression, "std", options.task, why)?;
         if self.importance {

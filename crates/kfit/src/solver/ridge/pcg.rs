@@ -46,14 +46,14 @@ pub(super) fn stages<T: Real>(ridge: &Ridge, work: &FitRequest<'_>) -> (PassShap
     let choose = plan::choosing(shape, cut, &work.options.landmarks, memory);
     let (computed, n) = (u64::from(tiers.computed > 0), usize::try_from(shape.n).unwrap_or(usize::MAX));
     // passes over the rows whose blocks are not in memory, for the sketch
-    let again = match (ridge.preconditioner, sketch::groups(n, work.options.rank.min(n).max(1))) {
+    let again = match (ridge.preconditioner.unwrap_or_default(), sketch::groups(n, work.options.rank.min(n).max(1))) {
         (Preconditioner::Falkon, _) => 0,
         (Preconditioner::Krill, None) => computed,
         (Preconditioner::Krill, Some((groups, _))) => groups as u64 * u64::from(tiers.scratch + tiers.computed > 0),
     };
     // as many iterations as halvings; a product more where the true residual is taken, and one for the training error
     let visits = (-ridge.tolerated::<T>().clamp(f64::EPSILON, 0.5).log2()).ceil() + 3.0;
-    let [choosing, _] = work.passes_of_map();
+    let [choosing, _] = work.options.passes_of_map();
     let passes = [1, choosing, 1 + again, computed * visits as u64];
     let plans = [plan::scan(shape, cut, memory), choose, make, solve];
     (cut, plans.into_iter().zip(passes).map(|(plan, passes)| Stage { plan, passes }).collect())
@@ -221,7 +221,7 @@ impl<N: Real> NystromFit<'_, N> {
         let problem = NystromProblem { kernel: &*exact, z: self.z, sums: &sums, mu, constant };
         let (factor, sketched) = {
             let observer = resources.stages.stage("preconditioner", None);
-            self.ridge.preconditioner.factor(problem, options.seed, &mut blocks, &*observer)?
+            self.ridge.preconditioner.unwrap_or_default().factor(problem, options.seed, &mut blocks, &*observer)?
         };
         let (in_memory, in_scratch) = blocks.kept_rows();
         let observer = resources.stages.stage(plan::ITERATION, None);
@@ -261,6 +261,9 @@ fn why(ridge: &Ridge, [kept, stored]: [usize; 2], n: usize, wide: bool) -> Solve
     let wide = if wide { " in f64, because f32 is too coarse for the coefficients," } else { "" };
     Solved {
         name: "pcg",
-        why: format!("conjugate gradient ({}), kernel blocks{wide} {blocks}: {why}", ridge.preconditioner),
+        why: format!(
+            "conjugate gradient ({}), kernel blocks{wide} {blocks}: {why}",
+            ridge.preconditioner.unwrap_or_default()
+        ),
     }
 }

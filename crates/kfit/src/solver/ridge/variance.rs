@@ -23,7 +23,7 @@
 //! Rasmussen, "A unifying view of sparse approximate Gaussian process regression", JMLR 6, 2005; Snelson, Ghahramani, "Sparse
 //! Gaussian processes using pseudo-inputs", NIPS 2005.
 
-use super::{RidgeFit, system::System};
+use crate::solver::normal_equations::{RidgeFit, system::System};
 use crate::{Intercept, RidgeOptions, quadratic::Quadratic};
 use kstore::Workers;
 

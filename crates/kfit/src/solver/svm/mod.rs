@@ -56,26 +56,13 @@ use lagrangian::{Problem, Rows, Terms};
 use sample::Sample;
 use space::{Best, Space};
 
-pub(super) const SVM: SolverFamily = SolverFamily {
-    name: "svm",
-    about: "support vector machine: classes by the widest margin",
-    task: Task::Classification,
-    parameters: &[
-        LAMBDAS,
-        COSTS,
-        PAIRS,
-        PROBABILITIES,
-        FOLDS,
-        INTERCEPT,
-        CLASS_WEIGHT,
-        LOSS,
-        GAP,
-        STEPS,
-        TOLERANCE,
-        WEIGHTS,
-    ],
-    make: |settings| Ok(Box::new(Svm::new(settings)?)),
-};
+pub(super) const SVM: SolverFamily = SolverFamily::new(
+    "svm",
+    "support vector machine: classes by the widest margin",
+    Task::Classification,
+    &[LAMBDAS, COSTS, PAIRS, PROBABILITIES, FOLDS, INTERCEPT, CLASS_WEIGHT, LOSS, GAP, STEPS, TOLERANCE, WEIGHTS],
+    |settings| Ok(Box::new(Svm::new(settings)?)),
+);
 
 #[doc(hidden)]
 pub const PAIRS: Parameter =

@@ -11,13 +11,13 @@ use crate::{Intercept, Result, Targets, Task};
 use kapprox::Real;
 use kstore::Plan;
 
-pub(in crate::solver) const ONE_CLASS: SolverFamily = SolverFamily {
-    name: "oneclass",
-    about: "one-class support vector machine: a score that is negative for novel rows",
-    task: Task::Novelty,
-    parameters: &[NU, GAP, STEPS, TOLERANCE, WEIGHTS],
-    make: |settings| Ok(Box::new(OneClass::new(settings))),
-};
+pub(in crate::solver) const ONE_CLASS: SolverFamily = SolverFamily::new(
+    "oneclass",
+    "one-class support vector machine: a score that is negative for novel rows",
+    Task::Novelty,
+    &[NU, GAP, STEPS, TOLERANCE, WEIGHTS],
+    |settings| Ok(Box::new(OneClass::new(settings))),
+);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OneClass {

@@ -14,13 +14,13 @@ use crate::{Intercept, Result, Task};
 use kapprox::Real;
 use kstore::Plan;
 
-pub(in crate::solver) const SVR: SolverFamily = SolverFamily {
-    name: "svr",
-    about: "support vector regression: values; small errors cost nothing",
-    task: Task::Regression,
-    parameters: &[LAMBDAS, COSTS, FOLDS, INTERCEPT, EPSILON, GAP, STEPS, TOLERANCE, WEIGHTS],
-    make: |settings| Ok(Box::new(Svr::new(settings)?)),
-};
+pub(in crate::solver) const SVR: SolverFamily = SolverFamily::new(
+    "svr",
+    "support vector regression: values; small errors cost nothing",
+    Task::Regression,
+    &[LAMBDAS, COSTS, FOLDS, INTERCEPT, EPSILON, GAP, STEPS, TOLERANCE, WEIGHTS],
+    |settings| Ok(Box::new(Svr::new(settings)?)),
+);
 
 const EPSILON: Parameter = Parameter {
     name: "epsilon",

@@ -11,9 +11,9 @@
 //! References: Hotelling, "Relations between two sets of variates", Biometrika 28, 1936; Bach, Jordan, "Kernel independent component
 //! analysis", JMLR 3, 2002; Hardoon, Szedmak, Shawe-Taylor, "Canonical correlation analysis", Neural Computation 16, 2004.
 
-use super::{Moments, Pairs, WITH, WITH_KERNEL};
+use super::{Moments, Pairs};
 use crate::request::{FitRequest, PassShape, ProblemSize};
-use crate::solver::parameter::{COMPONENTS, EMBEDDED, FOLDS, LAMBDAS, Parameter, TOLERANCE};
+use crate::solver::parameter::{COMPONENTS, EMBEDDED, FOLDS, LAMBDAS, Parameter, TOLERANCE, WITH, WITH_KERNEL};
 use crate::solver::{Figure, Found, Penalty, Settings, Solver, SolverFacts, SolverFamily, refuse};
 use crate::{Error, FoldSpec, GramState, Result, Task, features::FitData};
 use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
@@ -21,13 +21,13 @@ use faer::{Mat, MatRef, Par, Side};
 use kapprox::{Real, decompose::singular};
 use kstore::{Plan, Workers};
 
-pub(in crate::solver) const FAMILY: SolverFamily = SolverFamily {
-    name: "cca",
-    about: "canonical correlations: the directions of two sets of columns that correlate most",
-    task: Task::Components,
-    parameters: &[WITH, WITH_KERNEL, EMBEDDED, PENALTIES, FOLDS, TOLERANCE],
-    make: |settings| Ok(Box::new(CanonicalCorrelations::new(settings)?)),
-};
+pub(in crate::solver) const FAMILY: SolverFamily = SolverFamily::new(
+    "cca",
+    "canonical correlations: the directions of two sets of columns that correlate most",
+    Task::Components,
+    &[WITH, WITH_KERNEL, EMBEDDED, PENALTIES, FOLDS, TOLERANCE],
+    |settings| Ok(Box::new(CanonicalCorrelations::new(settings)?)),
+);
 
 const PENALTIES: Parameter = Parameter { default: Some("1e-5,1e-4,1e-3,1e-2,1e-1"), ..LAMBDAS };
 
@@ -102,7 +102,7 @@ fn pairs(moments: &Moments, q: usize, lambda: f64, gram: &GramState) -> Result<P
 
 impl<T: Real> Solver<T> for CanonicalCorrelations {
     fn facts(&self) -> SolverFacts {
-        SolverFacts { holds_out: true, ..SolverFacts::default() }
+        SolverFacts { holds_out: true, dense: true, ..SolverFacts::default() }
     }
 
     fn check(&self, work: &FitRequest<'_>) -> Result<()> {

@@ -6,21 +6,21 @@
 //!
 //! Reference: Shawe-Taylor, Cristianini, "Kernel Methods for Pattern Analysis", Cambridge 2004, section 6.5.
 
-use super::{Moments, Pairs, WITH, WITH_KERNEL};
+use super::{Moments, Pairs};
 use crate::request::{FitRequest, PassShape, ProblemSize};
-use crate::solver::parameter::{COMPONENTS, EMBEDDED, FOLDS, TOLERANCE};
+use crate::solver::parameter::{COMPONENTS, EMBEDDED, FOLDS, TOLERANCE, WITH, WITH_KERNEL};
 use crate::solver::{Figure, Found, Settings, Solver, SolverFacts, SolverFamily};
 use crate::{Result, Task, features::FitData};
 use kapprox::{Real, decompose::singular};
 use kstore::Plan;
 
-pub(in crate::solver) const FAMILY: SolverFamily = SolverFamily {
-    name: "covariance",
-    about: "maximal covariance: the directions of two sets of columns that vary together most",
-    task: Task::Components,
-    parameters: &[WITH, WITH_KERNEL, EMBEDDED, FOLDS, TOLERANCE],
-    make: |settings| Ok(Box::new(MaximalCovariance::new(settings)?)),
-};
+pub(in crate::solver) const FAMILY: SolverFamily = SolverFamily::new(
+    "covariance",
+    "maximal covariance: the directions of two sets of columns that vary together most",
+    Task::Components,
+    &[WITH, WITH_KERNEL, EMBEDDED, FOLDS, TOLERANCE],
+    |settings| Ok(Box::new(MaximalCovariance::new(settings)?)),
+);
 
 #[derive(Clone, Debug)]
 struct MaximalCovariance {
@@ -43,7 +43,7 @@ impl MaximalCovariance {
 
 impl<T: Real> Solver<T> for MaximalCovariance {
     fn facts(&self) -> SolverFacts {
-        SolverFacts { holds_out: true, ..SolverFacts::default() }
+        SolverFacts { holds_out: true, dense: true, ..SolverFacts::default() }
     }
 
     fn check(&self, work: &FitRequest<'_>) -> Result<()> {

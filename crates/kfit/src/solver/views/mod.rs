@@ -14,7 +14,7 @@ mod covariance;
 pub(super) use cca::FAMILY as CCA;
 pub(super) use covariance::FAMILY as COVARIANCE;
 
-use super::parameter::{COMPONENTS, Parameter, ParameterKind};
+use super::parameter::{COMPONENTS, WITH};
 use super::{Figure, Found, Settings, centred::Centred, refuse};
 use crate::linalg::eigen::sign;
 use crate::request::{FitRequest, MetricSource, ProblemSize};
@@ -23,20 +23,6 @@ use faer::{Mat, MatRef};
 use kapprox::{Real, decompose::product};
 use kstore::Plan;
 use std::borrow::Cow;
-
-pub(crate) const WITH: Parameter = Parameter {
-    name: "with",
-    kind: ParameterKind::Columns,
-    default: None,
-    about: "Columns of the second view, as names or globs, comma-separated; the first has the other features; has to be given",
-};
-
-pub(crate) const WITH_KERNEL: Parameter = Parameter {
-    name: "with_kernel",
-    kind: ParameterKind::Kernel,
-    default: None,
-    about: "Kernel on the second view [default: that of the first]",
-};
 
 /// Correlations of directions that vary by less than this many roundings of their view are none.
 const NOISE: f64 = 64.0;

@@ -47,6 +47,7 @@ impl<T: Real> RowCursor<f64> for WideCursor<'_, T> {
         // everything but the features is handed over as it is
         std::mem::swap(&mut buf.rows, &mut narrow.rows);
         std::mem::swap(&mut buf.y, &mut narrow.y);
+        std::mem::swap(&mut buf.weight, &mut narrow.weight);
         std::mem::swap(&mut buf.classes, &mut narrow.classes);
         std::mem::swap(&mut buf.groups, &mut narrow.groups);
         std::mem::swap(&mut buf.class_labels, &mut narrow.class_labels);

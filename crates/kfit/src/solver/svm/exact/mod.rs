@@ -44,7 +44,7 @@ use gram::{Gram, KernelPoints};
 use kapprox::landmark::NO_ROW;
 use kapprox::{KernelFunction, Real};
 use kstore::pass::Observer;
-use kstore::{MemoryRows, RowSource, Workers};
+use kstore::{MemoryRows, Workers};
 use linear::Weights;
 use std::sync::Arc;
 
@@ -129,11 +129,7 @@ impl<'a, T: Real> Exact<'a, T> {
                 folds.push(data.folds.fold_of(rows.row(i), group)? as u16);
             }
         }
-        let stride = rows.shape().targets;
-        let weights = match rows.shape().weighted {
-            true => RowWeights(rows.y().chunks(stride).map(|row| row[stride - 1]).collect()),
-            false => RowWeights::default(),
-        };
+        let weights = RowWeights(rows.weights().map(<[f64]>::to_vec).unwrap_or_default());
         let width = data.kernel.linear_on_sparse();
         let sparse = width.map(|width| SparseMatrix::of(rows.x(), shape.d, width));
         Ok(Some(Self { data, rows, d: shape.d, kernel, wide, folds, sparse, weights, spare: Pool::default() }))

@@ -11,7 +11,6 @@ use crate::solver::held_out::{self, HeldOutScores};
 use crate::solver::{Found, Penalty};
 use crate::{Error, Intercept, Result, Targets};
 use kapprox::Real;
-use kstore::RowSource;
 
 fn warn_of_gap<T: Real>(sets: &[Paths], gap: f64, data: &FitData<'_, T>, whose: &str) {
     let last = sets.iter().flatten().flatten().filter_map(|found| Some((*found.gaps.last()?, found.rounds)));
@@ -158,8 +157,7 @@ impl Svr {
     pub(in super::super) fn fit_exactly<T: Real>(&self, data: &FitData<'_, T>) -> Result<Option<Found<T>>> {
         let Some(exact) = Exact::new(data)? else { return Ok(None) };
         let (t, centre) = (data.targets.count(), data.targets.centre());
-        let stride = exact.rows.shape().targets;
-        let y = |i: usize, j: usize| exact.rows.y()[i * stride + j] + centre[j];
+        let y = |i: usize, j: usize| exact.rows.y()[i * t + j] + centre[j];
         let terms = self.terms();
         let free = self.intercept == Intercept::Free;
         let moments = |held: Option<u16>| -> Vec<(f64, f64)> {

@@ -1,4 +1,5 @@
-//! The regularised normal equations of a training set, assembled once and factored for every lambda.
+//! The regularised normal equations of a training set, assembled once and factored for every
+//! lambda.
 
 use crate::linalg::strips::for_each_strip;
 use crate::model::Intercept;
@@ -18,16 +19,16 @@ const NOISE: f64 = 4.0;
 /// Columns of an inverse that one thread computes at a time.
 const INVERTED: usize = 64;
 
-/// Right sides substituted by one thread. faer sums a single right side in as many parts as there are threads, so the
-/// cut is made here and every part runs on one thread.
+/// Right sides substituted by one thread. faer sums a single right side in as many parts as there
+/// are threads, so the cut is made here and every part runs on one thread.
 const RIGHT_SIDES: usize = 8;
 
-/// The system A·w = r with A = ΦᵀΦ (centred where the intercept is free), of order q = p, or p + 1 with a penalised
-/// intercept.
+/// The system A·w = r with A = ΦᵀΦ (centred where the intercept is free), of order q = p, or p + 1
+/// with a penalised intercept.
 ///
-/// The lower triangle of A is kept packed, and copied into the q x q work matrix for every lambda: 8·q² bytes of
-/// traffic against q³/3 flops. It cannot hide in the work matrix's upper triangle, because faer's factorisation writes
-/// above the diagonal of its blocks.
+/// The lower triangle of A is kept packed, and copied into the q x q work matrix for every lambda:
+/// 8·q² bytes of traffic against q³/3 flops. It cannot hide in the work matrix's upper triangle,
+/// because faer's factorisation writes above the diagonal of its blocks.
 pub(crate) struct System {
     p: usize,
     t: usize,
@@ -77,12 +78,14 @@ impl System {
         8 * (q * q + q * (q + 1) / 2 + 2 * q * t + 3 * q + p + 2 * p * ranks * t)
     }
 
-    /// Bytes of the rows of an inverse, which are summed a strip of columns at a time, in so many threads.
+    /// Bytes of the rows of an inverse, which are summed a strip of columns at a time, in so many
+    /// threads.
     pub(crate) fn inverse_bytes(p: usize, threads: usize) -> usize {
         8 * p * (2 * INVERTED * threads + p.div_ceil(INVERTED) + 1)
     }
 
-    /// Assembles the system of all folds but `left_out`, as the sum of the other folds, never as a difference.
+    /// Assembles the system of all folds but `left_out`, as the sum of the other folds, never as a
+    /// difference.
     pub(crate) fn assemble(&mut self, state: &GramState, left_out: Option<usize>, workers: &Workers) -> Result<()> {
         let folds: Vec<&FoldGram> = state
             .folds()
@@ -134,8 +137,9 @@ impl System {
         });
     }
 
-    /// Assembles Φᵀy. With a free intercept it is centred. Otherwise it is that of the targets before their shift,
-    /// because the penalty is on the intercept (or its absence) of the original problem.
+    /// Assembles Φᵀy. With a free intercept it is centred. Otherwise it is that of the targets
+    /// before their shift, because the penalty is on the intercept (or its absence) of the original
+    /// problem.
     fn assemble_right(&mut self, sums: &[f64], targets: &[f64], products: &[f64]) {
         let lead = self.intercept.lead();
         for j in 0..self.t {
@@ -151,9 +155,10 @@ impl System {
 
     /// Coefficients at `lambda` for `ranks` (ascending, at most p).
     ///
-    /// One factorisation serves all ranks: with nested features the factor of a leading block is the leading block of
-    /// the factor, so the forward substitution is shared too. Where the matrix is not positive definite to working
-    /// precision the largest rank is given up and the next one tried. *Cost*: q³/3 + Σ r²·t flops.
+    /// One factorisation serves all ranks: with nested features the factor of a leading block is
+    /// the leading block of the factor, so the forward substitution is shared too. Where the matrix
+    /// is not positive definite to working precision the largest rank is given up and the next one
+    /// tried. *Cost*: q³/3 + Σ r²·t flops.
     pub(crate) fn solve(&mut self, lambda: f64, ranks: &[usize], workers: &Workers) -> Solution {
         let mut solved = ranks.len();
         while solved > 0 && !self.factor(lambda, ranks[solved - 1], workers) {
@@ -171,8 +176,9 @@ impl System {
         solution
     }
 
-    /// The shortest coefficients that minimise the squared error, for the leading `rank` features, and how many directions they are made of: A's
-    /// eigenvectors whose eigenvalues are above the rounding of A, whose entries are known to `epsilon`. 9q³ flops, and two matrices of q².
+    /// The shortest coefficients that minimise the squared error, for the leading `rank` features,
+    /// and how many directions they are made of: A's eigenvectors whose eigenvalues are above the
+    /// rounding of A, whose entries are known to `epsilon`. 9q³ flops, and two matrices of q².
     /// Errors: [`Error::NoVariance`] where there is no such direction; numbers that are not finite.
     pub(crate) fn shortest(&self, rank: usize, epsilon: f64) -> Result<(Solution, usize)> {
         let order = rank + self.intercept.lead();
@@ -201,7 +207,8 @@ impl System {
         Ok((solution, kept.len()))
     }
 
-    /// Factors the leading `rank` features' block of A + lambda·n·I; false where it is not positive definite.
+    /// Factors the leading `rank` features' block of A + lambda·n·I; false where it is not positive
+    /// definite.
     fn factor(&mut self, lambda: f64, rank: usize, workers: &Workers) -> bool {
         let order = rank + self.intercept.lead();
         let (packed, ridge) = (&self.packed, lambda * self.rows);
@@ -217,8 +224,9 @@ impl System {
         cholesky::factor_by_all(self.matrix.as_mut().submatrix_mut(0, 0, order, order), workers)
     }
 
-    /// Squared lengths of the rows of L⁻¹, for the factor of the last [`System::solve`], which had `rank` features: their
-    /// leading sums are the traces of (A_r + lambda·n·I)⁻¹ at every smaller rank. q³/3 flops.
+    /// Squared lengths of the rows of L⁻¹, for the factor of the last [`System::solve`], which had
+    /// `rank` features: their leading sums are the traces of (A_r + lambda·n·I)⁻¹ at every smaller
+    /// rank. q³/3 flops.
     pub(crate) fn inverse_rows(&self, rank: usize, workers: &Workers) -> Vec<f64> {
         let order = rank + self.intercept.lead();
         let factor = self.matrix.as_ref().submatrix(0, 0, order, order);
@@ -242,8 +250,8 @@ impl System {
         (0..order).map(|i| (0..blocks).map(|block| parts[block * order + i]).sum()).collect()
     }
 
-    /// W (rank x q) and c (q) with ‖Wᵀφ + c‖² = h_ii − 1/n of a row φ of features, by the factor of the last [`System::solve`]
-    /// (without a free intercept h_ii itself). q³/3 flops.
+    /// W (rank x q) and c (q) with ‖Wᵀφ + c‖² = h_ii − 1/n of a row φ of features, by the factor of
+    /// the last [`System::solve`] (without a free intercept h_ii itself). q³/3 flops.
     pub(crate) fn whitener(&self, rank: usize, workers: &Workers) -> (Mat<f64>, Vec<f64>) {
         let lead = self.intercept.lead();
         let order = rank + lead;
@@ -268,8 +276,8 @@ impl System {
         (inverse.subcols(lead, rank).transpose().to_owned(), shift.collect())
     }
 
-    /// Degrees of freedom of the fit at each of the `ranks` that the last [`System::solve`] at `lambda` could solve: the trace
-    /// of the matrix that makes fitted values of targets.
+    /// Degrees of freedom of the fit at each of the `ranks` that the last [`System::solve`] at
+    /// `lambda` could solve: the trace of the matrix that makes fitted values of targets.
     ///
     /// tr A(A + μI)⁻¹ = q − μ tr (A + μI)⁻¹ with μ = lambda·n, and one more for a free intercept.
     pub(crate) fn degrees(&self, lambda: f64, ranks: &[usize], workers: &Workers) -> Vec<f64> {
@@ -283,8 +291,9 @@ impl System {
         ranks.iter().map(of).collect()
     }
 
-    /// `out[i]` = h_ii of some rows of features in f64 (b x rank, overwritten), by the factor of the last [`System::solve`]: the
-    /// share of its own target that a row's fitted value has. b·q² flops.
+    /// `out[i]` = h_ii of some rows of features in f64 (b x rank, overwritten), by the factor of
+    /// the last [`System::solve`]: the share of its own target that a row's fitted value has. b·q²
+    /// flops.
     pub(crate) fn leverages(&self, mut phi: Mat<f64>, out: &mut [f64]) {
         let (rank, lead) = (phi.ncols(), self.intercept.lead());
         let order = rank + lead;

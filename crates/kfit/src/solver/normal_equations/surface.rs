@@ -1,9 +1,7 @@
 //! Cross-validation of every rank and lambda from one Gram state.
 
-use super::gcv;
-use super::head::{head, squared_errors};
-use super::system::System;
-use crate::{Error, FoldGram, GramState, Head, Result, RidgeOptions, solver::heed};
+use super::{RidgeOptions, gcv, head, squared_errors, system::System};
+use crate::{Error, FoldGram, GramState, Head, Result, solver::heed};
 use kstore::{Workers, pass::Observer};
 use std::ops::Range;
 
@@ -14,25 +12,27 @@ pub struct Cell {
     pub rank: usize,
     /// The penalty lambda.
     pub lambda: f64,
-    /// Squared error averaged over all held-out rows and over targets. `None` where a fold could not be solved in this
-    /// precision, or there are no folds.
+    /// Squared error averaged over all held-out rows and over targets. `None` where a fold could
+    /// not be solved in this precision, or there are no folds.
     pub cv_mse: Option<f64>,
-    /// Generalised cross-validation on all rows, folds or not. `None` where the system could not be solved in this precision.
+    /// Generalised cross-validation on all rows, folds or not. `None` where the system could not be
+    /// solved in this precision.
     pub gcv: Option<f64>,
     /// Share of held-out rows classified wrongly, once a scoring pass has measured it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cv_error: Option<f64>,
-    /// Squared error of each fold's rows by the fit to the other folds, of which `cv_mse` is the mean. Empty without
-    /// folds; `None` for a fold without rows or without a solution.
+    /// Squared error of each fold's rows by the fit to the other folds, of which `cv_mse` is the
+    /// mean. Empty without folds; `None` for a fold without rows or without a solution.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fold_mse: Vec<Option<f64>>,
 }
 
 /// Cross-validated error over rank x lambda.
 ///
-/// *Cost*: for each fold and lambda one Cholesky factorisation at the largest rank, p³/3, and p² flops per rank and
-/// target for the held-out errors; for each lambda another factorisation and as much again for generalised
-/// cross-validation. *Bytes*: [`RidgeOptions::solve_bytes`]. No pass over the rows.
+/// *Cost*: for each fold and lambda one Cholesky factorisation at the largest rank, p³/3, and p²
+/// flops per rank and target for the held-out errors; for each lambda another factorisation and as
+/// much again for generalised cross-validation. *Bytes*: [`RidgeOptions::solve_bytes`]. No pass
+/// over the rows.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Surface {
     /// Ranks, ascending.
@@ -48,11 +48,12 @@ pub struct Surface {
 }
 
 impl Surface {
-    /// Computes every cell, and looks before every system whether the observer asks for the end. With one fold there is nothing to
-    /// hold out and every `cv_mse` is `None`.
+    /// Computes every cell, and looks before every system whether the observer asks for the end.
+    /// With one fold there is nothing to hold out and every `cv_mse` is `None`.
     ///
     /// # Errors
-    /// [`Error::Folds`] where a fold holds all rows; the errors of the options; [`kstore::Error::Interrupted`].
+    /// [`Error::Folds`] where a fold holds all rows; the errors of the options;
+    /// [`kstore::Error::Interrupted`].
     pub fn compute(
         state: &GramState,
         options: &RidgeOptions,
@@ -70,7 +71,8 @@ impl Surface {
         Ok(surface)
     }
 
-    /// The errors of held-out rows alone, of these folds, without generalised cross-validation. `system` is overwritten.
+    /// The errors of held-out rows alone, of these folds, without generalised cross-validation.
+    /// `system` is overwritten.
     pub(crate) fn by_folds(
         state: &GramState,
         options: &RidgeOptions,
@@ -199,12 +201,14 @@ fn warning(surface: &Surface, state: &GramState) -> Option<String> {
 pub struct FoldCoefficients {
     /// The cells: rank and lambda.
     pub cells: Vec<(usize, f64)>,
-    /// `heads[fold][cell]`, trained on the other folds' rows; `None` where there is no solution or no row in the fold.
+    /// `heads[fold][cell]`, trained on the other folds' rows; `None` where there is no solution or
+    /// no row in the fold.
     pub heads: Vec<Vec<Option<Head>>>,
 }
 
 impl FoldCoefficients {
-    /// Solves the cells again, for every left-out fold: a factorisation per fold and different lambda.
+    /// Solves the cells again, for every left-out fold: a factorisation per fold and different
+    /// lambda.
     ///
     /// *Bytes*: [`RidgeOptions::solve_bytes`] and 8·folds·Σ(rank·t) for the result.
     ///

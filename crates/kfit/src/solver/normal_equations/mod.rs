@@ -1,19 +1,28 @@
-//! Ridge regression on features: minimise (1/n) Σ (y_i − c − wᵀφ_i)² + lambda‖w‖².
+//! The normal equations of ridge regression, from second moments of the features.
 //!
-//! With the intercept c free, w solves (ΦᵀΦ − nμμᵀ + lambda·n·I) w = Φᵀ(y − ȳ) and c = ȳ − μᵀw. Penalised, a constant
-//! feature 1 goes first and its coefficient is in ‖w‖²; without an intercept c = 0. scikit-learn's `alpha` is lambda·n.
+//! They minimise (1/n) Σ (y_i − c − wᵀφ_i)² + lambda‖w‖².
 //!
-//! Features are nested: the leading r features are the rank-r map. Reference for the one-factorisation-for-all-ranks
-//! argument: Golub and Van Loan, *Matrix Computations*, 4th ed., 4.2.
+//! With the intercept c free, w solves (ΦᵀΦ − nμμᵀ + lambda·n·I) w = Φᵀ(y − ȳ) and c = ȳ − μᵀw.
+//! Penalised, a constant feature 1 goes first and its coefficient is in ‖w‖²; without an intercept
+//! c = 0. scikit-learn's `alpha` is lambda·n.
+//!
+//! Features are nested: the leading r features are the rank-r map. Reference for the
+//! one-factorisation-for-all-ranks argument: Golub and Van Loan, *Matrix Computations*, 4th ed.,
+//! 4.2.
 
-use super::system::{Solution, System};
+pub(crate) mod gcv;
+mod surface;
+pub(crate) mod system;
+
 use crate::{Error, FoldGram, GramState, Head, Intercept, Result, linalg::strips::for_each_strip, lists};
 use faer::linalg::matmul::triangular::{self, BlockStructure::*};
 use faer::{Accum, MatMut, MatRef, Par};
 use kstore::Workers;
+pub use surface::{Cell, FoldCoefficients, Surface};
+use system::{Solution, System};
 
-/// Columns of coefficients multiplied with G by one thread. faer sums a single column in as many parts as there are
-/// threads, so the cut is made here and every part runs on one thread.
+/// Columns of coefficients multiplied with G by one thread. faer sums a single column in as many
+/// parts as there are threads, so the cut is made here and every part runs on one thread.
 const PRODUCT_COLUMNS: usize = 8;
 
 /// The grid of ranks and lambdas, and the treatment of constant and targets.
@@ -25,15 +34,15 @@ pub struct RidgeOptions {
     pub lambdas: Vec<f64>,
     /// Treatment of the constant.
     pub intercept: Intercept,
-    /// The number that the caller subtracted from each target before it went into the state, t numbers. This makes the
-    /// sums of squares accurate and changes no result beyond rounding.
+    /// The number that the caller subtracted from each target before it went into the state, t
+    /// numbers. This makes the sums of squares accurate and changes no result beyond rounding.
     pub target_centre: Vec<f64>,
 }
 
 impl RidgeOptions {
-    /// Checks the grid against a state of p features and t targets.
-    /// Errors: [`Error::Option`] for a lambda that is not positive, [`Error::Rank`] for a rank of 0 or above p,
-    /// [`Error::Shape`] for a centre that does not fit the targets.
+    /// Checks the grid against a state of p features and t targets. Errors: [`Error::Option`] for a
+    /// lambda that is not positive, [`Error::Rank`] for a rank of 0 or above p, [`Error::Shape`]
+    /// for a centre that does not fit the targets.
     pub(crate) fn check(&self, state: &GramState) -> Result<()> {
         let got = self.target_centre.len();
         if got != state.targets() {
@@ -46,8 +55,9 @@ impl RidgeOptions {
         }
     }
 
-    /// Bytes of [`crate::Surface::compute`], [`crate::FoldCoefficients::compute`] and [`fit`] beside the state: one
-    /// matrix of the order of the features, and the coefficients of one lambda.
+    /// Bytes of [`crate::Surface::compute`], [`crate::FoldCoefficients::compute`] and [`fit`]
+    /// beside the state: one matrix of the order of the features, and the coefficients of one
+    /// lambda.
     pub fn solve_bytes(&self, p: usize) -> usize {
         System::bytes(p, self.target_centre.len(), self.ranks.len().max(1), self.intercept)
     }
@@ -70,7 +80,8 @@ pub struct RidgeFit {
 /// [`RidgeOptions::solve_bytes`].
 ///
 /// # Errors
-/// [`Error::Indefinite`] where rounding has made the system indefinite, and the errors of the options.
+/// [`Error::Indefinite`] where rounding has made the system indefinite, and the errors of the
+/// options.
 pub fn fit(state: &GramState, rank: usize, lambda: f64, options: &RidgeOptions, workers: &Workers) -> Result<RidgeFit> {
     Ok(factored(state, rank, lambda, options, workers)?.0)
 }
@@ -96,8 +107,9 @@ pub(crate) fn factored(
     Ok((whole(state, rank, &solution, &options, workers), system))
 }
 
-/// The fit of smallest ‖w‖ among those of smallest squared error, which is what ridge regression tends to as lambda goes to 0, and the number of
-/// directions that it is made of: those of the features that are no rounding.
+/// The fit of smallest ‖w‖ among those of smallest squared error, which is what ridge regression
+/// tends to as lambda goes to 0, and the number of directions that it is made of: those of the
+/// features that are no rounding.
 pub(crate) fn shortest(
     state: &GramState,
     rank: usize,
@@ -129,9 +141,11 @@ pub(crate) fn head(solution: &Solution, k: usize, rank: usize, options: &RidgeOp
     }
 }
 
-/// Σ (y − wᵀφ − c)² over the rows of a fold, for every column of a solution whose largest rank is `rank`:
+/// Σ (y − wᵀφ − c)² over the rows of a fold, for every column of a solution whose largest rank is
+/// `rank`:
 ///
-/// yy − 2wᵀb − 2c·sy + wᵀGw + 2c·wᵀs + n·c², with wᵀGw = 2wᵀ(strict lower triangle of G)w + Σ w_i² G_ii.
+/// yy − 2wᵀb − 2c·sy + wᵀGw + 2c·wᵀs + n·c², with wᵀGw = 2wᵀ(strict lower triangle of G)w + Σ w_i²
+/// G_ii.
 ///
 /// *Cost*: one triangular product, r² flops a column.
 pub(crate) fn squared_errors(
@@ -164,10 +178,11 @@ pub(crate) fn squared_errors(
             linear += w * (c * fold.s[i] - b[i]);
         }
         let error = fold.yy[j] + 2.0 * (linear - c * fold.sy[j]) + n * c * c + quadratic + diagonal;
-        // The form cancels: a sum of squares below its own rounding error says nothing, and may come out negative.
-        // Entries of G carry independent relative errors of ε_T√(G_ii G_jj), so the form carries about ε_T Σ w_i² G_ii.
-        // Where the error is not resolved, that number stands in its place: an upper bound which, unlike 0, cannot
-        // make a cell of huge coefficients look best.
+        // The form cancels: a sum of squares below its own rounding error says nothing, and may
+        // come out negative. Entries of G carry independent relative errors of ε_T√(G_ii G_jj), so
+        // the form carries about ε_T Σ w_i² G_ii. Where the error is not resolved, that number
+        // stands in its place: an upper bound which, unlike 0, cannot make a cell of huge
+        // coefficients look best.
         error.max(epsilon * diagonal + f64::EPSILON * fold.yy[j])
     };
     (0..columns).map(sum).collect()

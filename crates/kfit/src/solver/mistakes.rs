@@ -11,8 +11,8 @@ use kstore::Workers;
 /// Rows scored at once by one thread: 256 x 4,000 features in f64 are 8 MB.
 const STRIP: usize = 256;
 
-/// Counts the mistakes of `cv_error`: [`FeatureFold`](crate::FeatureFold) gives it every row with the features, and the row is
-/// classified by the coefficients that did not see its fold.
+/// Counts the mistakes of `cv_error`: [`FeatureFold`](crate::FeatureFold) gives it every row with
+/// the features, and the row is classified by the coefficients that did not see its fold.
 ///
 /// *Cost per row*: the map, and 2·rank·t flops for each cell.
 #[derive(Debug)]

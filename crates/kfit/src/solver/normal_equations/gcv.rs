@@ -6,22 +6,21 @@
 //! GCV = (1/n) Σ (y_i − f(x_i))² / (1 − df/n)²
 //! ```
 //!
-//! with n the sum of the weights of the rows,
-//! averaged over targets: leave-one-out with every row's leverage replaced by their mean. From the moments of all rows,
-//! for every rank and lambda: one factorisation and one triangular inverse for each lambda, 2p³/3 flops, because the inverse
-//! of a leading block of a triangle is the leading block of its inverse.
+//! with n the sum of the weights of the rows, averaged over targets: leave-one-out with every row's
+//! leverage replaced by their mean. From the moments of all rows, for every rank and lambda: one
+//! factorisation and one triangular inverse for each lambda, 2p³/3 flops, because the inverse of a
+//! leading block of a triangle is the leading block of its inverse.
 //!
-//! Reference: Golub, Heath, Wahba, "Generalized cross-validation as a method for choosing a good ridge parameter",
-//! Technometrics 21, 1979.
+//! Reference: Golub, Heath, Wahba, "Generalized cross-validation as a method for choosing a good
+//! ridge parameter", Technometrics 21, 1979.
 
-use super::head::squared_errors;
-use super::system::System;
-use crate::{GramState, Result, RidgeOptions, solver::heed};
+use super::{RidgeOptions, squared_errors, system::System};
+use crate::{GramState, Result, solver::heed};
 use kstore::{Workers, pass::Observer};
 
-/// GCV at every rank, lambda by lambda: `scores[l][k]`; `None` where the system cannot be solved, or has as many degrees of
-/// freedom as rows. `system` is overwritten.
-pub(crate) fn scores(
+/// GCV at every rank, lambda by lambda: `scores[l][k]`; `None` where the system cannot be solved,
+/// or has as many degrees of freedom as rows. `system` is overwritten.
+pub(super) fn scores(
     state: &GramState,
     options: &RidgeOptions,
     system: &mut System,

@@ -1,0 +1,82 @@
+//! What embeddings share: facts, landmarks and classical scaling.
+
+use super::parameter::COMPONENTS;
+use super::{Figure, SolverFacts, refuse};
+use crate::features::{FitData, Points};
+use crate::linalg::eigen::sign;
+use crate::{Error, Result};
+use faer::Mat;
+use kapprox::{Real, decompose::symmetric_eigen, landmark::LandmarkSet};
+
+/// Eigenvalues below this share of the largest, for each landmark, are rounding.
+const NOISE: f64 = 16.0 * f64::EPSILON;
+
+/// The facts of an embedding.
+///
+/// Its landmarks are uniform: other schemes need landmarks whose kernel functions are independent,
+/// and a kernel of few directions has too few of these.
+pub(super) fn facts(solver: &'static str) -> SolverFacts {
+    SolverFacts { by_distances: Some(solver), usual_landmarks: Some("uniform"), ..SolverFacts::default() }
+}
+
+pub(super) fn landmarks<'a, T: Real>(data: &FitData<'a, T>) -> Result<&'a LandmarkSet<T>> {
+    match data.points {
+        Points::Landmarks(set, _) => Ok(set),
+        _ => Err(Error::option("map", &data.options.map, "the solver looks at landmarks; leave it out")),
+    }
+}
+
+/// Refuses more coordinates than this many points can have.
+pub(super) fn check_components(components: usize, points: usize, what: &str) -> Result<()> {
+    let why = format!("{points} {what} have at most {} coordinates; lower it", points.saturating_sub(1));
+    refuse(components >= points, COMPONENTS.name, components, why)
+}
+
+/// Classical scaling: coordinates from scalar products about their mean.
+pub(super) struct ClassicalScaling {
+    /// λ_j^(−½) v_j, m x q, each column of sum 0.
+    pub(super) weights: Mat<f64>,
+    /// λ_1, …, λ_q.
+    pub(super) eigenvalues: Vec<f64>,
+    /// Each eigenvalue as a share of the sum of all positive ones.
+    pub(super) shares: Vec<f64>,
+}
+
+impl ClassicalScaling {
+    pub(super) fn bytes(m: usize) -> usize {
+        m.saturating_mul(m).saturating_mul(5 * 8)
+    }
+
+    /// Takes row and column means off a symmetric matrix and decomposes it. Fewer than q
+    /// coordinates where the matrix has no more positive eigenvalues, with a warning.
+    pub(super) fn new<T: Real>(mut products: Mat<f64>, q: usize, data: &FitData<'_, T>) -> Result<Self> {
+        let m = products.nrows();
+        let means: Vec<f64> = products.col_iter().map(|column| column.iter().sum::<f64>() / m as f64).collect();
+        let mean = means.iter().sum::<f64>() / m as f64;
+        for j in 0..m {
+            (0..m).for_each(|i| products[(i, j)] += mean - means[i] - means[j]);
+        }
+        let (values, vectors) = symmetric_eigen(products.as_ref())?;
+        let floor = NOISE * m as f64 * values[m - 1].max(0.0);
+        let kept: Vec<usize> =
+            (0..m).rev().take(q).take_while(|j| values[*j] > floor && values[*j] >= f64::MIN_POSITIVE).collect();
+        if kept.is_empty() {
+            return Err(Error::NoVariance);
+        }
+        data.warn_of_fewer(q, kept.len(), "the distances of the landmarks span no more");
+        let scales: Vec<f64> = kept.iter().map(|j| sign(vectors.as_ref(), *j) / values[*j].sqrt()).collect();
+        let offs: Vec<f64> = kept.iter().map(|j| vectors.col(*j).iter().sum::<f64>() / m as f64).collect();
+        let weights = Mat::from_fn(m, kept.len(), |i, q| scales[q] * (vectors[(i, kept[q])] - offs[q]));
+        let positive: f64 = values.iter().filter(|value| **value > 0.0).sum();
+        let eigenvalues: Vec<f64> = kept.iter().map(|j| values[*j]).collect();
+        let shares = eigenvalues.iter().map(|value| value / positive).collect();
+        Ok(Self { weights, eigenvalues, shares })
+    }
+
+    pub(super) fn figures(&self) -> Vec<Figure> {
+        vec![
+            Figure { name: "eigenvalue", values: self.eigenvalues.clone() },
+            Figure { name: "share of squared distances", values: self.shares.clone() },
+        ]
+    }
+}

@@ -1,0 +1,92 @@
+//! Second moments of the features, each row divided by its degree.
+//!
+//! They give the eigenvectors of the normalised kernel matrix.
+//!
+//! With degrees d_i = Σ_j k(x_i, x_j) = φ_iᵀ Σ_j φ_j, the leading eigenvectors of D^(-½)KD^(-½) are
+//! D^(-½)ΦU S^(-½), where Σ_i φ_iφ_iᵀ / d_i = U S Uᵀ  (p x p).
+
+use crate::features::{FitData, StoredFeatures, Sums};
+use crate::request::{PassShape, ProblemSize};
+use crate::{Error, GramScratch, GramState, Result, linalg::strips::for_each_strip};
+use faer::{Mat, MatRef};
+use kapprox::{Real, decompose::symmetric_eigen};
+use kstore::{Plan, Workers};
+
+/// Least degree, as a share of the mean. Rows below it are near no landmark: their degrees are
+/// rounding, of either sign.
+const FLOOR: f64 = 1e-6;
+
+/// The second moments of the features over their degrees.
+pub(super) struct NormalisedMoments {
+    /// Σ φφᵀ/d.
+    gram: GramState,
+    /// Σ φ, whose products with features are the degrees.
+    pub(super) sums: Vec<f64>,
+    /// The least degree that counts as such.
+    pub(super) floor: f64,
+}
+
+pub(super) fn plan<T: Real>(plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
+    let p = shape.map.p;
+    plan.term("normalised moments and their eigenvectors", 8 * 8 * p * p, "lower `rank`")
+        .term("rows over their degrees", cut.tile * p * shape.element, "lower `rank`")
+        .term("panels", GramScratch::<T>::bytes(p, 0, cut.tile, shape.threads), "lower `rank`")
+}
+
+impl NormalisedMoments {
+    /// Computes the moments, and warns of rows with a degree below the floor: two passes over the
+    /// features.
+    pub(super) fn of<T: Real>(data: &FitData<'_, T>, kept: &StoredFeatures<'_, T>) -> Result<Self> {
+        let (p, workers, stages) = (kept.p, kept.workers(), data.resources.stages);
+        let sums = kept.sum("sum of features")?;
+        let mean = sums.iter().map(|s| s * s).sum::<f64>() / kept.n.max(1) as f64;
+        if mean <= 0.0 || !mean.is_finite() {
+            return Err(Error::NoVariance);
+        }
+        let (floor, narrow) = (FLOOR * mean, sums.iter().map(|s| T::from_f64(*s)).collect::<Vec<T>>());
+        let (mut scratch, mut scaled) = (GramScratch::default(), Vec::new());
+        let stage = stages.stage("normalised moments", Some(data.rows));
+        let init = || (GramState::new(p, 0, 1), Sums::new(1));
+        let (gram, lifted) = kept.fold("normalised moments", &*stage, &init, |(gram, lifted), tile| {
+            let b = tile.rows();
+            let mut degrees = vec![T::ZERO; b];
+            tile.times(&narrow, &mut degrees, workers);
+            lifted.0[0] += degrees.iter().filter(|degree| degree.to_f64() < floor).count() as f64;
+            let factors: Vec<T> = degrees.iter().map(|d| T::from_f64(d.to_f64().max(floor).sqrt().recip())).collect();
+            scaled.resize(b * p, T::ZERO);
+            // features as columns, each row over the root of its degree
+            for_each_strip(workers, &mut scaled, b, |j, column| {
+                let rows = tile.phi.chunks_exact(p).zip(&factors);
+                column.iter_mut().zip(rows).for_each(|(to, (row, factor))| *to = row[j] * *factor);
+            });
+            let scaled = MatRef::from_column_major_slice(&scaled, b, p);
+            gram.update(0, scaled, MatRef::from_column_major_slice(&[], b, 0), &mut scratch, workers)
+        })?;
+        drop(stage);
+        let lifted = lifted.0[0];
+        if lifted > 0.0 {
+            stages.warn(format!(
+                "{lifted} rows are connected to nothing the landmarks see, and count as connected to {FLOOR:e} of the mean; \
+                 raise `rank` or sigma"
+            ));
+        }
+        Ok(Self { gram, sums, floor })
+    }
+
+    /// The embedding U S^(-½) for the k leading eigenvalues, p x k, and the `reported` leading
+    /// eigenvalues: a wide gap after the k-th shows that k is right.
+    pub(super) fn embedding(&self, k: usize, reported: usize, workers: &Workers) -> Result<(Mat<f64>, Vec<f64>)> {
+        let p = self.gram.features();
+        let g = MatRef::from_column_major_slice(&self.gram.folds()[0].g, p, p);
+        // only the lower triangle means anything
+        let full = Mat::from_fn(p, p, |i, j| g[(i.max(j), i.min(j))]);
+        let (values, vectors) = workers.apart(move || symmetric_eigen(full.as_ref()))??;
+        let floor = self.gram.epsilon() * values[p - 1].max(0.0);
+        let kept: Vec<usize> = (0..p).rev().take(k).take_while(|j| values[*j] > floor).collect();
+        if kept.is_empty() {
+            return Err(Error::NoVariance);
+        }
+        let projection = Mat::from_fn(p, kept.len(), |i, q| vectors[(i, kept[q])] / values[kept[q]].sqrt());
+        Ok((projection, (0..p).rev().take(reported).map(|j| values[j]).collect()))
+    }
+}
