@@ -109,7 +109,7 @@ fn table(name: &str, rows: &[Vec<f64>], kernel: &str, ranks: &[usize], wanted: &
         "", "rank", "trace", "Frobenius", "seconds", "passes", "evaluations"
     );
     let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|wanted| wanted == name);
-    for scheme in landmark::registry().iter().filter(|scheme| is_wanted(scheme.name)) {
+    for scheme in landmark::registry().into_iter().filter(|scheme| is_wanted(scheme.name)) {
         case.scheme(scheme.name);
     }
     for family in kapprox::map::families().filter(|family| family.name != "nystrom" && is_wanted(family.name)) {

@@ -19,10 +19,10 @@ const MOST_LAMBDAS: usize = 2_000;
 /// times a power of ten, correctly rounded: the same numbers whatever the start, equal to what a user types.
 ///
 /// ```
-/// let grid = ksolve::lists::penalties("lambda", "1e-9..1e-3").unwrap();
+/// let grid = kmodel::lists::penalties("lambda", "1e-9..1e-3").unwrap();
 /// assert_eq!((grid.len(), grid[1]), (13, 3.1622776601683795e-9));
-/// assert_eq!(ksolve::lists::penalties("C", "10,0.1").unwrap(), [0.1, 10.0]);
-/// assert!(ksolve::lists::penalties("lambda", "0").is_err());
+/// assert_eq!(kmodel::lists::penalties("C", "10,0.1").unwrap(), [0.1, 10.0]);
+/// assert!(kmodel::lists::penalties("lambda", "0").is_err());
 /// ```
 ///
 /// # Errors
@@ -101,7 +101,7 @@ pub fn half_decade(k: i64) -> f64 {
 /// from its start and ends with its end.
 ///
 /// ```
-/// assert_eq!(ksolve::lists::factors("0.25..3").unwrap(), [0.25, 0.5, 1.0, 2.0, 3.0]);
+/// assert_eq!(kmodel::lists::factors("0.25..3").unwrap(), [0.25, 0.5, 1.0, 2.0, 3.0]);
 /// ```
 ///
 /// # Errors
@@ -127,7 +127,7 @@ pub fn factors(text: &str) -> Result<Vec<f64>> {
 /// end.
 ///
 /// ```
-/// assert_eq!(ksolve::lists::ranks("50..300").unwrap(), [50, 100, 200, 300]);
+/// assert_eq!(kmodel::lists::ranks("50..300").unwrap(), [50, 100, 200, 300]);
 /// ```
 ///
 /// # Errors

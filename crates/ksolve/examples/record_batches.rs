@@ -2,8 +2,7 @@
 //!
 //! `cargo run --release -p ksolve --example record_batches`
 
-use ksolve::job::{Fit, Run};
-use ksolve::predict::Predictor;
+use ksolve::Logistic;
 use kstore::Table;
 use kstore::arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray};
 use std::sync::Arc;
@@ -18,13 +17,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             StringArray::from_iter_values((from..from + 500).map(|i| if i % 2 == 0 { "inner" } else { "outer" }));
         RecordBatch::try_from_iter([("x", Arc::new(x) as ArrayRef), ("y", Arc::new(y)), ("ring", Arc::new(ring))])
     };
-    let table = Table::from_batches(vec![batch(0)?, batch(500)?])?;
-    let fitted = Fit::solver("logistic")?.rank(50).on(&table, &["ring"], &Run::new())?;
-    let model = Predictor::new(fitted.model)?;
-    let mut scores = vec![0.0; model.outputs()];
-    for point in [[0.9, 0.1], [0.0, -2.1]] {
-        model.predict(&point, &mut scores)?;
-        println!("{point:?} is {:?}", model.label(&scores).map(ToString::to_string));
+    let model = Logistic::new().rank(50).fit(&Table::from_batches(vec![batch(0)?, batch(500)?])?, "ring")?;
+    let rows = batch(1000)?;
+    let (labels, chances) = (model.predict(&rows)?, model.predict_proba(&rows)?);
+    for i in 0..4 {
+        println!("row {i} is {} with probability {:.2}", labels[i], chances[(i, 0)].max(chances[(i, 1)]));
     }
+    let truth = |i: usize| if i.is_multiple_of(2) { "inner" } else { "outer" };
+    assert!((0..500).all(|i| labels[i].to_string() == truth(i)));
     Ok(())
 }

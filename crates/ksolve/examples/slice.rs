@@ -2,23 +2,23 @@
 //!
 //! `cargo run --release -p ksolve --example slice`
 
-use ksolve::job::{Fit, Run};
-use ksolve::predict::Predictor;
-use kstore::Table;
+use ksolve::{Kernel, Predictor, Ridge};
 
 fn main() -> ksolve::Result<()> {
-    let x: Vec<f64> = (0..2000).map(|i| f64::from(i) / 100.0).collect();
+    let x: Vec<f64> = (0..2000).map(|i| f64::from(i) / 100.0).collect(); // one column
     let y: Vec<f64> = x.iter().map(|x| x.sin()).collect();
     let path = std::env::temp_dir().join("slice.safetensors");
 
-    let fitted = Fit::ridge().rank(100).on(&Table::from_rows(&x, 1, &y)?, &["y"], &Run::new())?;
-    println!("{}", fitted.report);
-    fitted.save(&path)?;
+    let model = Ridge::new().kernel(Kernel::gaussian(0.5)).rank(100).fit(&x, &y)?;
+    println!("{}", model.report());
+    model.save(&path)?;
 
-    let model = Predictor::load(&path)?;
+    // a loaded model predicts rows of slices
+    let loaded = Predictor::load(&path)?;
     let mut out = [0.0; 3];
-    model.predict(&[1.0, 2.0, 3.0], &mut out)?;
+    loaded.predict(&[1.0, 2.0, 3.0], &mut out)?;
     println!("sin 1, 2, 3 = {out:.3?}");
+    assert_eq!(model.predict(&[1.0, 2.0, 3.0])?, out);
     assert!(out.iter().zip([0.841, 0.909, 0.141]).all(|(found, truth)| (found - truth).abs() < 1e-3));
     Ok(())
 }

@@ -20,10 +20,10 @@ pub(crate) fn registries() -> PyResult<String> {
         json!({"name": family.name, "about": family.about, "task": family.task, "parameters": parameters})
     });
     let kernels = kapprox::kernel::registry()
-        .iter()
+        .into_iter()
         .map(|family| json!({"name": family.name, "formula": family.formula, "example": family.example}));
     let schemes =
-        kapprox::landmark::registry().iter().map(|scheme| json!({"name": scheme.name, "about": scheme.about}));
+        kapprox::landmark::registry().into_iter().map(|scheme| json!({"name": scheme.name, "about": scheme.about}));
     let maps = kapprox::map::families().map(|family| json!({"name": family.name, "about": family.about}));
     let all = json!({
         "solvers": solvers.collect::<Vec<_>>(),

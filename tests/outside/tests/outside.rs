@@ -65,6 +65,10 @@ fn pieces_of_another_crate_are_pieces_of_the_command() {
     // `online` reads an option of this name too: each describes its own
     let help: Vec<String> = done(here, "fit --help").split_whitespace().map(String::from).collect();
     assert!(help.join(" ").contains("Length of the step (step) [default: 1]"), "{}", help.join(" "));
+    // kernels and schemes are listed like solvers, and so in the message about an unknown scheme
+    for own in ["triangle", "half"] {
+        assert!(help.iter().any(|word| word.trim_matches(|c: char| !c.is_alphanumeric()) == own), "{own}: {help:?}");
+    }
     let wrong = String::from_utf8(kmill(here, "fit ridge ramp.raw --target y --rate 2 -o m").stderr).unwrap();
     assert!(wrong.starts_with("error: --rate 2: ridge does not read it"), "{wrong}");
     std::fs::write(here.join("bad.raw"), b"RAWTABLE12345678123").unwrap();

@@ -46,7 +46,7 @@ fn spectrum(spec: &str) -> Spectrum {
 /// Every registered kernel with frequencies, and the Matérn kernels of other smoothness.
 fn shift_invariant() -> Vec<String> {
     let of_order = ["matern(nu=0.5, sigma=2)", "matern(nu=1.5, sigma=2)", "matern(nu=2.5, sigma=2)"];
-    let examples = registry().iter().map(|family| family.example).chain(of_order);
+    let examples = registry().into_iter().map(|family| family.example).chain(of_order);
     let specs: Vec<String> =
         examples.filter(|spec| kernel(spec).typed::<f64>().spectrum().is_some()).map(str::to_string).collect();
     for name in ["gaussian", "laplacian", "exponential", "matern", "cauchy", "rational_quadratic"] {

@@ -64,7 +64,7 @@ impl Nystrom {
     pub fn fit<P: Points + ?Sized>(&self, x: &P) -> Result<FittedMap> {
         let scheme = landmark::by_name(&self.landmarks).ok_or_else(|| Error::UnknownScheme {
             name: self.landmarks.clone(),
-            known: landmark::registry().iter().map(|scheme| scheme.name).collect::<Vec<_>>().join(", "),
+            known: landmark::registry().into_iter().map(|scheme| scheme.name).collect::<Vec<_>>().join(", "),
         })?;
         if scheme.needs_targets {
             return Err(Error::NoTargets { scheme: scheme.name });

@@ -35,9 +35,9 @@ static FAMILIES: Registry<KernelFamily> = Registry::new(&[
     ssim::FAMILY,
 ]);
 
-/// The kernels of this crate, in the order in which help lists them.
-pub fn registry() -> &'static [KernelFamily] {
-    FAMILIES.own()
+/// Returns every kernel, in the order in which help lists them: those of this crate, then those that were [registered](register).
+pub fn registry() -> Vec<&'static KernelFamily> {
+    FAMILIES.all()
 }
 
 /// The kernel of a name, of this crate or [registered](register).
@@ -46,7 +46,7 @@ pub fn by_name(name: &str) -> Option<&'static KernelFamily> {
 }
 
 pub(super) fn names() -> Vec<&'static str> {
-    FAMILIES.all().iter().map(|family| family.name).collect()
+    registry().into_iter().map(|family| family.name).collect()
 }
 
 /// Makes a kernel of another crate known by its name, in this process and from now on: expressions with it are read, sums

@@ -59,7 +59,7 @@ fn on_sparse() -> String {
         let example = Kernel::parse(family.example);
         example.is_ok_and(|example| example.0.calls().into_iter().all(Call::takes_sparse))
     };
-    super::registry().iter().filter(known).map(|family| family.name).collect::<Vec<_>>().join(", ")
+    super::registry().into_iter().filter(known).map(|family| family.name).collect::<Vec<_>>().join(", ")
 }
 
 pub(super) const UNCOUNTED: &str = "the number of features is not known yet: resolve_columns counts them";

@@ -151,14 +151,14 @@ static SCHEMES: Registry<Scheme> = Registry::new(&[
     predictive::SCHEME,
 ]);
 
-/// The schemes of this crate, one line each.
-pub fn registry() -> &'static [Scheme] {
-    SCHEMES.own()
+/// Returns every scheme: those of this crate, then those that were [registered](register).
+pub fn registry() -> Vec<&'static Scheme> {
+    SCHEMES.all()
 }
 
-/// The scheme where none is named: the first of [`registry`].
+/// Returns the default scheme, randomly pivoted Cholesky.
 pub fn usual() -> &'static Scheme {
-    &registry()[0]
+    &SCHEMES.own()[0]
 }
 
 /// The scheme of a name, of this crate or [registered](register).

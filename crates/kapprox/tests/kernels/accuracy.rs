@@ -84,7 +84,7 @@ fn a_length_for_each_feature() {
 
 /// Kernels of a distance, which are 1 where it vanishes.
 fn of_a_distance() -> Vec<(&'static str, Oracle)> {
-    let with_metric = |name: &str| registry().iter().any(|f| f.metric.is_some() && name.starts_with(f.name));
+    let with_metric = |name: &str| registry().into_iter().any(|f| f.metric.is_some() && name.starts_with(f.name));
     let is_one = |name: &str| with_metric(name) && !name.contains(['+']);
     cases().into_iter().filter(|(text, _)| is_one(text)).collect()
 }

@@ -100,7 +100,7 @@ fn points_that_a_map_cannot_take_are_rejected() {
     assert!(nan.starts_with("the value of row 0, column 1 (counted from 0) is not finite"), "{nan}");
     let scheme = Nystrom::new(Kernel::linear(), 3).landmarks("rpcholeski").fit(&x).unwrap_err().to_string();
     assert!(scheme.contains("rpcholeski") && scheme.contains("rpcholesky"), "{scheme}");
-    let targets = landmark::registry().iter().find(|scheme| scheme.needs_targets).unwrap().name;
+    let targets = landmark::registry().into_iter().find(|scheme| scheme.needs_targets).unwrap().name;
     assert!(matches!(Nystrom::new(Kernel::linear(), 3).landmarks(targets).fit(&x), Err(Error::NoTargets { .. })));
     assert!(matches!(RandomFourier::new(Kernel::polynomial(2, 1.0, 1.0), 10).fit(&x), Err(Error::NoSpectrum { .. })));
 }

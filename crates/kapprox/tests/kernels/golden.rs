@@ -26,7 +26,7 @@ fn blocks_equal_scikit_learn() {
     let golden: Golden = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     // what neither library has; of the last scikit-learn has random features only
     let without = ["constant", "subset", "delta", "skewed_chi_squared", "distance"];
-    for family in registry().iter().filter(|family| !without.contains(&family.name)) {
+    for family in registry().into_iter().filter(|family| !without.contains(&family.name)) {
         let found = golden.kernels.iter().any(|entry| entry.spec.starts_with(&format!("{}(", family.name)));
         assert!(found, "no golden value of {}", family.name);
     }

@@ -69,7 +69,8 @@ fn differences(
 
 #[test]
 fn every_family_has_a_gradient_or_is_known_to_have_none() {
-    let without = registry().iter().filter(|family| !KernelFunction::<f64>::differentiable(&*build(family.example)));
+    let without =
+        registry().into_iter().filter(|family| !KernelFunction::<f64>::differentiable(&*build(family.example)));
     let without: Vec<_> = without.map(|family| family.name).collect();
     assert_eq!(without, WITHOUT);
     for text in differentiable() {

@@ -21,8 +21,10 @@ pub(crate) fn points<T: Real>(n: usize, d: usize, seed: u64, offset: f64) -> Vec
 
 /// `points` made into values that the kernel is defined for; about half of them 0 where that is an edge.
 pub(crate) fn suited<T: Real>(text: &str, points: &[T]) -> Vec<T> {
-    let family =
-        registry().iter().filter(|family| text.contains(&format!("{}(", family.name))).max_by_key(|f| f.name.len());
+    let family = registry()
+        .into_iter()
+        .filter(|family| text.contains(&format!("{}(", family.name)))
+        .max_by_key(|f| f.name.len());
     let value = |value: f64| match family.unwrap().domain {
         _ if text.contains("delta") => (1.2 * value).round(),
         Domain::Any => value,

@@ -125,7 +125,7 @@ impl FromStr for LandmarkSource {
         if text.contains(['.', '/']) {
             return Ok(Self::File(text.into()));
         }
-        let known: Vec<&str> = landmark::registry().iter().map(|scheme| scheme.name).collect();
+        let known: Vec<&str> = landmark::registry().into_iter().map(|scheme| scheme.name).collect();
         let expected = format!("give one of {}, or a file such as landmarks.parquet", known.join(", "));
         Err(Error::option("landmarks", format!("{text:?}"), expected))
     }

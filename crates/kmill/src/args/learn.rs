@@ -18,7 +18,7 @@ pub(super) const KERNEL: &str =
 
 pub(crate) fn kernel_help() -> String {
     let listed = |known: fn(&Facts) -> bool, shown: &dyn Fn(&KernelFamily) -> String| {
-        let families = registry().iter().filter(|family| known(&family.facts));
+        let families = registry().into_iter().filter(|family| known(&family.facts));
         joined(families.map(shown))
     };
     let names = |known| listed(known, &|family| family.name.to_string());
@@ -28,7 +28,7 @@ pub(crate) fn kernel_help() -> String {
             of => format!("{name} ({of})"),
         })
     };
-    let rates = registry().iter().filter(|family| family.rate.is_some()).map(|family| family.name);
+    let rates = registry().into_iter().filter(|family| family.rate.is_some()).map(|family| family.name);
     format!(
         "Kernel: {}; sums, products and numbers, as in 1 + linear(). sigma=auto finds the length from the target, among \
          multiples of the median distance of a sample, and is that median where there is no target; sigma=median always is; gamma=1/d is one \
@@ -44,7 +44,7 @@ pub(crate) fn kernel_help() -> String {
 }
 
 fn landmarks_help() -> String {
-    let schemes = explained(kapprox::landmark::registry().iter().map(|scheme| (scheme.name, scheme.about)));
+    let schemes = explained(kapprox::landmark::registry().into_iter().map(|scheme| (scheme.name, scheme.about)));
     format!("How landmarks are chosen: {schemes}; or the rows of a table, FILE [default: rpcholesky]")
 }
 

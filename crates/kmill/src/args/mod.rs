@@ -6,7 +6,6 @@
 pub(crate) mod data;
 pub(crate) mod elsewhere;
 pub(crate) mod learn;
-#[expect(missing_docs, reason = "each function reads the option of its name")]
 #[doc(hidden)]
 pub mod parse;
 pub(crate) mod run;

@@ -87,7 +87,7 @@ pub fn factors(text: &str) -> Result<String, String> {
 }
 
 pub fn scheme(text: &str) -> Result<&'static Scheme, String> {
-    let known = || joined(kapprox::landmark::registry().iter().map(|scheme| scheme.name));
+    let known = || joined(kapprox::landmark::registry().into_iter().map(|scheme| scheme.name));
     kapprox::landmark::by_name(text).ok_or_else(|| format!("expected one of {}", known()))
 }
 

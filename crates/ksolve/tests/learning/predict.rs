@@ -29,7 +29,7 @@ fn kernels() -> Vec<&'static str> {
         "power(gaussian(sigma=1) + linear(), degree=2)",
         "normalised(polynomial(degree=2, c0=1, gamma=0.5))",
     ];
-    kapprox::kernel::registry().iter().map(|family| family.example).chain(expressions).collect()
+    kapprox::kernel::registry().into_iter().map(|family| family.example).chain(expressions).collect()
 }
 
 /// Rows between 0 and 1, which every kernel is defined for.

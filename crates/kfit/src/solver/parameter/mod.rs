@@ -4,7 +4,7 @@
 //! file records what a solver read by these names, and every message about a wrong value comes from here.
 //!
 //! ```
-//! use ksolve::solver::{Options, by_name};
+//! use kfit::solver::{Options, by_name};
 //! let svr = by_name("svr").unwrap();
 //! let settings = svr.settings(&Options::new().set("epsilon", 0.2).set("C", 10))?;
 //! assert_eq!(settings.to_json()["epsilon"], 0.2);
