@@ -6,7 +6,8 @@
 //! the nodes by the landmarks. The scalar products of the nodes' coordinates are K = QLQᵀ, with
 //!
 //! ```text
-//! max tr(QLQᵀ)    over L ⪰ 0 (m x m),    Σ_ij K_ij = 0,    K_ii − 2K_ij + K_jj ≤ ‖x_i − x_j‖² for neighbours i, j
+//! max tr(QLQᵀ)    over L ⪰ 0 (m x m),    Σ_ij K_ij = 0,
+//!                 K_ii − 2K_ij + K_jj ≤ ‖x_i − x_j‖² for neighbours i, j
 //! ```
 //!
 //! The inequalities are from the landmark version (Weinberger, Packer, Saul): m landmarks cannot
