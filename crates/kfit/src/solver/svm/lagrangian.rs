@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! primal   P = ½‖w‖² + Σ c_i loss_i(f_i) + s b,     f_i = wᵀφ_i + b
-//! dual     D = −½‖Σ β_i φ_i‖² − Σ h_i(β_i),         Σ β_i = s   (free b; s = 0, and 1 for oneclass)
+//! dual     D = −½‖Σ β_i φ_i‖² − Σ h_i(β_i),     Σ β_i = s   (free b; s = 0, and 1 for oneclass)
 //! w = Σ β_i φ_i
 //! ```
 //!

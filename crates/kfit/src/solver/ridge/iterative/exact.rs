@@ -1,10 +1,11 @@
 //! Exact kernel ridge regression, in its dual.
 //!
-//! Minimises (1/n) Σ (y_i − c − f(x_i))² + lambda‖f‖² over the whole reproducing kernel Hilbert space. With μ = lambda·n
-//! and H of [`super::constant`], f(x) = Σ_i a_i k(x_i, x) with
+//! Minimises (1/n) Σ (y_i − c − f(x_i))² + lambda‖f‖² over the whole reproducing kernel Hilbert
+//! space. With μ = lambda·n and H of [`super::constant`], f(x) = Σ_i a_i k(x_i, x) with
 //!
 //! ```text
-//! (H K H + μI) β = H y,     a = H β,     c = γ mean(y − K a),     so that y − c − f(x_i) = μ a_i for a free constant
+//! (H K H + μI) β = H y,     a = H β,     c = γ mean(y − K a),
+//! so that y − c − f(x_i) = μ a_i for a free intercept
 //! ```
 //!
 //! * **Cholesky** factorisation in f64: 4n² bytes, n³/3 flops. The kernel is evaluated in f64 too.

@@ -1,7 +1,7 @@
 //! Nyström ridge regression on kernel sections at landmarks, without forming their Gram matrix.
 //!
-//! Minimises (1/n) Σ (y_i − c − f(x_i))² + lambda‖f‖² over f = Σ_j a_j k(z_j, ·). With μ = lambda·n and H of
-//! [`super::constant`], the coefficients solve
+//! Minimises (1/n) Σ (y_i − c − f(x_i))² + lambda‖f‖² over f = Σ_j a_j k(z_j, ·). With μ = lambda·n
+//! and H of [`super::constant`], the coefficients solve
 //!
 //! ```text
 //! A a = (H K_nm)ᵀ H y,     A = (H K_nm)ᵀ(H K_nm) + μ K_mm

@@ -1,4 +1,5 @@
-//! Preconditioners of Nyström ridge regression: the factor of a matrix near A = (H K_nm)ᵀ(H K_nm) + μ K_mm.
+//! Preconditioners of Nyström ridge regression: the factor of a matrix near A = (H K_nm)ᵀ(H K_nm) +
+//! μ K_mm.
 //!
 //! * **KRILL**: P = (S H K_nm)ᵀ(S H K_nm) + μ K_mm with a sketch S of 4m rows. For any spectrum the
 //!   condition number of P⁻¹A is then about ((1 + ½)/(1 − ½))² = 9, and an iteration halves the

@@ -1,9 +1,10 @@
 //! Support vector machines with the exact kernel: `map` exact.
 //!
-//! The problems of [`super`] are solved over the whole space of the kernel, f(x) = Σ β_i k(x_i, x)
-//! + b, in their duals, by rounds of sequential minimal optimisation ([`dual`], [`smo`]). The rows
-//! stay in memory; kernel values are stored if they fit and otherwise recomputed, bit-identically.
-//! The model stores the support vectors: the rows with a nonzero multiplier in any SVM.
+//! The problems of [`super`] are solved in their duals over the whole space of the kernel, with
+//! f(x) = Σ β_i k(x_i, x) + b, by rounds of sequential minimal optimisation ([`dual`], [`smo`]).
+//! The rows stay in memory; kernel values are stored if they fit and otherwise recomputed,
+//! bit-identically. The model stores the support vectors: the rows with a nonzero multiplier in any
+//! SVM.
 //!
 //! The linear kernel on sparse rows needs no kernel values, and its model no rows ([`linear`]).
 //!
