@@ -35,8 +35,8 @@ pub struct SolverFacts {
     pub exact: bool,
     /// True for a solver that iterates on the exact kernel with a preconditioner made of landmarks.
     pub preconditioned: bool,
-    /// Why the exact kernel needs no landmarks under these settings of a `preconditioned` solver;
-    /// `None` if it needs them.
+    /// Why a `preconditioned` solver uses no landmarks for the exact kernel under these settings;
+    /// `None` if it uses them.
     pub no_landmarks: Option<&'static str>,
     /// True for a solver that computes with the columns of the rows and rejects sparse rows.
     pub dense: bool,

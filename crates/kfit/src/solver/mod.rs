@@ -88,7 +88,7 @@ static SOLVERS: Registry<SolverFamily> = Registry::new(&[
     features::FAMILY,
 ]);
 
-/// The default solver: ridge regression.
+/// Returns the default solver, ridge regression.
 impl Default for &SolverFamily {
     fn default() -> Self {
         &ridge::FAMILY

@@ -152,7 +152,7 @@ pub const NU: Parameter = Parameter {
     name: "nu",
     kind: ParameterKind::Number(Interval::Share),
     // one row in twenty, a usual level in statistics: half of all rows would not be anomalies, and
-    // a smaller fraction than that of the anomalies makes the model learn these too
+    // with nu below the fraction of anomalies the model fits the anomalies too
     default: Some("0.05"),
     about: "Share of the rows that may lie outside, above 0 and up to 1: of oneclass at most, of mean those farthest from the mean, whose score is negative",
 };

@@ -66,8 +66,8 @@ pub(super) fn stages<T: Real>(ridge: &Ridge, work: &FitRequest<'_>) -> (PassShap
 fn products<T: Real>(what: &str, shape: &ProblemSize, cut: PassShape, budget: usize) -> Plan {
     let (m, e) = (shape.map.p, shape.element);
     plan::rows(plan::base(what, shape, budget), shape, cut, 1, e)
-        // in f64, in case kernel values are recomputed in it, with a tile of rows of either
-        // precision
+        // room for landmarks and a tile of rows in f32 and f64, because a second solution may use
+        // f64
         .term("landmarks", m * shape.d * 3 * size_of::<f64>(), RANK)
         .term("rows of a tile", cut.tile * shape.d * size_of::<f64>() / 2, "read fewer columns (`features`)")
         .term("preconditioner", PackedLower::bytes(m), RANK)

@@ -127,8 +127,7 @@ impl Loss {
         if self == Self::SquaredHinge && c > 0.0 { 0.5 / c } else { 0.0 }
     }
 
-    /// Returns true if the loss has a kink, which growing σ approximates more closely from step to
-    /// step.
+    /// Returns true if the loss has a kink, which the envelope approaches from step to step.
     pub(super) fn has_kink(self) -> bool {
         self != Self::SquaredHinge
     }

@@ -237,7 +237,7 @@ mod tests {
                 let (phi, slopes, g) = equations(r, p);
                 let (d, delta) = direction(r, p, constant, false);
                 let (other, other_delta) = direction(r, p, constant, true);
-                // the equations over features shift a free intercept by a millionth
+                // the equations over features eliminate a free intercept up to a millionth only
                 let loose = if constant.0 == Intercept::Free { 1e-3 } else { 1e-9 };
                 let close = |a: f64, b: f64| (a - b).abs() <= loose * (1.0 + b.abs());
                 assert!(d.iter().zip(&other).all(|(a, b)| close(*a, *b)), "{r} {constant:?}");

@@ -20,8 +20,8 @@ pub(super) fn gather<T: Real, R: Rows>(
     let (p, count, workers) = (kept.p, open.len(), kept.workers());
     open.iter_mut().for_each(|problem| problem.newton.clear());
     let (mut columns, mut right) = (Vec::new(), Vec::new());
-    // with many problems each thread processes one, with few all threads share its products:
-    // bit-identical
+    // with many problems each thread processes one, else all threads share each one's products; the
+    // results are bit-identical
     let (outer, sequential) = (workers, Workers::sequential());
     let inner = if count >= workers.threads() { &sequential } else { workers };
     // every process needs all free rows, which are few; its own tiles do not contain all of them

@@ -12,8 +12,9 @@
 //! *Cost per sweep*: four flops per entry. *Bytes*: 12 per entry; for each SVM being solved 48 per
 //! row and 8 per column.
 //!
-//! References: Hsieh, Chang, Lin, Keerthi, Sundararajan, "A dual coordinate descent method for large-scale linear SVM", ICML 2008;
-//! Bertsekas, "Constrained optimization and Lagrange multiplier methods", 1982.
+//! References: Hsieh, Chang, Lin, Keerthi, Sundararajan, "A dual coordinate descent method for
+//! large-scale linear SVM", ICML 2008; Bertsekas, "Constrained optimization and Lagrange multiplier
+//! methods", 1982.
 
 use super::super::loss::{Loss, Row};
 use super::dual::{Dual, SolvedMachine};

@@ -12,9 +12,9 @@
 //!
 //! *Cost per step*: reading two rows of K, 10q flops. *Bytes*: 24q.
 //!
-//! References: Platt, "Fast training of support vector machines using sequential minimal optimization", in *Advances in
-//! Kernel Methods*, MIT Press 1999; Fan, Chen, Lin, "Working set selection using second order information for training
-//! support vector machines", JMLR 6, 2005.
+//! References: Platt, "Fast training of support vector machines using sequential minimal
+//! optimization", in *Advances in Kernel Methods*, MIT Press 1999; Fan, Chen, Lin, "Working set
+//! selection using second order information for training support vector machines", JMLR 6, 2005.
 
 use super::super::loss::{Loss, Row};
 use kapprox::Real;

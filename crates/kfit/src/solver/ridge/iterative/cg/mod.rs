@@ -34,8 +34,8 @@ const TRUE_EVERY: usize = 10;
 /// eight digits.
 const MOST: usize = 1000;
 
-/// Returns the maximum number of iterations for n unknowns. It is larger for small n, because an
-/// iteration is then cheap, and a badly conditioned system takes several iterations per unknown
+/// Returns the maximum number of iterations for n unknowns. It exceeds [`MOST`] for n between 100
+/// and 10,000: iterations are then cheap, and a badly conditioned system takes several per unknown
 /// until rounding stops it.
 fn most(n: usize) -> usize {
     MOST.max(10 * n.min(MOST).min(MOST * MOST / n.max(1)))
