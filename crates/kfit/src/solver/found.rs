@@ -118,7 +118,7 @@ impl Figure {
 /// The method by which a system was solved.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Solved {
-    /// Name of the method: `direct` or `pcg`.
+    /// Name of the method, such as `direct` or `pcg`.
     pub name: &'static str,
     /// Why this method was chosen, and with what settings; a sentence for the report.
     pub why: String,

@@ -50,7 +50,6 @@ pub(super) fn plan(plan: Plan, shape: &ProblemSize, t: usize, penalties: usize) 
 }
 
 impl<T: Real> HeldOutScores<T> {
-    /// Allocates scores of n rows by t functions at this many regularisation parameters.
     pub(super) fn new(n: usize, t: usize, penalties: usize) -> Self {
         Self { t, scores: vec![vec![T::ZERO; n * t]; penalties], passes: 0 }
     }

@@ -118,7 +118,8 @@ pub fn named(name: &str) -> Result<&'static SolverFamily> {
 /// of a command built with it then find the solver by its name.
 ///
 /// # Errors
-/// [`kstore::Error::Register`] if the name is taken or is not a single word.
+/// [`kstore::Error::Register`] if the name is taken, or is not made of lower-case letters, digits
+/// and `_`.
 pub fn register(family: &'static SolverFamily) -> Result<()> {
     Ok(SOLVERS.register(family)?)
 }

@@ -108,8 +108,9 @@ pub(crate) fn factored(
     Ok((whole(state, rank, &solution, &options, workers), system))
 }
 
-/// Returns the fit of smallest ‖w‖ among the fits of smallest squared error, the limit of ridge
-/// regression as lambda goes to 0, and the number of directions of the features above rounding.
+/// Returns the fit of smallest ‖w‖ among the fits of smallest squared error, and the number of
+/// directions of the features above rounding, which it is made of. It is the limit of ridge
+/// regression as lambda goes to 0.
 pub(crate) fn shortest(
     state: &GramState,
     rank: usize,

@@ -21,8 +21,8 @@ pub struct Cell {
     /// Error rate on held-out rows, once a scoring pass has measured it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cv_error: Option<f64>,
-    /// Squared error of each fold's rows by the fit to the other folds; `cv_mse` is their mean.
-    /// Empty without folds; `None` for a fold without rows or without a solution.
+    /// Squared error of each fold's rows by the fit to the other folds; `cv_mse` is their weighted
+    /// mean. Empty without folds; `None` for a fold without rows or without a solution.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fold_mse: Vec<Option<f64>>,
 }

@@ -88,8 +88,8 @@ pub struct Ridge {
     pub variance: bool,
     /// True to compute the slopes of the functions along the features: one more pass.
     pub importance: bool,
-    /// Maximum rows per leaf, in which the exact kernel learns the residuals of the features;
-    /// `None` for features alone.
+    /// Approximate maximum number of rows per leaf, in which the exact kernel learns the residuals
+    /// of the features; `None` for features alone.
     pub local: Option<usize>,
 }
 

@@ -12,8 +12,8 @@ use kstore::{Coded, Pass, RowBlock};
 /// Fraction of a node's rows that both children contain.
 const BAND: f64 = 0.06;
 
-/// Rows of the sample that the tree is grown from, minimum rows per leaf, and number of leading
-/// features used.
+/// Rows of the sample that the tree is grown from, minimum sample rows per leaf, and number of
+/// leading features used.
 const SAMPLE: usize = 20_000;
 const SAMPLE_OF_LEAF: usize = 400;
 const LEADING: usize = 256;

@@ -103,7 +103,7 @@ impl Terms {
     }
 }
 
-/// A step makes progress if it reduces the gap below this fraction.
+/// A step makes progress if it reduces the gap below this fraction of `least`.
 const PROGRESS: f64 = 0.9;
 
 pub(super) struct Problem<T, R> {

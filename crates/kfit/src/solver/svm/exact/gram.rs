@@ -1,7 +1,7 @@
 //! Kernel values between the rows of an SVM: the whole matrix, or the rows of the working set.
 //!
-//! The values are bit-identical for any cache size: a row of the matrix depends only on its row and
-//! on all rows of the SVM.
+//! The values are bit-identical for any cache size: a row of the matrix is always computed between
+//! its row and all rows of the SVM.
 
 use crate::{linalg::kernel_rows::kernel_rows, linalg::strips::for_each_strip};
 use faer::{MatMut, MatRef, prelude::*};

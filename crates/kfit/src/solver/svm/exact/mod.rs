@@ -181,8 +181,8 @@ impl<'a, T: Real> Exact<'a, T> {
         KernelPoints { kernel: &*self.kernel, x, shift }
     }
 
-    /// Solves all SVMs. Threads solve SVMs on different rows separately, or one SVM together if
-    /// there are fewer sets than threads.
+    /// Solves all SVMs. Threads solve SVMs on different rows separately, or together one SVM after
+    /// the other if there are fewer sets than threads.
     fn solve(&self, sets: &[Machines<'_, T>], asked: SolveOptions<'_>, observer: &dyn Observer) -> Result<Vec<Paths>> {
         let workers = self.data.resources.workers;
         let mut found: Vec<Paths> = sets.iter().map(|_| Vec::new()).collect();

@@ -199,7 +199,6 @@ impl Iteration<'_> {
         Ok(())
     }
 
-    /// Computes A v for the gathered columns v.
     fn apply(&mut self, v: &Mat<f64>) -> Result<Mat<f64>> {
         let mut out = Mat::zeros(v.nrows(), v.ncols());
         self.system.apply(v.as_ref(), out.as_mut())?;
