@@ -1,23 +1,26 @@
-//! Weights of classes, for classes of very different sizes and mistakes of different cost.
+//! Class weights, for unbalanced classes and errors of different cost.
 
 use crate::{Classes, Error, Result, row_weights::RowWeights};
 use std::fmt;
 
-/// How much the rows of each class count in the loss. A weight of 2 has the effect of every row of the class twice.
+/// Weights of the classes in the loss. A weight of 2 has the effect of repeating every row of the
+/// class.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum ClassWeight {
     /// 1 for every row.
     #[default]
     Equal,
-    /// n / (k n_c) for the n_c rows of each of k classes: every class counts as much as any other. Rows count by their weights.
+    /// n / (k n_c) for the n_c rows of each of k classes: all classes count equally. Rows count by
+    /// their weights.
     Balanced,
-    /// These weights for the classes of these labels, and 1 for all others.
+    /// The given weights for the classes with these labels, and 1 for all others.
     Given(Vec<(String, f64)>),
 }
 
 impl ClassWeight {
-    /// Reads `balanced`, or labels with their weights: `spam=5,ham=1`. A label may hold any character but a comma.
+    /// Reads `balanced`, or labels with their weights: `spam=5,ham=1`. A label may contain any
+    /// character but a comma.
     pub(super) fn parse(text: &str) -> std::result::Result<Self, String> {
         if text.trim() == "balanced" {
             return Ok(Self::Balanced);
@@ -37,8 +40,10 @@ impl ClassWeight {
         }
     }
 
-    /// The weight of the rows of each class, by code.
-    /// Errors: [`Error::EmptyClass`]; [`Error::Option`] for a label that no row has.
+    /// Returns the weight of each class, by code.
+    ///
+    /// # Errors
+    /// [`Error::EmptyClass`]; [`Error::Option`] for a label that no row has.
     pub(super) fn of(&self, codes: &[u32], rows: &RowWeights, classes: &Classes) -> Result<Vec<f64>> {
         let labels: Vec<String> = classes.labels().iter().map(ToString::to_string).collect();
         let mut counts = vec![0.0; labels.len()];

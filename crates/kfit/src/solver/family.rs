@@ -1,4 +1,4 @@
-//! What a solver is: the method, and its description by which it is found.
+//! The interface of a solver: the method [`Solver`], and its description [`SolverFamily`].
 
 use super::found::Found;
 use super::parameter::{self, Options, Parameter, Settings};
@@ -8,75 +8,80 @@ use kapprox::{MapSpec, PrecisionPair, Real};
 use kstore::{Plan, Reading, Selected, named::Named, pass::Observer};
 use std::{borrow::Cow, fmt::Debug};
 
-/// Refuses a value of an option where that `is` so, and says what would be right.
+/// Returns [`Error::Option`] for the value of an option if `is` holds; `why` says what is expected.
 pub(super) fn refuse(is: bool, option: &'static str, given: impl ToString, why: impl Into<String>) -> Result<()> {
     if is { Err(Error::option(option, given, why)) } else { Ok(()) }
 }
 
-/// Ends the work where the observer asks for that.
+/// Returns [`kstore::Error::Interrupted`] if the observer requests a stop.
 pub(super) fn heed(observer: &dyn Observer) -> Result<()> {
     if observer.stop() { Err(kstore::Error::Interrupted.into()) } else { Ok(()) }
 }
 
-/// What is known of a solver before it sees a row.
+/// Properties of a solver that are known before it reads a row.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SolverFacts {
-    /// True for a solver that reads the features in many passes, by [`crate::features::StoredFeatures`]: they are kept where there is room.
+    /// True for a solver that reads the features in many passes, by
+    /// [`crate::features::StoredFeatures`]: they are stored if there is room.
     pub keeps: bool,
-    /// True for a solver that holds rows out to choose its penalty or to learn probabilities.
+    /// True for a solver that uses validation rows to choose its regularisation parameter or to
+    /// learn probabilities.
     pub holds_out: bool,
-    /// True for a solver whose folds may be tests of later rows by earlier ones.
+    /// True for a solver whose folds may test later rows with fits to earlier ones.
     pub forward: bool,
-    /// True for a solver that takes weights of rows.
+    /// True for a solver that accepts row weights.
     pub weights: bool,
-    /// True for a solver that combines kernel functions of all rows itself, where the map is exact.
+    /// True for a solver that combines kernel functions of all rows itself if the map is exact.
     pub exact: bool,
-    /// True for a solver that iterates on the exact kernel with a preconditioner of landmarks.
+    /// True for a solver that iterates on the exact kernel with a preconditioner made of landmarks.
     pub preconditioned: bool,
-    /// Why the exact kernel has no landmarks under these settings of a `preconditioned` solver;
-    /// `None` if it has some.
+    /// Why a `preconditioned` solver uses no landmarks for the exact kernel under these settings;
+    /// `None` if it uses them.
     pub no_landmarks: Option<&'static str>,
-    /// True for a solver that computes with the columns of the rows and takes no sparse rows.
+    /// True for a solver that computes with the columns of the rows and rejects sparse rows.
     pub dense: bool,
     /// True for a solver that needs validation rows even if there is nothing to choose.
     pub needs_folds: bool,
-    /// The name of a solver that looks at distances between landmarks, without a map.
+    /// Name of a solver that uses distances between landmarks and no map.
     pub by_distances: Option<&'static str>,
-    /// The number of landmarks unless a rank is asked for; `None` for that of [`crate::job`].
+    /// Number of landmarks unless a rank is requested; `None` for the default of [`crate::job`].
     pub usual_rank: Option<usize>,
-    /// The scheme that chooses landmarks unless one is named; `None` for that of [`crate::job`].
+    /// Landmark scheme unless one is named; `None` for the default of [`crate::job`].
     pub usual_landmarks: Option<&'static str>,
 }
 
 /// A method that learns linear functions of the features.
 pub trait Solver<T: Real>: Debug + Send + Sync {
-    /// What is known of the solver before it sees a row.
+    /// Returns the properties of the solver that are known before it reads a row.
     fn facts(&self) -> SolverFacts {
         SolverFacts::default()
     }
-    /// True for a solver whose models give probabilities of classes.
+    /// Returns true if the solver's models give class probabilities.
     fn has_probabilities(&self) -> bool {
         false
     }
-    /// Number of columns that the second moments of the features are taken with: t targets, or features of them.
+    /// Returns the number of target columns in the second moments of the features: t targets, or
+    /// features of the targets.
     fn moment_columns(&self, _options: &TrainOptions, t: usize) -> usize {
         t
     }
-    /// Number of classes whose second moments are kept apart; 1 where those of all rows are summed.
+    /// Returns the number of classes with separate second moments; 1 if the moments of all rows are
+    /// summed.
     fn moment_classes(&self, _t: usize) -> usize {
         1
     }
-    /// Refuses work that the solver cannot do; rows with weights are refused by its [`facts`](Self::facts).
+    /// Rejects requests that the solver cannot fulfil. Row weights are rejected by its
+    /// [`facts`](Self::facts).
     ///
     /// # Errors
     /// [`crate::Error::Option`].
     fn check(&self, _work: &FitRequest<'_>) -> Result<()> {
         Ok(())
     }
-    /// How the solver sees the rows.
+    /// Returns how the solver reads the rows.
     ///
     /// # Errors
-    /// A kernel or a map that the solver cannot use.
+    /// The solver cannot use the kernel or the map.
     fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
         let (facts, map, exact) = (self.facts(), &work.options.map, work.options.map.is_exact());
         if let Some(solver) = facts.by_distances {
@@ -87,21 +92,23 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
         refuse(exact && !facts.exact, "map", map, NO_EXACT)?;
         Ok(if exact { RowAccess::Rows } else { RowAccess::Features })
     }
-    /// The name of the pass, for a solver whose fit makes a single pass over features under these options: its rows may
-    /// be folded in shards (`ksolve::shards`). The reason, for a solver whose fit makes more.
+    /// Returns the name of the pass if the fit makes a single pass over the features under these
+    /// options. The rows of such a fit may be folded in shards (`ksolve::shards`).
     ///
     /// # Errors
-    /// The reason, and what to change.
+    /// Why the fit makes several passes, or what to change.
     fn only_pass(&self, _options: &TrainOptions) -> Result<&'static str, &'static str> {
         Err("it reads the features more than once")
     }
-    /// Adds what the solver holds beside rows and map to the plan of its stage.
+    /// Adds the memory of the solver, without rows and map, to the plan of its stage.
     fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan;
-    /// The solver's own passes over the table before the one over the features, and after it.
+    /// Returns the numbers of the solver's own passes over the table, before and after the pass
+    /// over the features.
     fn own_passes(&self, _work: &FitRequest<'_>) -> [u64; 2] {
         [0, 0]
     }
-    /// The stages of a run, and how its passes are cut: what is planned, forecast and done.
+    /// Returns the shape of the passes and the stages of a run, which are planned, forecast and
+    /// executed.
     ///
     /// # Errors
     /// Errors of the map.
@@ -112,10 +119,11 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
             RowAccess::Features | RowAccess::Rows => plan::on_features(work, &add, self.own_passes(work)),
         })
     }
-    /// Learns.
+    /// Fits the solver to the rows.
     ///
     /// # Errors
-    /// Errors of reading the rows; options that do not suit them; numbers that cannot be solved for.
+    /// The rows cannot be read, the options do not suit them, or the numerical problem has no
+    /// solution.
     fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>>;
 }
 
@@ -145,19 +153,19 @@ pub struct SolverFamily {
     pub task: Task,
     /// The parameters that it reads.
     pub parameters: &'static [Parameter],
-    /// Makes the solver of its settings.
+    /// Builds the solver from its settings.
     pub make: fn(&Settings) -> Result<Box<dyn AnySolver>>,
-    /// The parameters that are chosen with the rank, in addition to `ranks`: a fit at another rank
-    /// leaves them out.
+    /// Parameters that are chosen with the rank, in addition to `ranks`: a fit at another rank
+    /// omits them.
     pub of_rank: &'static [Parameter],
-    /// Changes options of a fit on a map to those of the same fit on the exact kernel. `ranks`,
-    /// `tolerance`, `folds` and `of_rank` are already left out.
+    /// Converts the options of a fit on a map to the options of the same fit on the exact kernel.
+    /// `ranks`, `tolerance`, `folds` and `of_rank` are already removed.
     pub on_kernel: fn(Options) -> Options,
 }
 
 impl SolverFamily {
-    /// A family whose optional facts have their defaults: no parameters are chosen with the rank,
-    /// and options of a fit on the exact kernel are those of a fit on a map.
+    /// Returns a family with the defaults of the optional fields: no parameters are chosen with the
+    /// rank, and a fit on the exact kernel has the options of a fit on a map.
     pub const fn new(
         name: &'static str,
         about: &'static str,
@@ -168,7 +176,7 @@ impl SolverFamily {
         Self { name, about, task, parameters, make, of_rank: &[], on_kernel: |given| given }
     }
 
-    /// The solver with these settings, for rows of either element type.
+    /// Builds the solver with these settings, for rows of either element type.
     ///
     /// # Errors
     /// Settings that contradict each other.
@@ -176,17 +184,20 @@ impl SolverFamily {
         (self.make)(settings)
     }
 
-    /// True where the solver reads this parameter: what is asked about solvers outside their files is asked so, and not by name.
+    /// Returns true if the solver reads this parameter. Code outside the solvers' files asks this
+    /// instead of comparing names of solvers.
     pub fn reads(&self, parameter: &Parameter) -> bool {
         self.parameters.iter().any(|own| own.name == parameter.name)
     }
 
-    /// True where rows are held out under these settings: to choose a penalty, or to learn probabilities.
+    /// Returns true if these settings need validation rows: to choose a regularisation parameter,
+    /// or to learn probabilities.
     pub(crate) fn compares(&self, settings: &Settings) -> bool {
         self.reads(&parameter::FOLDS) && (settings.penalties().len() > 1 || settings.flag(&parameter::PROBABILITIES))
     }
 
-    /// The task under these settings: ridge regression learns values or classes, as its parameter `task` says.
+    /// Returns the task under these settings: the parameter `task` of ridge regression selects
+    /// regression or classification.
     pub fn task(&self, settings: &Settings) -> Task {
         match settings.word(&parameter::TASK) {
             Some("classification") => Task::Classification,
@@ -203,7 +214,7 @@ impl Named for SolverFamily {
 }
 
 impl<'a> FitRequest<'a> {
-    /// The work of a solver on selected rows with `t` targets and so many folds.
+    /// Returns the request of a solver on selected rows with `t` targets and this many folds.
     pub(crate) fn new<T: Real>(
         selected: &Selected,
         options: &'a TrainOptions,

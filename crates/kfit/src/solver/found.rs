@@ -1,4 +1,4 @@
-//! What a solver hands back: functions of the features, and what is reported of them.
+//! The result of a solver: functions of the features, and the numbers of its report.
 
 use crate::model::{Basis, Form, Leaves};
 use crate::{CertificateState, Head, Link, Surface, Task, quadratic::Quadratic};
@@ -6,50 +6,54 @@ use faer::Mat;
 use kapprox::metric::Metric;
 use std::sync::Arc;
 
-/// The functions that a solver found, with its report.
+/// The functions that a solver learned, with its report.
 #[derive(Debug)]
 pub struct Found<T> {
-    /// w, r x t: coefficients of the leading r features, or of the functions of `basis`.
+    /// Weights w, r x t: of the leading r features, or dual coefficients of the functions of
+    /// `basis`.
     pub weights: Mat<f64>,
-    /// The constants c, t numbers.
+    /// Intercepts c, t numbers.
     pub intercept: Vec<f64>,
-    /// The kernel functions that the coefficients multiply, of a solver that combines them itself.
+    /// Kernel functions that the coefficients multiply, for a solver that combines them itself.
     pub basis: Option<Basis<T>>,
-    /// What is made of the features or of those functions before the coefficients multiply it.
+    /// Transformation of the features or kernel functions before the coefficients multiply them.
     pub form: Form,
-    /// True where those functions are needed in f64 though the rows are f32.
+    /// True if those functions are needed in f64 although the rows are f32.
     pub wide: bool,
-    /// What the functions mean, where that is not the task of the fit: components that were learned from a target.
+    /// Meaning of the functions if it differs from the task of the fit: components learned from a
+    /// target.
     pub task: Option<Task>,
-    /// Directions of the scaled rows, which the model projects on in the place of functions of the features.
+    /// Directions of the scaled rows; the model projects on them instead of using functions of the
+    /// features.
     pub projection: Option<Projection>,
-    /// The root mean square of the slope of the functions along each feature, d numbers, where it was asked for.
+    /// Root mean square slope of the functions along each feature, d numbers, if requested.
     pub slopes: Option<Vec<f64>>,
-    /// How scores become probabilities.
+    /// Function that maps scores to probabilities.
     pub link: Option<Link>,
-    /// True where the scores are those of pairs of classes.
+    /// True if the scores belong to pairs of classes (one-vs-one).
     pub pairs: bool,
-    /// A quadratic function of the features to be kept with the linear ones.
+    /// A quadratic function of the features that the model stores with the linear ones.
     pub quadratic: Option<Quadratic>,
-    /// Coordinates of the rows, linear in the features, to be kept beside the predictions.
+    /// Coordinates of the rows, linear in the features, that the model stores in addition to the
+    /// predictions.
     pub components: Option<Head>,
-    /// Machines in parts of space, whose splits are functions of the features.
+    /// Local models in cells of the input space; the splits are functions of the features.
     pub leaves: Option<Leaves<T>>,
-    /// Residuals of the map at every rank, where the solver's passes saw them.
+    /// Residuals of the map at every rank, if the solver's passes computed them.
     pub certificate: Option<CertificateState>,
-    /// Ranks whose certificates are of interest; empty for the rank of the weights alone.
+    /// Ranks to certify; empty for the rank of the weights alone.
     pub ranks: Vec<usize>,
-    /// The penalty, where there is one.
+    /// Regularisation parameter, if the solver has one.
     pub lambda: Option<f64>,
-    /// Cross-validated errors of every rank and penalty that were compared.
+    /// Cross-validated errors of every rank and regularisation parameter that were compared.
     pub surface: Surface,
-    /// How the system was solved and why so, where there are several ways.
+    /// How the system was solved and why, if there are several ways.
     pub method: Option<Solved>,
-    /// Mean squared error of every row by the fit to the others.
+    /// Leave-one-out mean squared error.
     pub left_out: Option<f64>,
-    /// Mean squared error of the rows that were learned from, and the share of variance explained.
+    /// Mean squared error of the training rows, and the fraction of variance explained.
     pub train: Option<(f64, Option<f64>)>,
-    /// What the solver says of its result: eigenvalues, gradient norm, duality gap.
+    /// Further numbers of the report: eigenvalues, gradient norm, duality gap.
     pub figures: Vec<Figure>,
     /// Number of passes over the rows.
     pub passes: u64,
@@ -84,14 +88,15 @@ impl<T> Default for Found<T> {
     }
 }
 
-/// Directions of the scaled rows that a solver found: the metric of a model whose outputs are its features.
+/// Directions of the scaled rows that a solver found: the metric of a model whose outputs are its
+/// features.
 #[derive(Debug)]
 pub struct Projection {
-    /// Name of the solver that found them.
+    /// Name of the solver.
     pub solver: &'static str,
     /// The directions, as the rows of a metric.
     pub metric: Arc<Metric>,
-    /// The share of each feature in what the directions were found by, d numbers that sum to 1.
+    /// Importance of each feature for the directions, d numbers that sum to 1.
     pub importance: Vec<f64>,
 }
 
@@ -113,13 +118,14 @@ impl Figure {
 /// The method by which a system was solved.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Solved {
-    /// Name of the method: `direct` or `pcg`.
+    /// Name of the method, such as `direct` or `pcg`.
     pub name: &'static str,
-    /// Why this method was taken, and with what settings; a sentence for the report.
+    /// Why this method was chosen, and with what settings; a sentence for the report.
     pub why: String,
 }
 
-/// Mean squared error over targets, and the share of their variance that is explained, from sums over the targets.
+/// Returns the mean squared error over targets, and the fraction of their variance that is
+/// explained, from sums over the targets.
 pub fn explained(mse: f64, variance: f64, targets: usize) -> (f64, Option<f64>) {
     (mse / targets.max(1) as f64, (variance > 0.0).then(|| 1.0 - mse / variance))
 }

@@ -1,10 +1,13 @@
-//! Penalties compared by rows held out, for solvers that keep the features.
+//! Cross-validation of regularisation parameters, for solvers that store the features.
 //!
-//! For every fold and penalty the solver learns from the rows outside the fold, which are all in the kept features and count nothing while they
-//! are held out. The functions that were found score the rows of the fold: so every row has, for each penalty, scores of functions that have not
-//! seen it. The penalty with the least error of these is taken, of equal ones the strongest, and learned anew on all rows.
+//! For every fold and regularisation parameter the solver learns from the rows outside the fold.
+//! The features of all rows are stored; the rows of the fold have no effect on the fit. The fitted
+//! functions score the rows of the fold: so every row has, for each parameter, scores of functions
+//! that have not seen it. The parameter with the least error of these scores is chosen, on ties the
+//! strongest, and the solver is refitted on all rows.
 //!
-//! *Cost*: that of one fit for every fold and penalty, and of one more. *Bytes*: the scores of all rows for every penalty.
+//! *Cost*: one fit for every fold and parameter, and one more. *Bytes*: the scores of all rows for
+//! every parameter.
 
 use super::newton::{Objective, Optimum, newton};
 use super::{Figure, Penalty};
@@ -13,31 +16,32 @@ use crate::{FoldGram, Result, request::ProblemSize, row_weights::RowWeights};
 use kapprox::Real;
 use kstore::{Plan, pass::Observer};
 
-/// How the names of the errors that penalties are chosen by end.
+/// End of the names of the errors by which regularisation parameters are chosen.
 pub const AT_EACH: &str = "at each";
 
-/// A linear function of the features: its coefficients, p numbers, and its constant.
+/// A linear function of the features: its weights, p numbers, and its intercept.
 pub(super) type Function<'a> = (&'a [f64], f64);
 
-/// The scores of rows by functions that have not seen them.
+/// Scores of rows by functions that have not seen them.
 pub(super) struct HeldOutScores<T> {
-    /// Scores of a row, t.
+    /// Number of scores per row.
     t: usize,
-    /// Scores at every penalty, n x t row-major.
+    /// Scores at every regularisation parameter, n x t row-major.
     pub(super) scores: Vec<Vec<T>>,
     pub(super) passes: u64,
 }
 
-/// The penalty that was taken, with the scores by which it was.
+/// The chosen regularisation parameter, with the scores behind the choice.
 pub(super) struct Compared<T> {
     pub(super) penalty: Penalty,
-    /// Scores of the rows by the functions at that penalty that have not seen them; empty where no rows were held out.
+    /// Scores of the rows at the chosen parameter by functions that have not seen them; empty
+    /// without folds.
     pub(super) scores: Vec<T>,
     pub(super) figures: Vec<Figure>,
     pub(super) passes: u64,
 }
 
-/// Adds the scores of t functions at every penalty to a plan, where rows are held out.
+/// Adds the scores of t functions at every regularisation parameter to a plan, if there are folds.
 pub(super) fn plan(plan: Plan, shape: &ProblemSize, t: usize, penalties: usize) -> Plan {
     let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
     let scores = n.saturating_mul(t * penalties).saturating_mul(shape.element);
@@ -46,12 +50,12 @@ pub(super) fn plan(plan: Plan, shape: &ProblemSize, t: usize, penalties: usize) 
 }
 
 impl<T: Real> HeldOutScores<T> {
-    /// No scores yet of n rows by t functions at so many penalties.
     pub(super) fn new(n: usize, t: usize, penalties: usize) -> Self {
         Self { t, scores: vec![vec![T::ZERO; n * t]; penalties], passes: 0 }
     }
 
-    /// Scores the rows of a fold by the functions from `first` on, which were found at a penalty: one pass.
+    /// Scores the rows of a fold by functions learned at one regularisation parameter, and stores
+    /// the scores from column `first`: one pass.
     pub(super) fn score(
         &mut self,
         kept: &StoredFeatures<'_, T>,
@@ -84,7 +88,8 @@ impl<T: Real> HeldOutScores<T> {
         Ok(())
     }
 
-    /// The weighted mean over all rows of `error`, which has the position of a row and its scores, at every penalty.
+    /// Computes the weighted mean over all rows of `error` at every regularisation parameter.
+    /// `error` receives the position of a row and its scores.
     fn errors(
         &self,
         weights: &RowWeights,
@@ -100,8 +105,9 @@ impl<T: Real> HeldOutScores<T> {
     }
 }
 
-/// Learns from the rows outside every fold at every penalty, the strongest first and each from the solution of the last, and scores the rows of
-/// the fold by k functions. `loss` is that of the rows outside a fold, with their weight.
+/// For every fold, learns from the rows outside at every regularisation parameter, and scores the
+/// rows of the fold by k functions. The strongest parameter comes first; each fit starts from the
+/// previous solution. `loss` returns the loss of the rows outside a fold, and their weight.
 pub(super) fn by_newton<T: Real, L: Objective<T>>(
     kept: &StoredFeatures<'_, T>,
     data: &FitData<'_, T>,
@@ -126,7 +132,8 @@ pub(super) fn by_newton<T: Real, L: Objective<T>>(
     Ok(found)
 }
 
-/// [Chooses](choose) by the scores that `found` learns, or takes the first penalty without folds. `error` has the position of a row and its scores.
+/// [Chooses](choose) a regularisation parameter by the scores that `found` computes, or takes the
+/// first one without folds. `error` receives the position of a row and its scores.
 pub(super) fn compare<T: Real>(
     penalties: &[Penalty],
     data: &FitData<'_, T>,
@@ -144,8 +151,9 @@ pub(super) fn compare<T: Real>(
     Ok(Compared { penalty, scores, figures: figures.into(), passes: found.passes })
 }
 
-/// Takes the penalty with the least of `errors`, of equal ones the first, which is the strongest; an error that is
-/// no number is worse than any. Returns its place, and what was compared; `what` is the name of the errors.
+/// Chooses the regularisation parameter with the least of `errors`, on ties the first, which is the
+/// strongest; NaN is worse than any number. Returns its index and the two report entries; `what` is
+/// the name of the errors.
 pub(super) fn choose(penalties: &[Penalty], weight: f64, errors: Vec<f64>, what: &'static str) -> (usize, [Figure; 2]) {
     let error = |at: usize| if errors[at].is_nan() { f64::INFINITY } else { errors[at] };
     let at = (0..errors.len()).fold(0, |best, at| if error(at) < error(best) { at } else { best });

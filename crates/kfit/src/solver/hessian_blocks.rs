@@ -1,10 +1,10 @@
-//! The diagonal blocks of a Hessian, one for each class, from a sample of the rows: preconditioners
-//! of Newton's steps.
+//! Diagonal blocks of a Hessian, one per class, from a sample of the rows: preconditioners of
+//! Newton steps.
 //!
-//! Near the solution most rows have p(1 − p) ≈ 0: the few between two classes make the Hessian,
-//! other ones for every class. A row is drawn with a probability π in proportion to its a p(1 − p),
-//! and weighs a p(1 − p)/π: the blocks are right on average, and a few rows for each feature are
-//! enough for a preconditioner.
+//! Near the solution most rows have p(1 − p) ≈ 0. The Hessian of a class comes from the few rows
+//! near its boundary, which differ between classes. A row is drawn with a probability π in
+//! proportion to its a p(1 − p), and has the weight a p(1 − p)/π. The expected blocks are exact,
+//! and a few rows per feature are enough for a preconditioner.
 //!
 //! Reference: Roosta-Khorasani, Mahoney, "Sub-sampled Newton methods", Mathematical Programming
 //! 174, 2019; non-uniform sampling after Xu, Yang, Roosta-Khorasani, Ré, Mahoney, "Sub-sampled
@@ -15,28 +15,28 @@ use faer::MatRef;
 use kapprox::{Real, gram::Panels};
 use kstore::Workers;
 
-/// Rows drawn for every feature, for each class. A whole block from m rows a feature has condition
-/// numbers about ((1 + √(1/m))/(1 − √(1/m)))²: 9.
+/// Rows drawn per feature, for each class. A full block from m rows per feature has a condition
+/// number of about ((1 + √(1/m))/(1 − √(1/m)))²: 9.
 pub(super) const ROWS: f64 = 4.0;
 
 const BIN: usize = 512;
 
-/// Bytes of the blocks of all classes at most: beyond, all share one.
+/// Maximum bytes of the blocks of all classes; beyond this, all classes share one preconditioner.
 const MOST: usize = 256 << 20;
 
-/// Bytes of the blocks of k columns where they are used: p features of n rows. The shape alone
-/// decides.
+/// Returns the bytes of the blocks of k columns for n rows with p features; `None` if blocks are
+/// not used. The decision depends on the problem size alone.
 ///
-/// Drawn blocks cost about p²/n passes; they save some twenty a step.
+/// Sampled blocks cost about p²/n passes and save some twenty per step.
 pub(super) fn bytes(n: usize, p: usize, k: usize, element: usize) -> Option<usize> {
     let bytes = k.saturating_mul(8 * p * p + BIN * p * element);
     (bytes <= MOST && p.saturating_mul(p) <= n.saturating_mul(16)).then_some(bytes)
 }
 
-/// Weighted second moments of some rows, added up.
+/// Weighted sums of second moments of the sampled rows.
 pub(super) struct Block<T> {
     pub(super) moments: FoldGram,
-    /// Rows √(weight) φ that wait for their products.
+    /// Rows √(weight) φ that are not yet added to the moments.
     bin: Vec<T>,
 }
 

@@ -1,4 +1,4 @@
-//! The mistakes on held-out rows of classifications that were learned from moments.
+//! Held-out errors of classifiers that were learned from moments.
 
 use crate::bins::Bins;
 use crate::feature_fold::Take;
@@ -8,31 +8,32 @@ use faer::{Accum, Mat, MatRef, Par, linalg::matmul::matmul};
 use kapprox::Real;
 use kstore::Workers;
 
-/// Rows scored at once by one thread: 256 x 4,000 features in f64 are 8 MB.
+/// Rows that one thread scores at once: 256 x 4,000 features in f64 are 8 MB.
 const STRIP: usize = 256;
 
-/// Counts the mistakes of `cv_error`: [`FeatureFold`](crate::FeatureFold) gives it every row with
-/// the features, and the row is classified by the coefficients that did not see its fold.
+/// Counts the classification errors of `cv_error`. [`FeatureFold`](crate::FeatureFold) passes it
+/// the features of every row, and the coefficients that were not fitted to the row's fold classify
+/// the row.
 ///
 /// *Cost per row*: the map, and 2·rank·t flops for each cell.
 #[derive(Debug)]
 pub struct Mistakes<'a>(pub &'a FoldCoefficients);
 
-/// Buffers that a lane reuses from bin to bin.
+/// Buffers that a worker lane reuses from bin to bin.
 #[derive(Debug, Default)]
 pub struct CvErrorScratch(Pool<Vec<f64>>);
 
-/// Counts of rows and of wrong decisions, cell by cell.
+/// Numbers of rows and of classification errors, per cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CvErrorState {
-    /// Number of rows scored, per cell.
+    /// Number of scored rows, per cell.
     pub rows: Vec<u64>,
-    /// Number of rows classified wrongly, per cell.
+    /// Number of misclassified rows, per cell.
     pub wrong: Vec<u64>,
 }
 
 impl CvErrorState {
-    /// Share of rows that a cell classified wrongly; `None` where it has no coefficients.
+    /// Returns the error rate of a cell; `None` if it has no coefficients.
     pub fn error(&self, cell: usize) -> Option<f64> {
         (self.rows[cell] > 0).then(|| self.wrong[cell] as f64 / self.rows[cell] as f64)
     }
@@ -75,7 +76,7 @@ impl<T: Real> Take<T> for Mistakes<'_> {
     }
 }
 
-/// `wrong[cell]` = wrong decisions of each cell's head on some rows.
+/// Counts in `wrong[cell]` the errors of each cell's linear head on these rows.
 fn count_wrong<T: Real>(
     phi: MatRef<'_, T>,
     y: MatRef<'_, f64>,
@@ -96,7 +97,7 @@ fn count_wrong<T: Real>(
     }
 }
 
-/// True where the decision from the scores is not the class that the ±1 codes stand for.
+/// Returns true if the class decided by the scores differs from the class that the ±1 codes encode.
 fn is_wrong(scores: MatRef<'_, f64>, codes: MatRef<'_, f64>, i: usize) -> bool {
     let largest =
         |m: MatRef<'_, f64>| (0..m.ncols()).fold(0, |best, j| if m[(i, j)] > m[(i, best)] { j } else { best });

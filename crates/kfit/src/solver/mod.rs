@@ -1,9 +1,11 @@
-//! Solvers: the methods that learn functions of the features.
+//! Solvers: methods that learn linear functions of the features.
 //!
-//! A solver sees rows as features `phi` (and targets `y`), in as many passes as it likes, and leaves t linear functions of
-//! the features: wᵀphi(x) + c. What they mean is its [`crate::Task`]: values, scores of classes, coordinates, or nearness to
-//! centres. Saving, predicting and evaluating know nothing else of it. One that needs no features may combine kernel functions
-//! of landmarks, or of all rows, instead ([`crate::request::RowAccess`]).
+//! A solver reads rows as features `phi` (and targets `y`), in as many passes as it needs, and
+//! returns t linear functions of the features: wᵀphi(x) + c. Its [`crate::Task`] defines what they
+//! mean: values, class scores, coordinates, or similarity to centres. Saving, predicting and
+//! evaluating depend only on these functions and the task. A solver that needs no features may
+//! instead combine kernel functions of landmarks, or of all rows ([`crate::request::RowAccess`]).
+//!
 //! To add a solver: one file here with its `FAMILY`, one line in [`registry()`].
 
 mod centred;
@@ -86,42 +88,43 @@ static SOLVERS: Registry<SolverFamily> = Registry::new(&[
     features::FAMILY,
 ]);
 
-/// The default solver.
+/// Returns the default solver, ridge regression.
 impl Default for &SolverFamily {
     fn default() -> Self {
         &ridge::FAMILY
     }
 }
 
-/// Every solver: those of this crate, then those that were registered.
+/// Returns every solver: the solvers of this crate, then the registered ones.
 pub fn registry() -> Vec<&'static SolverFamily> {
     SOLVERS.all()
 }
 
-/// The solver of a name; `None` where there is none.
+/// Returns the solver with this name; `None` if the name is unknown.
 pub fn by_name(name: &str) -> Option<&'static SolverFamily> {
     SOLVERS.by_name(name)
 }
 
-/// The solver of a name.
+/// Returns the solver with this name.
 ///
 /// # Errors
-/// [`Error::Option`] for a name that no solver has.
+/// [`Error::Option`] if no solver has this name.
 pub fn named(name: &str) -> Result<&'static SolverFamily> {
     let known = || registry().iter().map(|family| family.name).collect::<Vec<_>>().join(", ");
     by_name(name).ok_or_else(|| Error::option("solver", name, format!("give one of {}", known())))
 }
 
-/// Makes a solver of another crate known by its name, in this process and from now on: jobs, model files, and the options and
-/// help of a command that is built with it.
+/// Registers a solver of another crate in this process. Jobs, model files, and the options and help
+/// of a command built with it then find the solver by its name.
 ///
 /// # Errors
-/// [`kstore::Error::Register`] for a name that is taken or is no word.
+/// [`kstore::Error::Register`] if the name is taken, or is not made of lower-case letters, digits
+/// and `_`.
 pub fn register(family: &'static SolverFamily) -> Result<()> {
     Ok(SOLVERS.register(family)?)
 }
 
-/// The parameters of all solvers; one that several solvers read comes several times.
+/// Returns the parameters of all solvers; a parameter that several solvers read appears repeatedly.
 pub fn parameters() -> impl Iterator<Item = &'static Parameter> {
     registry().into_iter().flat_map(|family| family.parameters)
 }
@@ -131,8 +134,8 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    /// The modules of the sources below a folder, each with its path from the root of the crate and
-    /// its text.
+    /// Collects the modules of the sources below a folder, each with its path from the crate root
+    /// and its text.
     fn modules(folder: &Path, path: &[String], found: &mut Vec<(Vec<String>, String)>) {
         for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
             let name = entry.file_stem().unwrap().to_str().unwrap().to_string();
@@ -147,7 +150,7 @@ mod tests {
         }
     }
 
-    /// Words, `::` and single characters of a source, without its comments.
+    /// Splits a source without its comments into words, `::` and single characters.
     fn tokens(source: &str) -> Vec<&str> {
         let in_word = |c: char| c.is_alphanumeric() || c == '_';
         let (mut found, code) = (Vec::new(), source.lines().map(|line| line.split("//").next().unwrap_or_default()));
@@ -165,8 +168,8 @@ mod tests {
         found
     }
 
-    /// Adds the paths of a tree such as `super::{a::b, c}` to `found`, from the root of the crate;
-    /// returns the place after it.
+    /// Adds the paths of a tree such as `super::{a::b, c}` to `found`, from the crate root; returns
+    /// the index of the next token.
     fn expand(tokens: &[&str], mut at: usize, mut path: Vec<String>, found: &mut Vec<Vec<String>>) -> usize {
         loop {
             match tokens.get(at).copied().unwrap_or(";") {
@@ -188,8 +191,8 @@ mod tests {
         }
     }
 
-    /// The modules of solvers that sources name, where `reads` is true of their module and the
-    /// solver is not their own.
+    /// Returns the solver modules that sources name, for every module that `reads` accepts, except
+    /// a solver's references to itself.
     fn named_solvers(reads: impl Fn(&[String]) -> bool) -> Vec<String> {
         let (registry, mut sources) = (include_str!("mod.rs"), Vec::new());
         let families = registry.split("Registry::new(&[").nth(1).and_then(|rest| rest.split("]);").next()).unwrap();
@@ -217,16 +220,16 @@ mod tests {
         named
     }
 
-    /// What several solvers need is in a module that is not a solver, so that a solver can be read,
-    /// changed and removed alone.
+    /// Code that several solvers need is in a module that is not a solver, so that each solver can
+    /// be read, changed and removed alone.
     #[test]
     fn no_solver_names_the_module_of_another() {
         let named = named_solvers(|module| module.first().is_some_and(|first| first == "solver"));
         assert!(named.is_empty(), "{}", named.join("\n"));
     }
 
-    /// What a job has to know of a solver is a fact of its `SolverFamily` or of `SolverFacts`, so
-    /// that solvers of other crates have it too.
+    /// Whatever a job must know about a solver is a field of its `SolverFamily` or of
+    /// `SolverFacts`, so that solvers of other crates provide it too.
     #[test]
     fn nothing_outside_of_the_solvers_names_the_module_of_one() {
         let named = named_solvers(|module| module.first().is_none_or(|first| first != "solver"));

@@ -1,7 +1,9 @@
-//! Newton's method for a smooth loss of the scores Wᵀφ + c: its inner iteration, and the preconditioner of that.
+//! Newton's method for a smooth loss of the scores Wᵀφ + c: its inner iteration, and the
+//! preconditioner of that iteration.
 //!
-//! Steps are halved until F falls enough (Armijo), so the iteration converges from anywhere; it begins at a large lambda
-//! and divides it by ten a step, which keeps it where Newton's steps are whole.
+//! Steps are halved until F falls enough (Armijo), so the iteration converges from any start. It
+//! begins at a large lambda and divides it by ten per step, which keeps the iterates in the region
+//! of full Newton steps.
 
 use super::{Figure, Found};
 use crate::linalg::cholesky::{factor_at_once, substitute};
@@ -12,37 +14,39 @@ use kapprox::Real;
 use kstore::Workers;
 use kstore::checkpoint::{Arrays, Journal, Persist, Steps, Stored};
 
-/// The factor by which lambda is divided from step to step, from a large value down to the one asked for.
+/// Factor by which lambda decreases per step, from a large value to the requested one.
 const DECREASE: f64 = 10.0;
 
-/// Residual of the inner iteration, as a share of the gradient, far from the solution.
+/// Residual of the inner iteration, as a fraction of the gradient, far from the solution.
 const LOOSE: f64 = 0.1;
 
 const INNER: usize = 200;
 
-/// Share of the predicted decrease that a step must reach.
+/// Fraction of the predicted decrease that a step must reach.
 const ARMIJO: f64 = 1e-4;
 
 const HALVINGS: usize = 30;
 
-/// Share of the gradient norm to which a step must lower it if it lowers the loss by no more than rounding.
+/// Fraction to which a step must reduce the gradient norm if it changes the loss by no more than
+/// rounding.
 const PROGRESS: f64 = 0.5;
 
-/// A mean loss over the rows, without the penalty, by passes over the features. W and the constants are (p + 1) x k row-major, the constants last.
+/// A mean loss over the rows, without the penalty term, computed in passes over the features. W and
+/// the intercepts are (p + 1) x k row-major, the intercepts last.
 pub(super) trait Objective<T: Real> {
     fn shape(&self) -> Shape<'_>;
     fn passes(&mut self) -> &mut u64;
     fn evaluate(&mut self, w: &[f64]) -> Result<Point>;
-    /// The Hessian of the loss at the last point that was evaluated times `v`.
+    /// Computes the product of `v` and the Hessian of the loss at the last evaluated point.
     fn curve(&mut self, v: &[f64]) -> Result<Vec<f64>>;
-    /// The blocks of that Hessian on the diagonal, one for every function, and what they are multiplied by; `None` where moments of all rows
-    /// precondition better.
+    /// Returns the diagonal blocks of that Hessian, one per function, and their common factor;
+    /// `None` if moments of all rows precondition better.
     fn blocks(&mut self, _point: &Point, _step: usize) -> Result<Option<(Vec<FoldGram>, f64)>> {
         Ok(None)
     }
 }
 
-/// Numbers of features and of functions, what is done with the constant, and who works.
+/// Numbers of features p and of functions k, kind of intercept, and worker threads.
 #[derive(Clone, Copy)]
 pub(super) struct Shape<'w> {
     pub(super) p: usize,
@@ -54,9 +58,9 @@ pub(super) struct Shape<'w> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Point {
     pub(super) loss: f64,
-    /// Gradient of the loss, (p + 1) x k row-major, the constant last.
+    /// Gradient of the loss, (p + 1) x k row-major, the intercepts last.
     pub(super) gradient: Vec<f64>,
-    /// Mean over the rows of the second derivative by the score, for every function.
+    /// Mean over the rows of the second derivative with respect to the score, for every function.
     pub(super) curvatures: Vec<f64>,
 }
 
@@ -67,7 +71,7 @@ impl Point {
 }
 
 pub(super) struct Optimum {
-    /// W and the constant, (p + 1) x k row-major.
+    /// W and the intercepts, (p + 1) x k row-major.
     pub(super) w: Vec<f64>,
     square: f64,
     steps: usize,
@@ -84,26 +88,29 @@ impl Optimum {
     }
 }
 
-/// The second derivative of the penalty for coefficient `i`: 2 lambda where it is penalised, else 0.
+/// Returns the second derivative of the penalty term for coefficient `i`: 2 lambda if it is
+/// penalised, else 0.
 fn ridge<T: Real>(loss: &impl Objective<T>, i: usize, lambda: f64) -> f64 {
     let Shape { p, k, intercept, .. } = loss.shape();
     if i < p * k || intercept == Intercept::Penalised { 2.0 * lambda } else { 0.0 }
 }
 
-/// ∇F at `w`, where the loss is that of `point`.
+/// Computes ∇F at `w` from the loss at `point`.
 fn gradient<T: Real>(loss: &impl Objective<T>, point: &Point, w: &[f64], lambda: f64) -> Vec<f64> {
     point.gradient.iter().zip(w).enumerate().map(|(i, (g, w))| g + ridge(loss, i, lambda) * w).collect()
 }
 
-/// ‖∇F‖/‖∇F(0)‖ at which the iteration ends: 1e-5 in f32, 1e-10 in f64, well above the rounding of the gradient.
+/// Returns the ‖∇F‖/‖∇F(0)‖ at which the iteration ends: 1e-5 in f32, 1e-10 in f64, well above the
+/// rounding of the gradient.
 ///
-/// Scores have the error ε‖W‖, and ‖W‖ is in the hundreds at a small lambda: 1e-6 is out of reach of f32 then, and steps
-/// towards it cost most of the time (measured on `dsa`: 99 s for 34 s, depending on the seed).
+/// Scores have the error ε‖W‖, and ‖W‖ is in the hundreds at a small lambda: f32 cannot reach 1e-6
+/// then, and steps towards it took most of the time (measured on `dsa`: 99 s instead of 34 s,
+/// depending on the seed).
 pub(super) fn tolerance<T: Real>() -> f64 {
     (84.0 * T::EPSILON).max(1e-10)
 }
 
-/// Warns where the iteration of `what` ended above the gradient norm that it should have.
+/// Warns if the iteration of `what` ended above the required gradient norm.
 fn warn_of_gradient<T: Real>(what: &str, found: &Optimum, gradient: f64, resources: &Resources<'_>) {
     let remedy = match (found.converged, size_of::<T>() < size_of::<f64>()) {
         _ if gradient <= tolerance::<T>() => return,
@@ -119,7 +126,8 @@ fn warn_of_gradient<T: Real>(what: &str, found: &Optimum, gradient: f64, resourc
     ));
 }
 
-/// Learns from all rows, and tells the result by the loss in f64 that `proof` makes: the functions, this loss, and its value without the penalty.
+/// Learns from all rows, and evaluates the result with the f64 loss that `proof` makes. Returns the
+/// functions, this loss, and its value without the penalty term.
 pub(super) fn fit<T: Real, P: Objective<f64>>(
     what: &str,
     data: &FitData<'_, T>,
@@ -130,7 +138,7 @@ pub(super) fn fit<T: Real, P: Objective<f64>>(
     let found = newton(&mut loss, moments, lambda, steps, data.resources.journal, None)?;
     let (passes, Shape { p, k, .. }) = (2 + *loss.passes(), loss.shape());
     drop(loss);
-    // what is reported is computed in f64, from the coefficients that are returned
+    // the reported numbers are computed in f64 from the returned coefficients
     let mut proof = proof();
     let (point, gradient) = found.prove(&mut proof, lambda)?;
     warn_of_gradient::<T>(what, &found, gradient, data.resources);
@@ -145,8 +153,9 @@ pub(super) fn fit<T: Real, P: Objective<f64>>(
     Ok((fitted, proof, point.loss))
 }
 
-/// Minimises F; `moments` are those of the features, for the preconditioner; `most` steps at the last lambda. It goes on `from` the solution
-/// for a somewhat larger lambda, where there is one.
+/// Minimises F, with at most `most` steps at the last lambda. `moments` of the features make the
+/// preconditioner. The iteration starts at `from`, the solution for a somewhat larger lambda, if
+/// provided.
 pub(super) fn newton<T: Real>(
     loss: &mut impl Objective<T>,
     moments: &FoldGram,
@@ -172,12 +181,12 @@ pub(super) fn newton<T: Real>(
     loop {
         match step(loss, moments, lambda, most, &mut walk, &mut point, steps.done() as usize) {
             Ok(Some(found)) => {
-                // whoever comes back here makes this last step again, which moves nothing
+                // a resumed run repeats this last step, which changes nothing
                 steps.complete(&walk);
                 return Ok(found);
             }
             Ok(None) => {
-                // whoever goes on from here evaluates this point first
+                // a resumed run evaluates this point first
                 walk.passes = *loss.passes() - cost;
                 steps.after(&walk);
             }
@@ -193,7 +202,7 @@ struct Walk {
     w: Vec<f64>,
     start: f64,
     schedule: f64,
-    /// Number of steps at the lambda that was asked for.
+    /// Number of steps at the requested lambda.
     last: usize,
     passes: u64,
 }
@@ -226,7 +235,7 @@ fn step<T: Real>(
     steps: usize,
 ) -> Result<Option<Optimum>> {
     let w = &walk.w;
-    // the schedule ends on the very lambda that was asked for
+    // the schedule ends exactly at the requested lambda
     let now = if walk.schedule <= lambda * DECREASE.sqrt() { lambda } else { walk.schedule };
     let gradient = gradient(loss, point, w, now);
     let relative = norm(&gradient) / walk.start;
@@ -241,7 +250,7 @@ fn step<T: Real>(
     let Shape { intercept, workers, .. } = loss.shape();
     let factor = |moments: &FoldGram, scale: f64| factor(moments, scale, now, intercept, workers);
     let factors = match blocks {
-        // a block goes when its factor is made
+        // each block is freed once it is factored
         Some((blocks, scale)) => blocks.into_iter().map(|block| factor(&block, scale)).collect::<Result<Vec<_>>>()?,
         None => vec![factor(moments, point.curvature().max(f64::MIN_POSITIVE) / moments.rows as f64)?],
     };
@@ -249,7 +258,8 @@ fn step<T: Real>(
     let direction = conjugate_gradients(loss, &factors, &gradient, now, forcing)?;
     let slope = dot(&gradient, &direction);
     let before = point.loss + now * squares(loss, w);
-    // what is left to gain is below the rounding of the loss: the gradient alone tells the points apart, and is far more accurate
+    // the predicted decrease is below the rounding of the loss: only the gradient, which is far
+    // more accurate, can compare the points
     let rounding = 4.0 * T::EPSILON * before.abs();
     let flat = now == lambda && -slope <= rounding;
     let (mut length, mut halvings) = (1.0, 0);
@@ -262,7 +272,7 @@ fn step<T: Real>(
             let nearer = |share: f64| norm(&self::gradient(loss, &there, &trial, now)) < share * norm(&gradient);
             let better = if flat { nearer(PROGRESS) } else { falls && (after < before || nearer(1.0)) };
             if now == lambda && !better {
-                // neither the loss nor its gradient tells the points apart
+                // neither the loss nor its gradient improves
                 return end(&walk.w, true);
             }
             (walk.w, *point) = (trial, there);
@@ -288,10 +298,10 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// Finds d with H d ≈ −`gradient`, up to `forcing` of its norm, by preconditioned conjugate gradients: a pass an
-/// iteration.
+/// Finds d with H d ≈ −`gradient`, up to `forcing` of its norm, by preconditioned conjugate
+/// gradients: one pass per iteration.
 ///
-/// Its iterates are directions of descent whenever it is stopped.
+/// Every iterate is a descent direction, so the iteration may stop at any time.
 fn conjugate_gradients<T: Real>(
     loss: &mut impl Objective<T>,
     factors: &[Mat<f64>],
@@ -326,15 +336,16 @@ fn conjugate_gradients<T: Real>(
     Ok(direction)
 }
 
-/// The solution for `right` ((p + 1) x k row-major) by a factor for every column of W, or one for all; what a factor does not hold stays 0.
+/// Solves for `right` ((p + 1) x k row-major) with one factor per column of W, or one for all.
+/// Entries beyond the order of the factor stay 0.
 ///
-/// The mean over several columns is subtracted. Softmax does not depend on it, so gradients and minima have none;
-/// but blocks for each class would bring it in, with next to no curvature, and it would take most of the
-/// iterations.
+/// The mean over several columns is subtracted. Softmax does not depend on it, so gradients and
+/// minima have a zero mean; blocks per class would introduce one, with almost no curvature, and it
+/// would take most of the iterations.
 fn precondition(factors: &[Mat<f64>], right: &[f64], k: usize, workers: &Workers) -> Vec<f64> {
     let order = factors[0].nrows();
     let mut columns: Vec<f64> = (0..k).flat_map(|j| (0..order).map(move |i| right[i * k + j])).collect();
-    // a column a thread: faer sums a single right side in as many parts as there are threads
+    // one column per thread: faer splits the sum of a single right side by the number of threads
     for_each_strip(workers, &mut columns, order, |j, column| {
         let factor = &factors[j.min(factors.len() - 1)];
         substitute(factor.as_ref(), MatMut::from_column_major_slice_mut(column, order, 1));
@@ -352,19 +363,19 @@ fn precondition(factors: &[Mat<f64>], right: &[f64], k: usize, workers: &Workers
     solution
 }
 
-/// The factor of γ [ΦᵀΦ s; sᵀ n]/n + 2 lambda I, with γ/n the `scale`.
+/// Factors γ [ΦᵀΦ s; sᵀ n]/n + 2 lambda I, with γ/n the `scale`.
 fn factor(moments: &FoldGram, scale: f64, lambda: f64, intercept: Intercept, workers: &Workers) -> Result<Mat<f64>> {
     let p = moments.s.len();
     let order = if intercept == Intercept::None { p } else { p + 1 };
     let trace = (0..p).map(|j| moments.g[j * p + j]).sum::<f64>();
     let constant = if intercept == Intercept::Penalised { 2.0 * lambda } else { 0.0 };
-    // rounding of the Gram matrix may exceed lambda: a preconditioner bears a larger one
+    // rounding of the Gram matrix may exceed lambda; a preconditioner tolerates a larger shift
     let mut shift = 2.0 * lambda;
     loop {
         let mut factor = Mat::from_fn(order, order, |i, j| match (i.max(j), i.min(j)) {
             (i, j) if i < p => scale * moments.g[j * p + i] + if i == j { shift } else { 0.0 },
             (_, j) if j < p => scale * moments.s[j],
-            // kept off the edge of singularity by what rounding may take
+            // the margin for rounding keeps the matrix from being singular
             _ => scale * moments.weight * (1.0 + 1e-9) + 1e-9 * shift + constant,
         });
         if workers.install(|| factor_at_once(factor.as_mut(), par(workers)).is_ok()) {

@@ -1,4 +1,5 @@
-//! The logistic loss over kept features: its value, its gradient and products with its Hessian, a pass each.
+//! The logistic loss over stored features: its value, its gradient and products with its Hessian,
+//! one pass each.
 
 use crate::features::{StoredFeatures, Sums, Tile, Values};
 use crate::linalg::strips::{Pool, for_each_strip};
@@ -12,11 +13,11 @@ use std::collections::BTreeSet;
 
 const STRIP: usize = 256;
 
-/// The weighted mean loss of the rows, without the penalty, by passes over the features.
+/// The weighted mean loss of the rows, without the penalty term, by passes over the features.
 pub(super) struct Loss<'a, 'k, T: Real> {
     pub(super) kept: &'a StoredFeatures<'k, T>,
     pub(super) labels: Labels<'a>,
-    /// Sum of the weights of the rows that are learned from.
+    /// Sum of the weights of the training rows.
     pub(super) n: f64,
     pub(super) observer: &'a dyn Observer,
     pub(super) k: usize,
@@ -25,23 +26,23 @@ pub(super) struct Loss<'a, 'k, T: Real> {
     pub(super) passes: u64,
 }
 
-/// The last point that was evaluated.
+/// The last evaluated point.
 struct Last<T> {
-    /// W without the constant, and the constant.
+    /// W and the intercepts, separately.
     at: (Vec<T>, Vec<f64>),
-    /// Probabilities there, n x k row-major; empty where nobody asks for them.
+    /// Probabilities at this point, n x k row-major; empty if they are not needed.
     probabilities: Vec<T>,
-    /// True for rows whose probabilities are known: all, unless other processes evaluated some.
+    /// True for rows with computed probabilities: all, unless other processes evaluated some rows.
     known: Vec<bool>,
 }
 
 #[derive(Clone, Copy)]
 pub(super) struct Labels<'a> {
     pub(super) codes: &'a [u32],
-    /// Weights of the classes, and of the rows.
+    /// Class weights.
     pub(super) weight: &'a [f64],
     pub(super) rows: &'a RowWeights,
-    /// Folds of the rows, and the one that is held out, whose rows have weight 0.
+    /// Fold of every row, and the held-out fold, whose rows have weight 0.
     pub(super) held: Option<(&'a [u16], u16)>,
 }
 
@@ -70,13 +71,13 @@ impl<'a, 'k, T: Real> Loss<'a, 'k, T> {
         Self { kept, labels, n, observer, k, intercept, last, passes: 0 }
     }
 
-    /// The loss without probabilities, for points whose Hessian nobody asks for.
+    /// Drops the stored probabilities, for a loss whose Hessian is not needed.
     pub(super) fn alone(mut self) -> Self {
         self.last.probabilities = Vec::new();
         self
     }
 
-    /// W in the type of the features, without the constant.
+    /// Converts W, without the intercepts, to the type of the features.
     fn narrow(&self, w: &[f64]) -> Vec<T> {
         w[..self.kept.p * self.k].iter().map(|value| T::from_f64(*value)).collect()
     }
@@ -91,7 +92,7 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
         &mut self.passes
     }
 
-    /// Loss, gradient and probabilities at `w` ((p + 1) x k row-major): one pass.
+    /// Computes loss, gradient and probabilities at `w` ((p + 1) x k row-major): one pass.
     fn evaluate(&mut self, w: &[f64]) -> Result<Point> {
         let (n, p, k) = (self.n, self.kept.p, self.k);
         self.last.at = (self.narrow(w), w[p * k..].to_vec());
@@ -152,7 +153,8 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
         Ok(Point { loss: sums[2 * k] / n, gradient, curvatures })
     }
 
-    /// The Hessian of the loss at the last point times `v`, both (p + 1) x k row-major: one pass.
+    /// Multiplies `v` by the Hessian of the loss at the last point, both (p + 1) x k row-major: one
+    /// pass.
     fn curve(&mut self, v: &[f64]) -> Result<Vec<f64>> {
         let (n, p, k) = (self.n, self.kept.p, self.k);
         let (weights, constant) = (self.narrow(v), v[p * k..].to_vec());
@@ -174,7 +176,7 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
                     let (_, weight) = labels.row(tile.first + strip * STRIP + i);
                     let (row, p) = (&mut scores[i * k..(i + 1) * k], &probabilities[i * k..(i + 1) * k]);
                     let of = |j: usize, row: &[T]| (p[j].to_f64(), row[j].to_f64() + constant[j]);
-                    // of two classes the other has score 0
+                    // with two classes and one column, the other class has score 0
                     let mean: f64 = (0..k).map(|j| of(j, row)).map(|(p, u)| p * u).sum();
                     for j in 0..k {
                         let (p, u) = of(j, row);
@@ -207,7 +209,8 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
 }
 
 impl<T: Real> Last<T> {
-    /// The probabilities of the rows of a tile; they are computed here where another process evaluated these rows.
+    /// Returns the probabilities of the rows of a tile; computes them if another process evaluated
+    /// these rows.
     fn of(&mut self, tile: &Tile<'_, T>, labels: Labels<'_>, workers: &Workers) -> &[T] {
         let (b, first, (weights, constant)) = (tile.rows(), tile.first, &self.at);
         let k = constant.len();
@@ -228,11 +231,12 @@ impl<T: Real> Last<T> {
     }
 }
 
-/// Replaces scores by probabilities, and returns −ln of that of the true class. One score is that of class 1 of two.
+/// Replaces scores by probabilities, and returns −ln of the true class's probability. A single
+/// score belongs to class 1 of two.
 pub(super) fn link(scores: &mut [f64], class: usize) -> f64 {
     if let [f] = scores {
         let margin = if class == 1 { *f } else { -*f };
-        // ln(1 + e^−m) without overflow, and its derivative's σ(f) without cancellation
+        // ln(1 + e^−m) without overflow, and σ(f) for its derivative without cancellation
         let loss = (-margin).max(0.0) + (-margin.abs()).exp().ln_1p();
         let tail = (-f.abs()).exp() / (1.0 + (-f.abs()).exp());
         *f = if *f >= 0.0 { 1.0 - tail } else { tail };
@@ -247,7 +251,7 @@ pub(super) fn link(scores: &mut [f64], class: usize) -> f64 {
 }
 
 impl<T: Real> Loss<'_, '_, T> {
-    /// Computes the blocks at the last point, as weighted moments of drawn rows: two passes.
+    /// Computes the blocks at the last point as weighted moments of sampled rows: two passes.
     fn drawn(&mut self, point: &Point, round: usize) -> Result<Vec<FoldGram>> {
         let (n, p, k) = (self.n, self.kept.p, self.k);
         let keys = |j: usize| Stream::new(self.kept.seed(), Purpose::Sketch, (round * k + j) as u64);
@@ -276,12 +280,12 @@ impl<T: Real> Loss<'_, '_, T> {
         Ok(drawing.into_iter().map(|block| block.moments).collect())
     }
 
-    /// Draws rows for the block of every class by its keys, at a rate of rows for each unit of Σ a p(1 − p): their positions, which ascend, and what
-    /// each weighs.
+    /// Samples rows for the block of every class, at a rate of rows per unit of Σ a p(1 − p).
+    /// Returns their ascending positions and their weights.
     fn draw(&mut self, draws: &[(Stream, f64)]) -> Result<Vec<Vec<(usize, f64)>>> {
         let (kept, labels, observer, k) = (self.kept, self.labels, self.observer, self.k);
         let (last, workers) = (&mut self.last, kept.workers());
-        // three numbers for each: class, position and weight
+        // three numbers for each drawn row: class, position and weight
         let Values(numbers) = kept.fold("drawn rows", observer, &Values::<f64>::default, |drawn, tile| {
             let probabilities = last.of(tile, labels, workers);
             for i in 0..tile.rows() {
@@ -316,7 +320,7 @@ mod tests {
         assert!((one[0] - 1.0 / (1.0 + (-0.5f64).exp())).abs() < 1e-15);
         let mut far = [-800.0];
         assert_eq!((link(&mut far, 1), far[0]), (800.0, 0.0));
-        // two columns of softmax are one of the logistic function
+        // softmax with two columns equals the logistic function with one
         let mut two = [1.25, -0.5];
         assert!((link(&mut two, 0) - (1.0 + (-1.75f64).exp()).ln()).abs() < 1e-15);
         assert!((two[0] + two[1] - 1.0).abs() < 1e-15);

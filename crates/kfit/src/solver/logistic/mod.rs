@@ -4,22 +4,25 @@
 //! minimise over W, c   F = (1/n) Σ_i a_i ℓ(Wᵀφ_i + c; y_i) + lambda ‖W‖²
 //! ```
 //!
-//! with ℓ the logarithm of the softmax of the true class (the logistic function for two classes, one column), a_i = 1 or
-//! the weight of the row, times that of its class, n the sum of the weights of the rows, and the constant c free, penalised or absent. C of scikit-learn is 1/(2n lambda).
+//! with ℓ the negative logarithm of the softmax of the true class (of the logistic function for two
+//! classes, one column), a_i = 1 or the weight of the row, times the weight of its class, n the sum
+//! of the row weights, and the intercept c free, penalised or absent. C of scikit-learn is 1/(2n
+//! lambda).
 //!
 //! Newton's method with conjugate gradients (`../newton.rs`): every step solves H d = −∇F with
 //! products H·V, one pass over the features each, and no matrix of order pk. Far from the solution
-//! they are preconditioned by one for all classes, γ ΦᵀΦ/n + 2 lambda I with γ the mean of p(1 −
-//! p), whose Gram matrix the pass that keeps the features has summed; near it, where there are rows
-//! enough, by one for every class (`../hessian_blocks.rs`). Then a handful of iterations is enough
-//! whatever the condition of the kernel.
+//! all classes share the preconditioner γ ΦᵀΦ/n + 2 lambda I with γ the mean of p(1 − p); the pass
+//! that stores the features sums its Gram matrix. Near the solution, if there are enough rows, each
+//! class has its own preconditioner (`../hessian_blocks.rs`). Then a few iterations are enough,
+//! whatever the condition number of the kernel.
 //!
-//! *Cost*: the map, np² for the Gram matrix, 4kp³ a Newton step, and 4npk flops a pass. *Bytes*: the features, n·k
-//! probabilities, kp² numbers in f64.
+//! *Cost*: the map, np² for the Gram matrix, 4kp³ per Newton step, and 4npk flops per pass.
+//! *Bytes*: the features, n·k probabilities, kp² numbers in f64.
 //!
-//! References: Lin, Weng, Keerthi, "Trust region Newton method for large-scale logistic regression", JMLR 9, 2008;
-//! Marteau-Ferey, Bach, Rudi, "Globally convergent Newton methods for ill-conditioned generalized self-concordant losses",
-//! NeurIPS 2019; Nocedal, Wright, *Numerical Optimization* (2006), algorithm 7.1.
+//! References: Lin, Weng, Keerthi, "Trust region Newton method for large-scale logistic
+//! regression", JMLR 9, 2008; Marteau-Ferey, Bach, Rudi, "Globally convergent Newton methods for
+//! ill-conditioned generalized self-concordant losses", NeurIPS 2019; Nocedal, Wright, *Numerical
+//! Optimization* (2006), algorithm 7.1.
 
 mod loss;
 
@@ -49,11 +52,12 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
 
 #[derive(Clone, Debug)]
 struct Logistic {
-    /// The penalties, as lambda or C, strongest first; among several one is chosen by rows held out.
+    /// Regularisation parameters, as lambda or C, strongest first; validation rows choose among
+    /// several.
     penalties: Vec<Penalty>,
     intercept: Intercept,
     class_weight: ClassWeight,
-    /// Most Newton steps at the lambda that was asked for.
+    /// Maximum number of Newton steps at the requested lambda.
     steps: usize,
 }
 

@@ -1,23 +1,30 @@
-//! Maximum variance unfolding: coordinates as far apart as they can be while no row goes away from its neighbours.
+//! Maximum variance unfolding: coordinates with the largest variance such that neighbours do not
+//! move apart.
 //!
-//! A sample of N rows are nodes, the first m of them landmarks. With M the matrix of [`lle`](super::lle) and its blocks of landmarks l and
-//! others u, the nodes are made of the landmarks by Q = [I; −M_uu⁻¹M_ul], and the scalar products of their coordinates are K = QLQᵀ, with
+//! The nodes are a sample of N rows, the first m of them landmarks. With M the matrix of
+//! [`lle`](super::lle) and its blocks of landmarks l and others u, Q = [I; −M_uu⁻¹M_ul] expresses
+//! the nodes by the landmarks. The scalar products of the nodes' coordinates are K = QLQᵀ, with
 //!
 //! ```text
-//! max tr(QLQᵀ)    over L ⪰ 0 (m x m),    Σ_ij K_ij = 0,    K_ii − 2K_ij + K_jj ≤ ‖x_i − x_j‖² for neighbours i, j
+//! max tr(QLQᵀ)    over L ⪰ 0 (m x m),    Σ_ij K_ij = 0,
+//!                 K_ii − 2K_ij + K_jj ≤ ‖x_i − x_j‖² for neighbours i, j
 //! ```
 //!
-//! The bounds are those of the version with landmarks (Weinberger, Packer, Saul): the equal distances of the first one cannot be had by m landmarks.
+//! The inequalities are from the landmark version (Weinberger, Packer, Saul): m landmarks cannot
+//! satisfy the equalities of the original method.
 //!
-//! The sum is taken off by a basis of the directions orthogonal to Qᵀ1. Of the neighbours, those that keep a solution bounded are
-//! constraints at first; the most violated ones are added in rounds until none is. The coordinates of the nodes are the leading
-//! eigenvectors of K times the roots of their eigenvalues, and a new row has Σ_j w_j(x) y_j over its nearest nodes, as of `lle`.
+//! A basis of the directions orthogonal to Qᵀ1 eliminates the constraint on the sum. The first
+//! constraints are pairs of neighbours that keep the solution bounded; rounds add the most violated
+//! ones until all are satisfied. The coordinates of the nodes are the leading eigenvectors of K
+//! times the square roots of their eigenvalues; a new row has the coordinates Σ_j w_j(x) y_j over
+//! its nearest nodes, as in `lle`.
 //!
-//! *Passes*: one that draws the nodes. *Flops*: 3N²d, (N − m)³/3, and E²m + E³/3 for each of some hundred steps on E constraints, of which
-//! there are several for each landmark. *Bytes*: about 24N², 32E².
+//! *Passes*: one that samples the nodes. *Flops*: 3N²d, (N − m)³/3, and E²m + E³/3 for each of
+//! about a hundred steps with E constraints, several per landmark. *Bytes*: about 24N², 32E².
 //!
-//! References: Weinberger, Saul, "Unsupervised learning of image manifolds by semidefinite programming", IJCV 70, 2006;
-//! Weinberger, Packer, Saul, "Nonlinear dimensionality reduction by semidefinite programming and kernel matrix factorization", AISTATS 2005.
+//! References: Weinberger, Saul, "Unsupervised learning of image manifolds by semidefinite
+//! programming", IJCV 70, 2006; Weinberger, Packer, Saul, "Nonlinear dimensionality reduction by
+//! semidefinite programming and kernel matrix factorization", AISTATS 2005.
 
 mod semidefinite;
 
@@ -44,30 +51,30 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     |settings| Ok(Box::new(MaximumVariance(NeighbourOptions::new(settings)))),
 );
 
-/// Most landmarks: the semidefinite programme of more takes minutes.
+/// Maximum number of landmarks: a larger semidefinite programme takes minutes.
 const MOST: usize = 100;
 
 const USUAL: usize = 50;
 
-/// Share of a squared distance by which a constraint may be exceeded before it is added.
+/// Relative excess of a squared distance above which a constraint is added.
 const VIOLATED: f64 = 1e-8;
 
-/// Constraints that are added in a round, for each landmark.
+/// Constraints added per round and landmark.
 const ADDED: usize = 1;
 
-/// Most constraints of a programme, for each landmark: what the plan counts on.
+/// Maximum number of constraints per landmark, on which the memory plan relies.
 const HELD: usize = 12;
 
-/// Relative gap, and excess of a distance, that are worth a warning.
+/// Relative gap, or relative excess of a distance, that causes a warning.
 const WIDE: f64 = 1e-4;
 
-/// Share of the largest length below which a direction is rounding.
+/// Fraction of the largest length below which a direction is rounding.
 const ROUNDING: f64 = 1e-10;
 
 #[derive(Clone, Copy, Debug)]
 struct MaximumVariance(NeighbourOptions);
 
-/// Q, N x m: the nodes as made of the first m of them.
+/// Computes Q, N x m, which expresses the nodes by the first m of them.
 fn made_of_landmarks(aligned: &Mat<f64>, m: usize, workers: &Workers) -> Result<Mat<f64>> {
     let rest = aligned.nrows() - m;
     let mut lower = aligned.submatrix(m, m, rest, rest).to_owned();
@@ -85,13 +92,14 @@ fn made_of_landmarks(aligned: &Mat<f64>, m: usize, workers: &Workers) -> Result<
     }))
 }
 
-/// Q times an orthonormal basis of the m − 1 directions orthogonal to Qᵀ1: its columns sum to 0. By the reflection that takes Qᵀ1 to an axis.
+/// Multiplies Q by an orthonormal basis of the m − 1 directions orthogonal to Qᵀ1, so that its
+/// columns sum to 0. The basis comes from the reflection that maps Qᵀ1 to an axis.
 fn centred(q: &Mat<f64>) -> Mat<f64> {
     let m = q.ncols();
     let mut v: Vec<f64> = q.col_iter().map(|column| column.iter().sum()).collect();
     let length = v.iter().map(|v| v * v).sum::<f64>().sqrt();
     v[0] += if v[0] < 0.0 { -length } else { length };
-    // Qᵀ1 has length √(N²/m) at least: every row of Q sums to 1
+    // Qᵀ1 has at least the length √(N²/m), because every row of Q sums to 1
     let square: f64 = v.iter().map(|v| v * v).sum();
     let along: Vec<f64> = q.row_iter().map(|row| row.iter().zip(&v).map(|(q, v)| q * v).sum::<f64>()).collect();
     let mut reflected = Mat::from_fn(q.nrows(), m - 1, |i, l| q[(i, l + 1)] - 2.0 * along[i] * v[l + 1] / square);
@@ -102,7 +110,7 @@ fn centred(q: &Mat<f64>) -> Mat<f64> {
     reflected
 }
 
-/// The pairs of neighbours, each once, with their squared distances.
+/// Pairs of neighbours, each once, with their squared distances.
 struct Pairs(Vec<(usize, usize, f64)>);
 
 impl Pairs {
@@ -115,7 +123,7 @@ impl Pairs {
         Self(pairs)
     }
 
-    /// a_e = r_i − r_j for the rows r of a matrix, one column for each of these pairs.
+    /// Computes a_e = r_i − r_j for the rows r of a matrix, one column for each of these pairs.
     fn directions(&self, rows: MatRef<'_, f64>, of: &[usize]) -> Mat<f64> {
         Mat::from_fn(rows.ncols(), of.len(), |c, e| {
             let (i, j, _) = self.0[of[e]];
@@ -123,7 +131,8 @@ impl Pairs {
         })
     }
 
-    /// Pairs whose directions span all that the pairs span, chosen by the longest remainder relative to the distance.
+    /// Returns pairs whose directions span the directions of all pairs, chosen by Gram-Schmidt with
+    /// the longest remainder first.
     fn spanning(&self, rows: MatRef<'_, f64>) -> Vec<usize> {
         let all: Vec<usize> = (0..self.0.len()).collect();
         let mut rest = self.directions(rows, &all);
@@ -152,7 +161,7 @@ struct Unfolded {
     constraints: usize,
     rounds: usize,
     gap: f64,
-    /// The share by which the distance of two neighbours is exceeded at most.
+    /// Largest relative excess of the distance between two neighbours.
     beyond: f64,
 }
 
@@ -164,7 +173,7 @@ struct Unfolding<'a> {
 }
 
 impl Unfolding<'_> {
-    /// Solves, and adds what is violated, until nothing is or there is room for no more.
+    /// Solves and adds violated constraints until none is violated or the maximum is reached.
     fn solve(&self, observer: &dyn Observer) -> Result<Unfolded> {
         let (made, m) = (self.made.as_ref(), self.made.ncols());
         let pairs = &self.pairs.0;
@@ -180,7 +189,7 @@ impl Unfolding<'_> {
         objective *= faer::Scale(1.0 / trace);
         for round in 1.. {
             let a = self.pairs.directions(made, &taken);
-            // rows that are the same stay so, up to rounding
+            // identical rows stay identical up to rounding
             let bounds: Vec<f64> = taken.iter().map(|e| (pairs[*e].2 / unit).max(VIOLATED)).collect();
             let (x, gap) = maximise(objective.as_ref(), a.as_ref(), &bounds, self.workers, observer)?;
             let (values, vectors) = symmetric_eigen(x.as_ref())?;
@@ -197,7 +206,8 @@ impl Unfolding<'_> {
         Err(Error::NoVariance)
     }
 
-    /// The most violated constraints that are not taken, each with its squared distance over that which is allowed.
+    /// Returns the most violated unused constraints, each with the ratio of its squared distance to
+    /// the allowed one.
     fn violated(&self, rows: MatRef<'_, f64>, taken: &[usize], unit: f64) -> Vec<(f64, usize)> {
         let mut over: Vec<(f64, usize)> = Vec::new();
         let mut free = vec![true; self.pairs.0.len()];

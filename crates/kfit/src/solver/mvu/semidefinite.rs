@@ -1,16 +1,20 @@
-//! The semidefinite programme of maximum variance unfolding, by a primal-dual interior-point method.
+//! The semidefinite programme of maximum variance unfolding, by a primal-dual interior-point
+//! method.
 //!
 //! ```text
 //! primal   max ⟨C, X⟩      over X ⪰ 0 and s ≥ 0 with aᵀ_e X a_e + s_e = b_e for every constraint e
 //! dual     min bᵀy         over y ≥ 0 with Z = Σ_e y_e a_e a_eᵀ − C ⪰ 0
 //! ```
 //!
-//! Steps lead towards XZ = μI, s_e y_e = μ for smaller and smaller μ (the direction of Helmberg, Kojima and Monteiro). With constraints of
-//! rank one the step for y solves ((AᵀXA)∘(AᵀZ⁻¹A) + diag(s/y))Δy = σμ(aᵀ_e Z⁻¹ a_e + 1/y_e) − b, an E x E system. X is added up from
-//! its steps and not inverted from Z, whose least eigenvalues are rounding in the end. *Flops* of a step: 2E²m + E³/3; some fifty steps.
+//! Steps aim at XZ = μI, s_e y_e = μ with decreasing μ (direction of Helmberg, Kojima and
+//! Monteiro). With constraints of rank one the step for y solves ((AᵀXA)∘(AᵀZ⁻¹A) + diag(s/y))Δy =
+//! σμ(aᵀ_e Z⁻¹ a_e + 1/y_e) − b, an E x E system. X is the sum of its steps, not the inverse of Z,
+//! whose least eigenvalues are rounding in the end. *Flops* of a step: 2E²m + E³/3; about fifty
+//! steps.
 //!
-//! References: Helmberg, Rendl, Vanderbei, Wolkowicz, "An interior-point method for semidefinite programming", SIAM J. Optimization 6, 1996;
-//! Benson, Ye, Zhang, "Solving large-scale sparse semidefinite programs for combinatorial optimization", SIAM J. Optimization 10, 2000.
+//! References: Helmberg, Rendl, Vanderbei, Wolkowicz, "An interior-point method for semidefinite
+//! programming", SIAM J. Optimization 6, 1996; Benson, Ye, Zhang, "Solving large-scale sparse
+//! semidefinite programs for combinatorial optimization", SIAM J. Optimization 10, 2000.
 
 use crate::linalg::cholesky::{Side, factor, solve};
 use crate::{Error, Result, solver::heed};
@@ -18,20 +22,21 @@ use faer::{Accum, Mat, MatRef, linalg::matmul::matmul};
 use kapprox::map::par;
 use kstore::{Workers, pass::Observer};
 
-/// Relative duality gap, and share of a bound that a constraint is missed by, at which the method ends.
+/// Relative duality gap, and relative infeasibility of a constraint, at which the method ends.
 const GAP: f64 = 1e-9;
 
-/// Most steps; three hundred constraints take about sixty.
+/// Maximum number of steps; three hundred constraints take about sixty.
 const STEPS: usize = 300;
 
-/// The share of μ that a step aims at: after steps that were cut short, and after long ones.
+/// Factor by which a step aims to reduce μ: after shortened steps, and after long ones.
 const CAREFUL: f64 = 0.3;
 const BOLD: f64 = 0.1;
 
-/// Step beyond which it counts as long.
+/// Step length above which a step is long.
 const LONG: f64 = 0.7;
 
-/// The share of the way to the boundary that a step goes, and the least that gets anywhere.
+/// Factor of the line search, also the fraction of the feasible length that a step takes; and the
+/// least useful length.
 const SHORT_OF: f64 = 0.9;
 const LEAST: f64 = 1e-8;
 
@@ -39,9 +44,12 @@ pub(super) fn bytes(m: usize, constraints: usize) -> usize {
     8 * (10 * m * m + 4 * m * constraints + 4 * constraints * constraints)
 }
 
-/// The X of largest ⟨C, X⟩ (m x m, C positive semi-definite) under aᵀ_e X a_e ≤ b_e, with the columns a_e of `a` (m x E), which span all
-/// directions, and positive `b`; and how far ⟨C, X⟩ may be below its maximum, as a share of it.
-/// Errors: [`Error::NotFinite`] where the first step cannot be solved for; [`kstore::Error::Interrupted`].
+/// Returns the X of largest ⟨C, X⟩ (m x m, C positive semi-definite) under aᵀ_e X a_e ≤ b_e, and
+/// the largest possible relative distance of ⟨C, X⟩ below its maximum. The columns a_e of `a` (m x
+/// E) span all directions, and `b` is positive.
+///
+/// # Errors
+/// [`Error::NotFinite`] if there is no feasible start; [`kstore::Error::Interrupted`].
 pub(super) fn maximise(
     c: MatRef<'_, f64>,
     a: MatRef<'_, f64>,
@@ -58,7 +66,7 @@ pub(super) fn maximise(
         if gap <= GAP && missed <= GAP {
             break;
         }
-        // rounding ends it where the systems are no longer positive definite
+        // stops when rounding makes the systems indefinite
         let Some(step) = programme.step(&at, aim) else { break };
         let (along_x, along_y) = programme.lengths(&at, &step);
         if along_x.max(along_y) < LEAST {
@@ -110,27 +118,28 @@ impl Programme<'_> {
         out
     }
 
-    /// Σ_e y_e a_e a_eᵀ.
+    /// Computes Σ_e y_e a_e a_eᵀ.
     fn weighted(&self, y: &[f64]) -> Mat<f64> {
         let scaled = Mat::from_fn(self.a.nrows(), self.a.ncols(), |i, e| self.a[(i, e)] * y[e]);
         self.product(scaled.as_ref(), self.a.transpose())
     }
 
-    /// Z.
+    /// Computes Z.
     fn slack(&self, y: &[f64]) -> Mat<f64> {
         let mut z = self.weighted(y);
         z -= self.c;
         z
     }
 
-    /// aᵀ_e X a_e for every constraint.
+    /// Computes aᵀ_e X a_e for every constraint.
     fn used(&self, x: MatRef<'_, f64>) -> Vec<f64> {
         let xa = self.product(x, self.a);
         let columns = self.a.col_iter().zip(xa.col_iter());
         columns.map(|(a, xa)| a.iter().zip(xa.iter()).map(|(a, xa)| a * xa).sum()).collect()
     }
 
-    /// A multiple of the identity that meets every constraint, and equal y_e for which Z is positive definite.
+    /// Returns a multiple of the identity that satisfies every constraint, and equal y_e for which
+    /// Z is positive definite.
     fn start(&self) -> Result<Point> {
         let (m, constraints) = self.a.shape();
         let longest = self.a.col_iter().zip(self.b).map(|(a, b)| a.squared_norm_l2() / b).fold(0.0, f64::max);
@@ -153,14 +162,14 @@ impl Programme<'_> {
         Ok(Point { x, s, y })
     }
 
-    /// ⟨X, Z⟩ + sᵀy.
+    /// Computes ⟨X, Z⟩ + sᵀy.
     fn complementarity(&self, at: &Point) -> f64 {
         let z = self.slack(&at.y);
         let inner: f64 = z.col_iter().zip(at.x.col_iter()).map(|(z, x)| z.transpose() * x).sum();
         inner + at.s.iter().zip(&at.y).map(|(s, y)| s * y).sum::<f64>()
     }
 
-    /// The relative duality gap, and the largest share of its bound by which a constraint is missed.
+    /// Computes the relative duality gap, and the largest relative infeasibility of a constraint.
     fn gap(&self, at: &Point) -> (f64, f64) {
         let bound: f64 = self.b.iter().zip(&at.y).map(|(b, y)| b * y).sum();
         let used = self.used(at.x.as_ref());
@@ -168,7 +177,7 @@ impl Programme<'_> {
         (self.complementarity(at).max(0.0) / bound.max(f64::MIN_POSITIVE), missed.fold(0.0, f64::max))
     }
 
-    /// The step towards the share `aim` of μ; `None` where rounding leaves none.
+    /// Computes the step towards `aim`·μ; `None` if rounding makes a system indefinite.
     fn step(&self, at: &Point, aim: f64) -> Option<Point> {
         let (m, constraints) = self.a.shape();
         let mu = aim * self.complementarity(at) / (m + constraints) as f64;
@@ -194,7 +203,7 @@ impl Programme<'_> {
         Some(Point { x, s, y })
     }
 
-    /// How far X and s, and how far y and Z, may go along a step.
+    /// Returns the step lengths that keep X and s, and y and Z, positive.
     fn lengths(&self, at: &Point, step: &Point) -> (f64, f64) {
         let cut = |inside: &dyn Fn(&Point) -> bool, of: &dyn Fn(f64) -> Point| {
             let mut along = 1.0;

@@ -1,15 +1,15 @@
-//! Generalised cross-validation: the error on rows not seen, without leaving any out.
+//! Generalised cross-validation: an estimate of the error on unseen rows without validation rows.
 //!
-//! With the trace df of the matrix that makes fitted values of targets,
+//! With the trace df of the matrix that maps targets to fitted values,
 //!
 //! ```text
 //! GCV = (1/n) Σ (y_i − f(x_i))² / (1 − df/n)²
 //! ```
 //!
-//! with n the sum of the weights of the rows, averaged over targets: leave-one-out with every row's
-//! leverage replaced by their mean. From the moments of all rows, for every rank and lambda: one
-//! factorisation and one triangular inverse for each lambda, 2p³/3 flops, because the inverse of a
-//! leading block of a triangle is the leading block of its inverse.
+//! with n the sum of the row weights, averaged over targets. This is leave-one-out with every
+//! leverage replaced by the mean leverage. The moments of all rows give it for every rank and
+//! lambda: one factorisation and one triangular inverse per lambda, 2p³/3 flops, because the
+//! inverse of a leading block of a triangle is the leading block of its inverse.
 //!
 //! Reference: Golub, Heath, Wahba, "Generalized cross-validation as a method for choosing a good
 //! ridge parameter", Technometrics 21, 1979.
@@ -18,8 +18,8 @@ use super::{RidgeOptions, squared_errors, system::System};
 use crate::{GramState, Result, solver::heed};
 use kstore::{Workers, pass::Observer};
 
-/// GCV at every rank, lambda by lambda: `scores[l][k]`; `None` where the system cannot be solved,
-/// or has as many degrees of freedom as rows. `system` is overwritten.
+/// Computes GCV at every rank, lambda by lambda: `scores[l][k]`; `None` if the system cannot be
+/// solved, or has as many degrees of freedom as rows. Overwrites `system`.
 pub(super) fn scores(
     state: &GramState,
     options: &RidgeOptions,

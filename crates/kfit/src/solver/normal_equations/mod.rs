@@ -2,9 +2,9 @@
 //!
 //! They minimise (1/n) Σ (y_i − c − wᵀφ_i)² + lambda‖w‖².
 //!
-//! With the intercept c free, w solves (ΦᵀΦ − nμμᵀ + lambda·n·I) w = Φᵀ(y − ȳ) and c = ȳ − μᵀw.
-//! Penalised, a constant feature 1 goes first and its coefficient is in ‖w‖²; without an intercept
-//! c = 0. scikit-learn's `alpha` is lambda·n.
+//! With a free intercept c, w solves (ΦᵀΦ − nμμᵀ + lambda·n·I) w = Φᵀ(y − ȳ) and c = ȳ − μᵀw. A
+//! penalised intercept is the coefficient of a leading constant feature 1 and is part of ‖w‖²;
+//! without an intercept c = 0. scikit-learn's `alpha` is lambda·n.
 //!
 //! Features are nested: the leading r features are the rank-r map. Reference for the
 //! one-factorisation-for-all-ranks argument: Golub and Van Loan, *Matrix Computations*, 4th ed.,
@@ -21,28 +21,30 @@ use kstore::Workers;
 pub use surface::{Cell, FoldCoefficients, Surface};
 use system::{Solution, System};
 
-/// Columns of coefficients multiplied with G by one thread. faer sums a single column in as many
-/// parts as there are threads, so the cut is made here and every part runs on one thread.
+/// Columns of coefficients that one thread multiplies by G. faer splits the sum of a single column
+/// by the number of threads; this split is fixed, and every part runs on one thread.
 const PRODUCT_COLUMNS: usize = 8;
 
-/// The grid of ranks and lambdas, and the treatment of constant and targets.
+/// The grid of ranks and lambdas, and the treatment of intercept and targets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RidgeOptions {
     /// Ranks of the surface, ascending.
     pub ranks: Vec<usize>,
     /// Lambdas of the surface, ascending.
     pub lambdas: Vec<f64>,
-    /// Treatment of the constant.
+    /// Treatment of the intercept.
     pub intercept: Intercept,
-    /// The number that the caller subtracted from each target before it went into the state, t
-    /// numbers. This makes the sums of squares accurate and changes no result beyond rounding.
+    /// Numbers that the caller subtracted from the targets before they entered the state, t
+    /// numbers. They make the sums of squares accurate and change no result beyond rounding.
     pub target_centre: Vec<f64>,
 }
 
 impl RidgeOptions {
-    /// Checks the grid against a state of p features and t targets. Errors: [`Error::Option`] for a
-    /// lambda that is not positive, [`Error::Rank`] for a rank of 0 or above p, [`Error::Shape`]
-    /// for a centre that does not fit the targets.
+    /// Checks the grid against a state of p features and t targets.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for a lambda that is not positive, [`Error::Rank`] for a rank of 0 or
+    /// above p, [`Error::Shape`] if the number of centres differs from t.
     pub(crate) fn check(&self, state: &GramState) -> Result<()> {
         let got = self.target_centre.len();
         if got != state.targets() {
@@ -55,9 +57,9 @@ impl RidgeOptions {
         }
     }
 
-    /// Bytes of [`crate::Surface::compute`], [`crate::FoldCoefficients::compute`] and [`fit`]
-    /// beside the state: one matrix of the order of the features, and the coefficients of one
-    /// lambda.
+    /// Returns the bytes that [`crate::Surface::compute`], [`crate::FoldCoefficients::compute`] and
+    /// [`fit`] need in addition to the state: matrices of the order of the features, and the
+    /// coefficients of one lambda.
     pub fn solve_bytes(&self, p: usize) -> usize {
         System::bytes(p, self.target_centre.len(), self.ranks.len().max(1), self.intercept)
     }
@@ -80,8 +82,7 @@ pub struct RidgeFit {
 /// [`RidgeOptions::solve_bytes`].
 ///
 /// # Errors
-/// [`Error::Indefinite`] where rounding has made the system indefinite, and the errors of the
-/// options.
+/// [`Error::Indefinite`] if rounding has made the system indefinite, and the errors of the options.
 pub fn fit(state: &GramState, rank: usize, lambda: f64, options: &RidgeOptions, workers: &Workers) -> Result<RidgeFit> {
     Ok(factored(state, rank, lambda, options, workers)?.0)
 }
@@ -99,7 +100,7 @@ pub(crate) fn factored(
     let mut system = System::new(state.features(), &options.target_centre, options.intercept);
     system.assemble(state, None, workers)?;
     let solution = system.solve(lambda, &options.ranks, workers);
-    // a factorisation that was stopped looks like one that failed
+    // a cancelled factorisation looks like a failed one
     workers.check()?;
     if solution.solved == 0 {
         return Err(Error::Indefinite { rank, lambda, precision: state.precision() });
@@ -107,9 +108,9 @@ pub(crate) fn factored(
     Ok((whole(state, rank, &solution, &options, workers), system))
 }
 
-/// The fit of smallest ‖w‖ among those of smallest squared error, which is what ridge regression
-/// tends to as lambda goes to 0, and the number of directions that it is made of: those of the
-/// features that are no rounding.
+/// Returns the fit of smallest ‖w‖ among the fits of smallest squared error, and the number of
+/// directions of the features above rounding, which it is made of. It is the limit of ridge
+/// regression as lambda goes to 0.
 pub(crate) fn shortest(
     state: &GramState,
     rank: usize,
@@ -141,13 +142,13 @@ pub(crate) fn head(solution: &Solution, k: usize, rank: usize, options: &RidgeOp
     }
 }
 
-/// Σ (y − wᵀφ − c)² over the rows of a fold, for every column of a solution whose largest rank is
-/// `rank`:
+/// Computes Σ (y − wᵀφ − c)² over the rows of a fold, for every column of a solution whose largest
+/// rank is `rank`:
 ///
 /// yy − 2wᵀb − 2c·sy + wᵀGw + 2c·wᵀs + n·c², with wᵀGw = 2wᵀ(strict lower triangle of G)w + Σ w_i²
 /// G_ii.
 ///
-/// *Cost*: one triangular product, r² flops a column.
+/// *Cost*: one triangular product, r² flops per column.
 pub(crate) fn squared_errors(
     fold: &FoldGram,
     solution: &Solution,
@@ -178,11 +179,10 @@ pub(crate) fn squared_errors(
             linear += w * (c * fold.s[i] - b[i]);
         }
         let error = fold.yy[j] + 2.0 * (linear - c * fold.sy[j]) + n * c * c + quadratic + diagonal;
-        // The form cancels: a sum of squares below its own rounding error says nothing, and may
-        // come out negative. Entries of G carry independent relative errors of ε_T√(G_ii G_jj), so
-        // the form carries about ε_T Σ w_i² G_ii. Where the error is not resolved, that number
-        // stands in its place: an upper bound which, unlike 0, cannot make a cell of huge
-        // coefficients look best.
+        // The form cancels: a sum of squares below its own rounding error has no meaning and may be
+        // negative. Entries of G carry independent relative errors of ε_T√(G_ii G_jj), so the form
+        // carries about ε_T Σ w_i² G_ii. This number replaces an error that is not resolved: an
+        // upper bound which, unlike 0, cannot make a cell of huge coefficients look best.
         error.max(epsilon * diagonal + f64::EPSILON * fold.yy[j])
     };
     (0..columns).map(sum).collect()

@@ -5,23 +5,23 @@ use crate::{Error, FoldGram, GramState, Head, Result, solver::heed};
 use kstore::{Workers, pass::Observer};
 use std::ops::Range;
 
-/// The scores of one rank and lambda.
+/// Scores of one rank and lambda.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Cell {
     /// The rank: number of leading features used.
     pub rank: usize,
-    /// The penalty lambda.
+    /// The regularisation parameter.
     pub lambda: f64,
-    /// Squared error averaged over all held-out rows and over targets. `None` where a fold could
-    /// not be solved in this precision, or there are no folds.
+    /// Squared error averaged over all held-out rows and over targets. `None` without folds, or if
+    /// a fold could not be solved in this precision.
     pub cv_mse: Option<f64>,
-    /// Generalised cross-validation on all rows, folds or not. `None` where the system could not be
-    /// solved in this precision.
+    /// Generalised cross-validation on all rows, with or without folds. `None` if the system could
+    /// not be solved in this precision.
     pub gcv: Option<f64>,
-    /// Share of held-out rows classified wrongly, once a scoring pass has measured it.
+    /// Error rate on held-out rows, once a scoring pass has measured it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cv_error: Option<f64>,
-    /// Squared error of each fold's rows by the fit to the other folds, of which `cv_mse` is the
+    /// Squared error of each fold's rows by the fit to the other folds; `cv_mse` is their weighted
     /// mean. Empty without folds; `None` for a fold without rows or without a solution.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fold_mse: Vec<Option<f64>>,
@@ -30,16 +30,16 @@ pub struct Cell {
 /// Cross-validated error over rank x lambda.
 ///
 /// *Cost*: for each fold and lambda one Cholesky factorisation at the largest rank, p³/3, and p²
-/// flops per rank and target for the held-out errors; for each lambda another factorisation and as
-/// much again for generalised cross-validation. *Bytes*: [`RidgeOptions::solve_bytes`]. No pass
-/// over the rows.
+/// flops per rank and target for the held-out errors; generalised cross-validation takes another
+/// factorisation and as many flops again per lambda. *Bytes*: [`RidgeOptions::solve_bytes`]. No
+/// pass over the rows.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Surface {
     /// Ranks, ascending.
     pub ranks: Vec<usize>,
     /// Lambdas, ascending.
     pub lambdas: Vec<f64>,
-    /// Number of folds; 1 where there is no cross-validation.
+    /// Number of folds; 1 without cross-validation.
     pub folds: usize,
     /// One cell per rank and lambda, rank by rank.
     pub cells: Vec<Cell>,
@@ -48,12 +48,12 @@ pub struct Surface {
 }
 
 impl Surface {
-    /// Computes every cell, and looks before every system whether the observer asks for the end.
-    /// With one fold there is nothing to hold out and every `cv_mse` is `None`.
+    /// Computes every cell, and checks before every system whether the observer requests a stop.
+    /// With one fold every `cv_mse` is `None`.
     ///
     /// # Errors
-    /// [`Error::Folds`] where a fold holds all rows; the errors of the options;
-    /// [`kstore::Error::Interrupted`].
+    /// [`Error::Folds`] if a fold leaves fewer than two rows to train on; the errors of the
+    /// options; [`kstore::Error::Interrupted`].
     pub fn compute(
         state: &GramState,
         options: &RidgeOptions,
@@ -66,13 +66,13 @@ impl Surface {
         for (i, cell) in surface.cells.iter_mut().enumerate() {
             cell.gcv = scores[i % options.lambdas.len()][i / options.lambdas.len()];
         }
-        // a factorisation that was stopped looks like one that failed
+        // a cancelled factorisation looks like a failed one
         workers.check()?;
         Ok(surface)
     }
 
-    /// The errors of held-out rows alone, of these folds, without generalised cross-validation.
-    /// `system` is overwritten.
+    /// Computes the held-out errors of these folds alone, without generalised cross-validation.
+    /// Overwrites `system`.
     pub(crate) fn by_folds(
         state: &GramState,
         options: &RidgeOptions,
@@ -111,28 +111,29 @@ impl Surface {
         Ok(surface)
     }
 
-    /// The cell of a rank and lambda; `None` where there is none.
+    /// Returns the cell of a rank and lambda; `None` if the surface has no such cell.
     pub fn cell(&self, rank: usize, lambda: f64) -> Option<&Cell> {
         self.cells.iter().find(|cell| cell.rank == rank && cell.lambda == lambda)
     }
 
-    /// The cell with the smallest `cv_mse`; of equal ones the smaller rank, then the larger lambda.
+    /// Returns the cell with the smallest `cv_mse`; on ties the smaller rank, then the larger
+    /// lambda.
     pub fn best(&self) -> Option<&Cell> {
         best_of(self.cells.iter(), |cell| cell.cv_mse)
     }
 
-    /// The best cell of each rank that has one.
+    /// Returns the best cell of each rank that has one.
     pub fn best_per_rank(&self) -> Vec<&Cell> {
         let of_rank = |rank: &usize| best_of(self.cells.iter().filter(|cell| cell.rank == *rank), |cell| cell.cv_mse);
         self.ranks.iter().filter_map(of_rank).collect()
     }
 
-    /// The cell with the smallest `cv_error`, among those that have one.
+    /// Returns the cell with the smallest `cv_error`, among the cells that have one.
     pub fn best_by_error(&self) -> Option<&Cell> {
         best_of(self.cells.iter(), |cell| cell.cv_error)
     }
 
-    /// Stores the measured error of a cell.
+    /// Stores the measured error rate of a cell.
     pub fn set_error(&mut self, rank: usize, lambda: f64, error: f64) {
         for cell in self.cells.iter_mut().filter(|cell| cell.rank == rank && cell.lambda == lambda) {
             cell.cv_error = Some(error);
@@ -148,12 +149,12 @@ fn best_of<'a>(cells: impl Iterator<Item = &'a Cell>, score: impl Fn(&Cell) -> O
     scored.min_by(order).map(|(_, cell)| cell)
 }
 
-/// True for a fold that is held out and has rows.
+/// Returns true for a fold that is held out and has rows.
 fn is_scored(state: &GramState, fold: usize) -> bool {
     state.held_out().scores(fold) && state.folds()[fold].rows > 0
 }
 
-/// Refuses folds that leave nothing to train on.
+/// Rejects folds that leave nothing to train on.
 fn check_folds(state: &GramState) -> Result<()> {
     let folds = || state.folds().iter().enumerate();
     let learned = |held: usize| folds().filter(move |(fold, _)| state.held_out().learns(Some(held), *fold));
@@ -167,14 +168,14 @@ fn check_folds(state: &GramState) -> Result<()> {
 
 fn cell(rank: usize, lambda: f64, errors: &[Option<f64>], state: &GramState) -> Cell {
     let t = state.targets() as f64;
-    // the weight of a fold that is not held out counts for nothing
+    // a fold that is not held out has no weight in the error
     let of = |(fold, gram): (usize, &FoldGram)| if state.held_out().scores(fold) { gram.weight } else { 0.0 };
     let rows = || state.folds().iter().enumerate().map(of);
     let fold_mse: Vec<Option<f64>> = match errors.len() {
         1 => Vec::new(),
         _ => errors.iter().zip(rows()).map(|(sum, n)| sum.filter(|_| n > 0.0).map(|sum| sum / (n * t))).collect(),
     };
-    // a fold without rows has no error and hides none
+    // a fold without rows has no error and does not make the cell incomplete
     let complete = errors.len() > 1 && errors.iter().zip(rows()).all(|(sum, n)| sum.is_some() || n <= 0.0);
     let sum: f64 = errors.iter().flatten().sum();
     let weight: f64 = rows().sum();
@@ -196,18 +197,18 @@ fn warning(surface: &Surface, state: &GramState) -> Option<String> {
     ))
 }
 
-/// The coefficients that every left-out fold gave for some cells, to score its rows with.
+/// Coefficients of some cells from every left-out fold, to score the rows of the fold with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoldCoefficients {
     /// The cells: rank and lambda.
     pub cells: Vec<(usize, f64)>,
-    /// `heads[fold][cell]`, trained on the other folds' rows; `None` where there is no solution or
-    /// no row in the fold.
+    /// `heads[fold][cell]`, trained on the other folds' rows; `None` without a solution or without
+    /// rows in the fold.
     pub heads: Vec<Vec<Option<Head>>>,
 }
 
 impl FoldCoefficients {
-    /// Solves the cells again, for every left-out fold: a factorisation per fold and different
+    /// Solves the cells again for every left-out fold: one factorisation per fold and distinct
     /// lambda.
     ///
     /// *Bytes*: [`RidgeOptions::solve_bytes`] and 8·folds·Σ(rank·t) for the result.
@@ -242,13 +243,13 @@ impl FoldCoefficients {
         Ok(Self { cells: cells.to_vec(), heads })
     }
 
-    /// Bytes of the coefficients of `cells` for so many folds and targets.
+    /// Returns the bytes of the coefficients of `cells` for `t` targets and this many folds.
     pub fn bytes(cells: &[(usize, f64)], t: usize, folds: usize) -> usize {
         8 * folds * cells.iter().map(|(rank, _)| (rank + 1) * t).sum::<usize>()
     }
 }
 
-/// Positions of the cells with the same lambda, by ascending rank.
+/// Returns the positions of the cells with the same lambda, by ascending rank.
 fn by_lambda(cells: &[(usize, f64)]) -> Vec<(f64, Vec<usize>)> {
     let mut groups: Vec<(f64, Vec<usize>)> = Vec::new();
     for (i, (_, lambda)) in cells.iter().enumerate() {

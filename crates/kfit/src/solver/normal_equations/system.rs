@@ -10,32 +10,32 @@ use kapprox::decompose::symmetric_eigen;
 use kapprox::map::contiguous_mut;
 use kstore::Workers;
 
-/// Columns assembled by one thread at a time.
+/// Columns that one thread assembles at a time.
 const COLUMNS: usize = 16;
 
-/// Eigenvalues below this many roundings of the trace are rounding.
+/// Eigenvalues below this multiple of the trace's rounding are rounding.
 const NOISE: f64 = 4.0;
 
 /// Columns of an inverse that one thread computes at a time.
 const INVERTED: usize = 64;
 
-/// Right sides substituted by one thread. faer sums a single right side in as many parts as there
-/// are threads, so the cut is made here and every part runs on one thread.
+/// Right sides that one thread substitutes. faer splits the sum of a single right side by the
+/// number of threads; this split is fixed, and every part runs on one thread.
 const RIGHT_SIDES: usize = 8;
 
-/// The system A·w = r with A = ΦᵀΦ (centred where the intercept is free), of order q = p, or p + 1
+/// The system A·w = r with A = ΦᵀΦ (centred if the intercept is free), of order q = p, or p + 1
 /// with a penalised intercept.
 ///
-/// The lower triangle of A is kept packed, and copied into the q x q work matrix for every lambda:
-/// 8·q² bytes of traffic against q³/3 flops. It cannot hide in the work matrix's upper triangle,
-/// because faer's factorisation writes above the diagonal of its blocks.
+/// The lower triangle of A is stored packed, and copied into the q x q work matrix for every
+/// lambda: 8·q² bytes of traffic against q³/3 flops. The work matrix's upper triangle cannot store
+/// it, because faer's factorisation writes above the diagonal of its blocks.
 pub(crate) struct System {
     p: usize,
     t: usize,
     intercept: Intercept,
     centre: Vec<f64>,
     pub(crate) rows: f64,
-    /// The columns of the lower triangle, from the diagonal down.
+    /// Columns of the lower triangle, from the diagonal down.
     packed: Vec<Vec<f64>>,
     matrix: Mat<f64>,
     right: Mat<f64>,
@@ -46,7 +46,7 @@ pub(crate) struct System {
 pub(crate) struct Solution {
     /// Coefficients, p x (ranks·t), rank after rank; rows beyond the rank are zero.
     pub(crate) weights: Mat<f64>,
-    /// Intercept on the shifted targets, ranks·t.
+    /// Intercepts for the shifted targets, ranks·t.
     pub(crate) shift: Vec<f64>,
     /// Number of leading ranks that could be solved.
     pub(crate) solved: usize,
@@ -55,7 +55,7 @@ pub(crate) struct Solution {
 }
 
 impl System {
-    /// Storage for p features and t targets that were shifted by `centre`.
+    /// Allocates the storage for p features and t targets that were shifted by `centre`.
     pub(crate) fn new(p: usize, centre: &[f64], intercept: Intercept) -> Self {
         let (t, q) = (centre.len(), p + intercept.lead());
         Self {
@@ -72,20 +72,21 @@ impl System {
         }
     }
 
-    /// Bytes of the storage, and of a factorisation and one solution with so many ranks.
+    /// Returns the bytes of the storage, of a factorisation and of one solution with this many
+    /// ranks.
     pub(crate) fn bytes(p: usize, t: usize, ranks: usize, intercept: Intercept) -> usize {
         let q = p + intercept.lead();
         8 * (q * q + q * (q + 1) / 2 + 2 * q * t + 3 * q + p + 2 * p * ranks * t)
     }
 
-    /// Bytes of the rows of an inverse, which are summed a strip of columns at a time, in so many
+    /// Returns the bytes to compute the rows of an inverse, by strips of columns, in this many
     /// threads.
     pub(crate) fn inverse_bytes(p: usize, threads: usize) -> usize {
         8 * p * (2 * INVERTED * threads + p.div_ceil(INVERTED) + 1)
     }
 
-    /// Assembles the system of all folds but `left_out`, as the sum of the other folds, never as a
-    /// difference.
+    /// Assembles the system of all folds but `left_out`. It sums the other folds and never
+    /// subtracts one.
     pub(crate) fn assemble(&mut self, state: &GramState, left_out: Option<usize>, workers: &Workers) -> Result<()> {
         let folds: Vec<&FoldGram> = state
             .folds()
@@ -137,9 +138,8 @@ impl System {
         });
     }
 
-    /// Assembles Φᵀy. With a free intercept it is centred. Otherwise it is that of the targets
-    /// before their shift, because the penalty is on the intercept (or its absence) of the original
-    /// problem.
+    /// Assembles Φᵀy. A free intercept centres it. Otherwise the original targets replace the
+    /// shifted ones, because the intercept is penalised or absent in the original problem.
     fn assemble_right(&mut self, sums: &[f64], targets: &[f64], products: &[f64]) {
         let lead = self.intercept.lead();
         for j in 0..self.t {
@@ -153,11 +153,11 @@ impl System {
         }
     }
 
-    /// Coefficients at `lambda` for `ranks` (ascending, at most p).
+    /// Computes the coefficients at `lambda` for `ranks` (ascending, at most p).
     ///
     /// One factorisation serves all ranks: with nested features the factor of a leading block is
-    /// the leading block of the factor, so the forward substitution is shared too. Where the matrix
-    /// is not positive definite to working precision the largest rank is given up and the next one
+    /// the leading block of the factor, so the forward substitution is shared too. If the matrix is
+    /// not positive definite to working precision, the largest rank is dropped and the next one
     /// tried. *Cost*: q³/3 + Σ r²·t flops.
     pub(crate) fn solve(&mut self, lambda: f64, ranks: &[usize], workers: &Workers) -> Solution {
         let mut solved = ranks.len();
@@ -176,17 +176,21 @@ impl System {
         solution
     }
 
-    /// The shortest coefficients that minimise the squared error, for the leading `rank` features,
-    /// and how many directions they are made of: A's eigenvectors whose eigenvalues are above the
-    /// rounding of A, whose entries are known to `epsilon`. 9q³ flops, and two matrices of q².
-    /// Errors: [`Error::NoVariance`] where there is no such direction; numbers that are not finite.
+    /// Computes the coefficients of smallest norm that minimise the squared error for the leading
+    /// `rank` features, and the number of directions in them. The directions are the eigenvectors
+    /// of A whose eigenvalues exceed the rounding of A, whose entries have the relative error
+    /// `epsilon`. 9q³ flops, and two matrices of q².
+    ///
+    /// # Errors
+    /// [`Error::NoVariance`] if no eigenvalue exceeds rounding; numbers that are not finite.
     pub(crate) fn shortest(&self, rank: usize, epsilon: f64) -> Result<(Solution, usize)> {
         let order = rank + self.intercept.lead();
         let entry = |i: usize, j: usize| self.packed[i.min(j)][i.max(j) - i.min(j)];
         let a = Mat::from_fn(order, order, entry);
         let trace: f64 = (0..order).map(|j| a[(j, j)]).sum();
         let (values, vectors) = symmetric_eigen(a.as_ref())?;
-        // an entry errs by ε√(A_ii A_jj), so that all of them move an eigenvalue by ε tr A at most
+        // an entry errs by ε√(A_ii A_jj), so all errors together move an eigenvalue by at most ε tr
+        // A
         let floor = NOISE * epsilon * trace;
         let kept: Vec<usize> = (0..order).filter(|j| values[*j] > floor && values[*j] > 0.0).collect();
         let (Some(least), Some(largest)) = (kept.first(), kept.last()) else { return Err(Error::NoVariance) };
@@ -207,8 +211,8 @@ impl System {
         Ok((solution, kept.len()))
     }
 
-    /// Factors the leading `rank` features' block of A + lambda·n·I; false where it is not positive
-    /// definite.
+    /// Factors the block of A + lambda·n·I of the leading `rank` features; returns false if it is
+    /// not positive definite.
     fn factor(&mut self, lambda: f64, rank: usize, workers: &Workers) -> bool {
         let order = rank + self.intercept.lead();
         let (packed, ridge) = (&self.packed, lambda * self.rows);
@@ -224,9 +228,9 @@ impl System {
         cholesky::factor_by_all(self.matrix.as_mut().submatrix_mut(0, 0, order, order), workers)
     }
 
-    /// Squared lengths of the rows of L⁻¹, for the factor of the last [`System::solve`], which had
-    /// `rank` features: their leading sums are the traces of (A_r + lambda·n·I)⁻¹ at every smaller
-    /// rank. q³/3 flops.
+    /// Computes the squared lengths of the rows of L⁻¹, for the factor of the last
+    /// [`System::solve`], which had `rank` features. Their leading sums are the traces of (A_r +
+    /// lambda·n·I)⁻¹ at every smaller rank. q³/3 flops.
     pub(crate) fn inverse_rows(&self, rank: usize, workers: &Workers) -> Vec<f64> {
         let order = rank + self.intercept.lead();
         let factor = self.matrix.as_ref().submatrix(0, 0, order, order);
@@ -250,8 +254,8 @@ impl System {
         (0..order).map(|i| (0..blocks).map(|block| parts[block * order + i]).sum()).collect()
     }
 
-    /// W (rank x q) and c (q) with ‖Wᵀφ + c‖² = h_ii − 1/n of a row φ of features, by the factor of
-    /// the last [`System::solve`] (without a free intercept h_ii itself). q³/3 flops.
+    /// Computes W (rank x q) and c (q) with ‖Wᵀφ + c‖² = h_ii − 1/n for a row φ of features (h_ii
+    /// itself without a free intercept), from the factor of the last [`System::solve`]. q³/3 flops.
     pub(crate) fn whitener(&self, rank: usize, workers: &Workers) -> (Mat<f64>, Vec<f64>) {
         let lead = self.intercept.lead();
         let order = rank + lead;
@@ -276,8 +280,9 @@ impl System {
         (inverse.subcols(lead, rank).transpose().to_owned(), shift.collect())
     }
 
-    /// Degrees of freedom of the fit at each of the `ranks` that the last [`System::solve`] at
-    /// `lambda` could solve: the trace of the matrix that makes fitted values of targets.
+    /// Returns the degrees of freedom of the fit at each of the `ranks` that the last
+    /// [`System::solve`] at `lambda` could solve: the trace of the matrix that maps targets to
+    /// fitted values.
     ///
     /// tr A(A + μI)⁻¹ = q − μ tr (A + μI)⁻¹ with μ = lambda·n, and one more for a free intercept.
     pub(crate) fn degrees(&self, lambda: f64, ranks: &[usize], workers: &Workers) -> Vec<f64> {
@@ -291,9 +296,9 @@ impl System {
         ranks.iter().map(of).collect()
     }
 
-    /// `out[i]` = h_ii of some rows of features in f64 (b x rank, overwritten), by the factor of
-    /// the last [`System::solve`]: the share of its own target that a row's fitted value has. b·q²
-    /// flops.
+    /// Computes the leverages `out[i]` = h_ii of rows of features in f64 (b x rank, overwritten),
+    /// from the factor of the last [`System::solve`]. h_ii is the weight of a row's own target in
+    /// its fitted value. b·q² flops.
     pub(crate) fn leverages(&self, mut phi: Mat<f64>, out: &mut [f64]) {
         let (rank, lead) = (phi.ncols(), self.intercept.lead());
         let order = rank + lead;
@@ -342,7 +347,7 @@ impl System {
         solution.condition = ratio * ratio;
     }
 
-    /// Splits q coefficients into p weights and the intercept on the shifted targets.
+    /// Splits q coefficients into p weights and the intercept for the shifted targets.
     fn store(&self, w: MatRef<'_, f64>, first: usize, solution: &mut Solution) {
         let lead = self.intercept.lead();
         let rank = w.nrows() - lead;
@@ -361,7 +366,7 @@ impl System {
     }
 }
 
-/// The sum of a part of the moments over folds, in their order.
+/// Sums a part of the moments over folds, in their order.
 fn total<'a>(folds: &[&'a FoldGram], length: usize, part: impl Fn(&'a FoldGram) -> &'a [f64]) -> Vec<f64> {
     let mut sum = vec![0.0; length];
     for fold in folds {
@@ -370,7 +375,7 @@ fn total<'a>(folds: &[&'a FoldGram], length: usize, part: impl Fn(&'a FoldGram) 
     sum
 }
 
-/// The leading columns of a matrix, to be handed to threads.
+/// Returns the leading columns of a matrix, to distribute them to threads.
 fn columns_of(matrix: &mut Mat<f64>, count: usize) -> Vec<&mut [f64]> {
     let columns = matrix.as_mut().col_iter_mut().take(count);
     columns.map(contiguous_mut).collect()

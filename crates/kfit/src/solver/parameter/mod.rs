@@ -1,7 +1,8 @@
-//! The parameters of solvers, each described once.
+//! Parameters of solvers, each described once.
 //!
-//! A [`Parameter`] has a name, a kind, a default and a line of help. The command makes its options from this, the model
-//! file records what a solver read by these names, and every message about a wrong value comes from here.
+//! A [`Parameter`] has a name, a kind, a default and a line of help. The command derives its
+//! options from it, the model file records the values that a solver read under these names, and the
+//! messages about invalid values are made here.
 //!
 //! ```
 //! use kfit::solver::{Options, by_name};
@@ -29,11 +30,11 @@ use kapprox::Kernel;
 /// The description of a parameter: a number, a word or a list that a solver reads.
 #[derive(Debug)]
 pub struct Parameter {
-    /// The name, with underscores: `class_weight`. Texts for people put it between backquotes.
+    /// The name, with underscores: `class_weight`. Messages put it between backquotes.
     pub name: &'static str,
-    /// The values that it accepts.
+    /// The accepted values.
     pub kind: ParameterKind,
-    /// The default value, as it would be typed; `None` where there is none.
+    /// The default value, as it would be typed; `None` without a default.
     pub default: Option<&'static str>,
     /// One line of help.
     pub about: &'static str,
@@ -42,7 +43,7 @@ pub struct Parameter {
 /// The kind of values that a parameter accepts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ParameterKind {
-    /// Yes or no; no unless it is given.
+    /// Yes or no; the default is no.
     Flag,
     /// A whole number from 1 to `most`.
     Count {
@@ -51,15 +52,16 @@ pub enum ParameterKind {
         /// Why it cannot be larger.
         reason: &'static str,
     },
-    /// A number of an interval.
+    /// A number in an interval.
     Number(Interval),
     /// One of these words.
     Word(&'static [&'static str]),
-    /// Positive penalties: one, or where the solver compares `several` a list or range.
+    /// Positive regularisation parameters: one, or a list or range if the solver compares
+    /// `several`.
     Penalties {
-        /// True where the solver compares several penalties.
+        /// True if the solver compares several regularisation parameters.
         several: bool,
-        /// True where 0 alone is a penalty too.
+        /// True if 0 is also accepted, as a single value.
         zero: bool,
     },
     /// Ranks to compare: a list or range.
@@ -68,7 +70,7 @@ pub enum ParameterKind {
     Folds,
     /// The name of a column.
     Column,
-    /// Names and patterns of columns, with commas between.
+    /// Names and patterns of columns, comma-separated.
     Columns,
     /// A kernel expression.
     Kernel,
@@ -76,7 +78,7 @@ pub enum ParameterKind {
     ClassWeights,
 }
 
-/// An interval of numbers that are allowed.
+/// An interval of accepted numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Interval {
@@ -148,7 +150,7 @@ pub enum Value {
 }
 
 impl Parameter {
-    /// A parameter that is given or not.
+    /// Returns the parameter of a flag, without a default.
     pub const fn flag(name: &'static str, about: &'static str) -> Self {
         Self { name, kind: ParameterKind::Flag, default: None, about }
     }

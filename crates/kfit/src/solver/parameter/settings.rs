@@ -1,4 +1,4 @@
-//! What a solver was given, and what it reads of that: every default filled in.
+//! Options given to a solver, and the settings it reads from them, with every default filled in.
 
 use super::{C, CLASS_WEIGHT, FOLDS, GROUP, INTERCEPT, LAMBDA, Parameter, ParameterKind, Value};
 use crate::solver::{ClassWeight, Penalty, SolverFamily, refuse};
@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 pub struct Options(BTreeMap<String, String>);
 
 impl Options {
-    /// No parameters: all have their defaults.
+    /// Returns no parameters: all have their defaults.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets a parameter to a value: `set("C", 10)`, `set("pairs", true)`, `set("folds", "blocks:6")`.
+    /// Sets a parameter: `set("C", 10)`, `set("pairs", true)`, `set("folds", "blocks:6")`.
     #[must_use]
     pub fn set(mut self, name: &str, value: impl ToString) -> Self {
         self.0.insert(name.to_string(), value.to_string());
@@ -29,13 +29,13 @@ impl Options {
         self
     }
 
-    /// The text that was given for a parameter; `None` where nothing was.
+    /// Returns the text given for a parameter; `None` if it was not given.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
 }
 
-/// The names and values: `C 10, pairs true`.
+/// Writes the names and values: `C 10, pairs true`.
 impl std::fmt::Display for Options {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let given: Vec<String> = self.0.iter().map(|(name, value)| format!("{name} {value}")).collect();
@@ -52,16 +52,17 @@ pub struct Settings {
 }
 
 impl SolverFamily {
-    /// The values of all parameters: those given, and the defaults of the others.
+    /// Returns the values of all parameters: the given ones, and the defaults of the others.
     ///
     /// # Errors
-    /// [`Error::Option`] for a parameter that the solver does not read, and for a value that it does not accept.
+    /// [`Error::Option`] for a parameter that the solver does not read, and for a value that it
+    /// does not accept.
     pub fn settings(&self, given: &Options) -> Result<Settings> {
         let known = |name: &str| self.parameters.iter().find(|parameter| parameter.name == name);
         if let Some((name, value)) = given.0.iter().find(|(name, _)| known(name).is_none()) {
             let reads: Vec<&str> = self.parameters.iter().map(|parameter| parameter.name).collect();
             let expected = format!("{} does not read it (it reads {}); leave it out", self.name, reads.join(", "));
-            // names of parameters are static; one that no solver has is told by its text
+            // names of parameters are static; the message for an unknown name quotes the given text
             return match crate::solver::parameters().find(|parameter| parameter.name == *name) {
                 Some(parameter) => {
                     let given = if parameter.kind == ParameterKind::Flag { "" } else { value };
@@ -110,7 +111,7 @@ impl Settings {
         "kernel" kernel: Kernel(Kernel);
     }
 
-    /// The weights of the classes: equal unless they were given.
+    /// Returns the class weights; equal by default.
     pub fn class_weight(&self) -> ClassWeight {
         match self.values.get(CLASS_WEIGHT.name) {
             Some(Value::ClassWeights(weight)) => weight.clone(),
@@ -118,12 +119,12 @@ impl Settings {
         }
     }
 
-    /// True where the flag was given.
+    /// Returns true if the flag is set.
     pub fn flag(&self, parameter: &Parameter) -> bool {
         self.values.get(parameter.name) == Some(&Value::Flag(true))
     }
 
-    /// The penalties, strongest first; empty for solvers without.
+    /// Returns the regularisation parameters, strongest first; empty for a solver that has none.
     pub fn penalties(&self) -> Vec<Penalty> {
         match (self.values.get(C.name), self.values.get(LAMBDA.name)) {
             (Some(Value::Penalties(c)), _) => c.iter().copied().map(Penalty::C).collect(),
@@ -132,7 +133,8 @@ impl Settings {
         }
     }
 
-    /// The penalties of a solver that chooses among several by rows held out, strongest first.
+    /// Returns the regularisation parameters of a solver that chooses among several by validation
+    /// rows, strongest first.
     pub(crate) fn compared(&self) -> Result<Vec<Penalty>> {
         let penalties = self.penalties();
         let why = "without folds no rows are held out; give folds, or one penalty";
@@ -140,7 +142,7 @@ impl Settings {
         Ok(penalties)
     }
 
-    /// These folds, made of whole groups where rows are ranked in groups.
+    /// Returns these folds, made of whole groups if rows are ranked in groups.
     pub fn by_group(&self, folds: FoldSpec) -> Result<FoldSpec> {
         match (self.column(&GROUP), folds) {
             (Some(group), FoldSpec::Hash(k)) => Ok(FoldSpec::Groups(k, group)),
@@ -156,28 +158,32 @@ impl Settings {
         self.penalties().first().copied().unwrap_or(Penalty::Lambda(0.0))
     }
 
-    /// The treatment of the constant; free for solvers without this parameter.
+    /// Returns the treatment of the intercept; free for solvers without this parameter.
     pub fn intercept(&self) -> Intercept {
         self.choice(&INTERCEPT)
     }
 
-    /// The value of a parameter that has a default, or without which its solver is refused: `settings.required(&STEPS, Settings::count)`.
+    /// Returns the value of a parameter that has a default or is mandatory:
+    /// `settings.required(&STEPS, Settings::count)`.
     ///
     /// # Panics
-    /// If it has none: the solver does not declare the parameter, or declares it with another type.
+    /// The parameter has no value: the solver does not declare it, or declares it with another
+    /// type.
     pub fn required<V>(&self, parameter: &Parameter, read: impl Fn(&Self, &Parameter) -> Option<V>) -> V {
         let solver = self.solver;
         read(self, parameter)
             .unwrap_or_else(|| panic!("{solver} reads `{}` and does not declare it so", parameter.name))
     }
 
-    /// The value that the word of a parameter stands for; the default of its type for a solver without the parameter.
+    /// Returns the value that the word of a parameter stands for; the default of its type for a
+    /// solver without the parameter.
     pub(crate) fn choice<E: std::str::FromStr + Default>(&self, parameter: &Parameter) -> E {
         let known = |word: &str| word.parse().unwrap_or_else(|_| panic!("`{}` has no word {word}", parameter.name));
         self.word(parameter).map_or_else(E::default, known)
     }
 
-    /// The values that define the result, for the model file: flags that were not given are left out.
+    /// Returns the values that define the result, for the model file, without flags that are not
+    /// set.
     pub fn to_json(&self) -> serde_json::Value {
         let given = self.values.iter().filter(|(_, value)| **value != Value::Flag(false));
         serde_json::json!(given.collect::<BTreeMap<_, _>>())

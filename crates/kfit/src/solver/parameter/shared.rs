@@ -2,9 +2,10 @@
 
 use super::{Interval, Parameter, ParameterKind};
 
-/// How strongly coefficients are held down: one number in either of two conventions.
+/// A regularisation parameter, in either of two conventions.
 ///
-/// Where folds compare penalties, the rows of a convention are those that were learned from: lambda stays the penalty of a row, C the cost of one.
+/// In cross-validation, n counts the rows that a fit learns from: lambda stays the penalty per row,
+/// C the cost per row.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -16,7 +17,7 @@ pub enum Penalty {
 }
 
 impl Penalty {
-    /// The penalty as lambda, for rows of this weight n: lambda = 1/(2nC).
+    /// Returns the parameter as lambda, for rows of total weight n: lambda = 1/(2nC).
     pub fn lambda(self, weight: f64) -> f64 {
         match self {
             Self::Lambda(lambda) => lambda,
@@ -24,7 +25,7 @@ impl Penalty {
         }
     }
 
-    /// The penalty as C, for rows of this weight n: C = 1/(2n lambda).
+    /// Returns the parameter as C, for rows of total weight n: C = 1/(2n lambda).
     pub fn c(self, weight: f64) -> f64 {
         match self {
             Self::Lambda(lambda) => 0.5 / (lambda * weight),
@@ -33,7 +34,7 @@ impl Penalty {
     }
 }
 
-/// The parameter `lambda` of a solver that takes one penalty.
+/// The parameter `lambda` of a solver that takes one value.
 pub const LAMBDA: Parameter = Parameter {
     name: "lambda",
     kind: ParameterKind::Penalties { several: false, zero: false },
@@ -41,14 +42,14 @@ pub const LAMBDA: Parameter = Parameter {
     about: "Penalty per row of (1/n) sum loss + lambda |w|^2: 1e-6; where several are compared a list 1e-8,1e-6 or a range 1e-9..1e-3, two per decade; of ridge also 0, the solution of smallest norm",
 };
 
-/// The parameter `lambda` of a solver that compares several penalties.
+/// The parameter `lambda` of a solver that compares several values.
 pub const LAMBDAS: Parameter = Parameter { kind: ParameterKind::Penalties { several: true, zero: false }, ..LAMBDA };
 
-/// The parameter `lambda` of a solver whose best penalty depends on the rows: four are compared on
+/// The parameter `lambda` of a solver whose best value depends on the rows: four are compared on
 /// validation rows by default.
 pub(crate) const COMPARED_LAMBDAS: Parameter = Parameter { default: Some("1e-6,1e-5,1e-4,1e-3"), ..LAMBDAS };
 
-/// The parameter `C`, the penalty as LIBSVM writes it.
+/// The parameter `C`, the regularisation parameter of LIBSVM.
 pub const C: Parameter = Parameter {
     name: "C",
     kind: ParameterKind::Penalties { several: false, zero: false },
@@ -56,10 +57,10 @@ pub const C: Parameter = Parameter {
     about: "The penalty as LIBSVM writes it, in the place of lambda: C = 1/(2 n lambda); where several are compared 0.1,1,10 or 0.01..100",
 };
 
-/// The parameter `C` of a solver that compares several penalties.
+/// The parameter `C` of a solver that compares several values.
 pub const COSTS: Parameter = Parameter { kind: ParameterKind::Penalties { several: true, zero: false }, ..C };
 
-/// The parameter `task`: values or classes.
+/// The parameter `task`: regression or classification.
 pub const TASK: Parameter = Parameter {
     name: "task",
     kind: ParameterKind::Word(&["regression", "classification"]),
@@ -67,11 +68,12 @@ pub const TASK: Parameter = Parameter {
     about: "What the target is: regression, or classification (one against the rest, labels kept)",
 };
 
-/// The parameter `probabilities`: rows are held out to learn how scores become probabilities.
+/// The parameter `probabilities`: validation rows calibrate the map from scores to probabilities.
 pub const PROBABILITIES: Parameter =
     Parameter::flag("probabilities", "Learn probabilities from rows held out, for predict `probabilities`");
 
-/// The parameter `tolerance`: the trace error that chooses the rank. Every solver on features reads it.
+/// The parameter `tolerance`: the trace error that determines the rank. Every solver on features
+/// reads it.
 pub const TOLERANCE: Parameter = Parameter {
     name: "tolerance",
     kind: ParameterKind::Number(Interval::Fraction),
@@ -87,8 +89,8 @@ pub const INTERCEPT: Parameter = Parameter {
     about: "Constant term: free, penalised or none",
 };
 
-/// The parameter `intercept` of a solver that learns row by row: the constant is learned as the
-/// weights are, or left out.
+/// The parameter `intercept` of a solver that learns row by row: the intercept is learned like the
+/// weights, or omitted.
 pub(crate) const CONSTANT: Parameter = Parameter { kind: ParameterKind::Word(&["free", "none"]), ..INTERCEPT };
 
 /// The parameter `folds`: which rows are held out together.
@@ -99,7 +101,7 @@ pub const FOLDS: Parameter = Parameter {
     about: "Cross-validation: 5 (rows at random), blocks:6 (contiguous rows), column:NAME (a fold for each value), groups:5:NAME (each value in one of 5 folds), forward:5 (each of 5 blocks by the rows before it; forward:5+1 leaves a block between, forward:5:NAME orders rows by a column; ridge and tune) or none [default: 5 where there is something to choose]",
 };
 
-/// The parameter `steps`: the most iterations of a solver.
+/// The parameter `steps`: maximum number of iterations.
 pub const STEPS: Parameter = Parameter {
     name: "steps",
     kind: ParameterKind::Count { most: 1_000_000, reason: "a solver that needs more will not get there" },
@@ -115,7 +117,7 @@ pub const RANKS: Parameter = Parameter {
     about: "Ranks to compare in the same pass: 250,500,1000 or 50..2000 (doubling) [default: rank alone]",
 };
 
-/// The parameter `std`: the model keeps what gives the standard deviation of a prediction.
+/// The parameter `std`: the model stores what predictive standard deviations need.
 pub(crate) const STD: Parameter = Parameter::flag(
     "std",
     "Keep in the model what predict --std and kmill update need: 16 bytes for each pair of landmarks (a numeric target; ridge direct, online rls)",
@@ -137,7 +139,7 @@ pub(crate) const WITH_KERNEL: Parameter = Parameter {
     about: "Kernel on the second view [default: that of the first]",
 };
 
-/// The parameter `gap`: the relative duality gap at which a machine stops.
+/// The parameter `gap`: the relative duality gap at which the solver stops.
 pub const GAP: Parameter = Parameter {
     name: "gap",
     kind: ParameterKind::Number(Interval::Positive),
@@ -145,12 +147,12 @@ pub const GAP: Parameter = Parameter {
     about: "Relative duality gap at which the solver stops",
 };
 
-/// The parameter `nu`: the share of the rows that may lie outside.
+/// The parameter `nu`: the fraction of the rows that may be outliers.
 pub const NU: Parameter = Parameter {
     name: "nu",
     kind: ParameterKind::Number(Interval::Share),
-    // one row in twenty, as is usual in statistics: half of all rows is no anomaly, and with fewer than there are anomalies the machine learns
-    // these themselves by heart
+    // one row in twenty, a usual level in statistics: half of all rows would not be anomalies, and
+    // with nu below the fraction of anomalies the model fits the anomalies too
     default: Some("0.05"),
     about: "Share of the rows that may lie outside, above 0 and up to 1: of oneclass at most, of mean those farthest from the mean, whose score is negative",
 };
@@ -193,13 +195,13 @@ pub const NEIGHBOURS: Parameter = Parameter {
 /// The parameter `uncentred`: the mean of the features is not subtracted.
 pub const UNCENTRED: Parameter = Parameter::flag("uncentred", "Do not subtract the mean of the features first");
 
-/// The parameter `novelty`: the model keeps what gives the distance of a row from the components.
+/// The parameter `novelty`: the model stores what the distance of a row from the components needs.
 pub const NOVELTY: Parameter = Parameter::flag(
     "novelty",
     "Keep in the model what predict `novelty` and `preimage` need: 16 bytes for each pair of landmarks",
 );
 
-/// The parameter `clusters`: number of groups of a clustering.
+/// The parameter `clusters`: number of clusters.
 pub const CLUSTERS: Parameter = Parameter {
     name: "clusters",
     kind: ParameterKind::Count { most: 1_000_000, reason: "a group needs rows" },
@@ -210,7 +212,7 @@ pub const CLUSTERS: Parameter = Parameter {
 /// The parameter `starts`: number of starts of a search.
 pub const STARTS: Parameter = Parameter {
     name: "starts",
-    // each is a k-means of its own on a sample of 2,000 rows or more: a thousand take minutes
+    // each start is a k-means on a sample of at least 2,000 rows: a thousand take minutes
     kind: ParameterKind::Count {
         most: 1000,
         reason: "what so many starts have not found, a larger sample or other clusters will",
@@ -219,7 +221,7 @@ pub const STARTS: Parameter = Parameter {
     about: "Number of starts of the search; the best one is kept",
 };
 
-/// The parameter `group`: the column whose values are the groups that rows are ranked in.
+/// The parameter `group`: the column whose values are the groups in which rows are ranked.
 pub const GROUP: Parameter = Parameter {
     name: "group",
     kind: ParameterKind::Column,
@@ -227,7 +229,7 @@ pub const GROUP: Parameter = Parameter {
     about: "Column of the groups that rows are ranked in, such as queries: rows of different groups are never compared [default: all rows are one group]",
 };
 
-/// Weights of the rows.
+/// The parameter `weights`: the column of the row weights.
 pub const WEIGHTS: Parameter = Parameter {
     name: "weights",
     kind: ParameterKind::Column,

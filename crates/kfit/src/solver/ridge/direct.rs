@@ -1,6 +1,8 @@
-//! Ridge regression from Gram matrices: the whole rank x lambda x fold surface, and the certificate of every rank, in one pass.
+//! Ridge regression from Gram matrices: one pass computes the whole rank x lambda x fold surface,
+//! and the certificate of every rank.
 //!
-//! *Flops*: n(2dp + 2p²), and p³/3 for each fold and lambda. *Bytes*: the Gram matrix of each fold, and one system.
+//! *Flops*: n(2dp + 2p²), and p³/3 for each fold and lambda. *Bytes*: the Gram matrix of each fold,
+//! and one system.
 
 use super::leaves::{self, Local};
 use super::{Criterion, Ridge, loo::Loo, variance};
@@ -14,7 +16,7 @@ use crate::{Error, FeatureFold, GramState, Head, Result, RidgeState, Targets, fe
 use kapprox::Real;
 use kstore::Plan;
 
-/// Refuses rows with weights for a scheme that learns from their targets.
+/// Rejects row weights if the landmark scheme learns from the targets.
 pub(super) fn check(work: &FitRequest<'_>) -> Result<()> {
     match work.options.landmarks.scheme() {
         Some(scheme) if scheme.needs_targets => {
@@ -24,7 +26,7 @@ pub(super) fn check(work: &FitRequest<'_>) -> Result<()> {
     }
 }
 
-/// Adds the system and what the options ask for beside it.
+/// Adds the memory of the system and of the requested options to a plan.
 pub(super) fn plan(ridge: &Ridge, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
     let (p, t) = (shape.map.p, shape.t);
     let plan = plan
@@ -48,7 +50,7 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Found
     let run = Direct { ridge, data };
     let sums = data.moments_of_folds()?;
     let ranks = run.ranks();
-    // a map that is no projection is refused before the surface is computed
+    // rejects a map that is not a projection before the surface is computed
     sums.certificate.iter().try_for_each(|state| ranks.iter().try_for_each(|rank| state.sound(*rank).map(drop)))?;
     let RidgeState { gram, certificate } = sums;
     let left_out_of = |rank: &usize| certificate.as_ref().map_or(0.0, |state| state.left_out(*rank));
@@ -99,7 +101,7 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Found
     });
     let local_passes = 2 * u64::from(local.is_some());
     let Local { leaves, figures, train_mse } = local.transpose()?.unwrap_or_default();
-    // leaves that left rows out know no error of all
+    // leaves that dropped rows have no training error of all rows
     let train = match &leaves {
         Some(_) => train_mse.map(|mse| train_score(&gram, &mse)),
         None => Some(train_score(&gram, &fit.train_mse)),
@@ -136,7 +138,7 @@ impl<T: Real> Direct<'_, T> {
         ranks
     }
 
-    /// Cross-validated errors, and the passes they took.
+    /// Returns the cross-validated errors, and the number of passes they took.
     fn surface(&self, gram: &GramState, ridge: &RidgeOptions) -> Result<(Surface, u64)> {
         let workers = self.data.resources.workers;
         let stage = self.data.resources.stages.stage("surface", None);
@@ -154,7 +156,7 @@ impl<T: Real> Direct<'_, T> {
         }
         let coefficients = FoldCoefficients::compute(gram, &cells, ridge, workers, &*stage)?;
         drop(stage);
-        // the share of held-out rows in the wrong class
+        // error rates on held-out rows
         let FitData { map, folds, targets, cut, .. } = *self.data;
         let fold = FeatureFold::over(map, folds, targets, Mistakes(&coefficients)).with_bin(cut.tile);
         let wrong = self.data.fold("held-out classes", &fold)?;
@@ -166,7 +168,7 @@ impl<T: Real> Direct<'_, T> {
         Ok((surface, 1))
     }
 
-    /// One pass: the mean squared error of every row by the others.
+    /// Computes the leave-one-out mean squared error: one pass.
     fn leave_one_out(&self, gram: &GramState, ridge: &RidgeOptions, rank: usize, lambda: f64) -> Result<f64> {
         let FitData { map, folds, targets, cut, .. } = *self.data;
         let loo = Loo::new(gram, rank, lambda, ridge, self.data.resources.workers)?;

@@ -1,7 +1,9 @@
-//! Exact kernel ridge regression: `map` exact. With the linear kernel on sparse rows weights of their columns are learned ([`super::linear`]).
+//! Exact kernel ridge regression: `map` exact. With the linear kernel on sparse rows it learns one
+//! weight per column ([`super::linear`]).
 //!
-//! The rows are read into memory once and stay there: they are the model. See [`super::iterative::exact`] for the problem and
-//! both ways to solve it. A run that is resumed makes its preconditioner anew, and goes on behind its last iteration.
+//! The rows are read into memory once and stay there, because they are part of the model. See
+//! [`super::iterative::exact`] for the problem and both methods. A resumed run recomputes its
+//! preconditioner and continues after its last iteration.
 
 use super::iterative::cg::{self, CgSolution, Until};
 use super::iterative::constant::Constant;
@@ -25,7 +27,7 @@ use kstore::{MemoryRows, Plan, Reading, RowSource, pass::Observer};
 const REMEDY: &str = "raise `lambda`, raise `rank`, which makes the preconditioner better, or take `method` direct";
 const ROWS: &str = "learn from fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
 
-/// The stages: statistics; then the factor, or landmarks, preconditioner and iteration.
+/// Returns the stages: statistics; then the factor, or landmarks, preconditioner and iteration.
 pub(super) fn stages<T: Real>(ridge: &Ridge, work: &FitRequest<'_>) -> (PassShape, Vec<Stage>) {
     let (shape, budget) = (&work.shape, work.resources.memory);
     let cut = whole::cut(shape);
@@ -44,7 +46,8 @@ pub(super) fn stages<T: Real>(ridge: &Ridge, work: &FitRequest<'_>) -> (PassShap
     (cut, std::iter::once(scan).chain(stages.map(|(plan, passes)| Stage { plan, passes })).collect())
 }
 
-/// Number of columns, where weights of these are learned: with the linear kernel on sparse rows, unless a factor is asked for.
+/// Returns the number of columns if the solver learns weights of columns: with the linear kernel on
+/// sparse rows, unless a factor is required.
 fn linear(ridge: &Ridge, kernel: &Kernel) -> Option<usize> {
     kernel.linear_on_sparse().filter(|_| !ridge.leave_one_out && ridge.method != RidgeMethod::Direct)
 }
@@ -83,7 +86,8 @@ fn iterative_plans<T: Real>(shape: &ProblemSize, cut: PassShape, options: &Train
     [choose, made, solve.term("kernel values that are kept", room, "")]
 }
 
-/// The plan of the iteration without the kernel values that are kept, and the bytes of these: all, or as many as there is room for.
+/// Returns the plan of the iteration without stored kernel values, and the bytes for these: all
+/// values, or as many as fit.
 fn solving<T: Real>(shape: &ProblemSize, budget: usize) -> (Plan, usize) {
     let n = shape.n as usize;
     let plan = whole::plan(plan::ITERATION, shape, budget)
@@ -102,8 +106,8 @@ pub(super) fn fit<T: Real>(
 ) -> Result<Found<T>> {
     let (n, centre) = (rows.len(), data.targets.centre());
     let free = ridge.intercept == Intercept::Free;
-    // less their centre where the intercept is free; as they were otherwise, for then the penalty (or the absence) of the constant
-    // is that of the original problem
+    // a free intercept centres the targets; otherwise they keep their mean, because the original
+    // problem penalises the intercept or has none
     let shift = |j: usize| if free { 0.0 } else { centre[j] };
     let y = Mat::from_fn(n, centre.len(), |i, j| rows.y()[i * centre.len() + j] + shift(j));
     let lambda = ridge.lambda::<T>()?;
@@ -140,7 +144,7 @@ pub(super) fn fit<T: Real>(
     })
 }
 
-/// Schemes that look at targets have none to look at: the preconditioner is of the kernel alone.
+/// Rejects landmark schemes that read targets: the preconditioner depends on the kernel alone.
 pub(super) fn check(work: &FitRequest<'_>) -> Result<()> {
     let Some(scheme) = work.options.landmarks.scheme() else { return Ok(()) };
     let remedy = "the preconditioner of the exact kernel knows no target; choose another scheme";
@@ -174,7 +178,8 @@ impl<T: Real> Exact<'_, T> {
         Until { tolerance: self.ridge.tolerated::<T>(), observer, journal: self.data.resources.journal }
     }
 
-    /// The iteration's solution, or where it is of no use, nobody asked for it and the memory allows, that of a factor.
+    /// Solves by iteration. If this fails, and the method is `auto` and the memory allows, solves
+    /// by a factor.
     fn iterated(&self) -> Result<(Dual, Solved)> {
         let (dual, solved) = self.iterative()?;
         let memory = self.data.resources.memory;
@@ -189,7 +194,7 @@ impl<T: Real> Exact<'_, T> {
         }
     }
 
-    /// The solution by a factor; `since` is why no iteration gave it.
+    /// Solves by a factor; `since` is the error of a failed iteration.
     fn direct(&self, since: Option<Error>) -> Result<(Dual, Solved)> {
         let n = self.rows.len();
         let _stage = self.data.resources.stages.stage(plan::FACTOR, None);
@@ -228,7 +233,7 @@ impl<T: Real> Exact<'_, T> {
         let (n, ExactProblem { mu, constant, workers, .. }) = (self.rows.len(), self.problem);
         let (map, kernel) = (kapprox::MapSpec::default(), self.data.kernel.clone());
         let options = TrainOptions { map, kernel, candidates: None, ..options.clone() };
-        // rows in memory are no pass over the table: nothing of them is kept in the journal
+        // rows in memory are not a pass over the table, so the journal stores none of them
         let here = Resources { journal: None, ..*resources };
         let (source, reading, n_all) = (self.rows, self.reading, n as u64);
         let mapped = Mapping { source, n: n_all, reading, options: &options, cut, resources: &here }.map()?;

@@ -1,4 +1,4 @@
-//! The description of ridge regression, and its parameters.
+//! Description of ridge regression, and its parameters.
 
 use super::Ridge;
 use crate::solver::parameter::{
@@ -43,7 +43,7 @@ pub const FAMILY: SolverFamily = SolverFamily {
     )
 };
 
-/// Refuses what only an iteration reads, if the system is solved directly.
+/// Rejects parameters of the iteration if the system is solved directly.
 fn check_iteration(settings: &Settings) -> Result<()> {
     let given = [
         (PRECONDITIONER.name, settings.word(&PRECONDITIONER).is_some()),
@@ -54,8 +54,8 @@ fn check_iteration(settings: &Settings) -> Result<()> {
     given.into_iter().try_for_each(|(name, given)| refuse(direct && given, name, "", why))
 }
 
-/// The exact kernel has no surface to select from, and its iteration may end once fitted values are
-/// off by 1e-4 of the target.
+/// The exact kernel has no surface to select from, and its iteration may end when the fitted values
+/// are wrong by 1e-4 of the target.
 fn on_kernel(given: Options) -> Options {
     let given = given.without(SELECT.name);
     if given.get(RESIDUAL.name).is_some() { given } else { given.set(RESIDUAL.name, 1e-4) }
@@ -82,7 +82,7 @@ pub(super) const PRECONDITIONER: Parameter = Parameter {
     about: "Preconditioner of conjugate gradient on landmarks: krill (a sketch of 4 rank rows) or falkon [default: krill]",
 };
 
-/// Where conjugate gradient ends.
+/// The parameter `residual`: the relative residual at which conjugate gradient ends.
 pub const RESIDUAL: Parameter = Parameter {
     name: "residual",
     kind: ParameterKind::Number(Interval::Fraction),

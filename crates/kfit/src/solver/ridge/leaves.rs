@@ -1,25 +1,32 @@
-//! What ridge regression on features leaves, learned on the kernel itself in the leaves of a tree of the rows.
+//! Residuals of ridge regression on features, learned by the exact kernel in the leaves of a tree
+//! of the rows.
 //!
-//! A map of few features is smooth; the kernel itself is not, but its system has the order of the rows. A tree cuts the rows into leaves of some
-//! thousand each, and in leaf l what the features leave, r = y − f₀, is learned by the kernel:
+//! A map of few features is smooth; the exact kernel is not, but its system has the order of the
+//! rows. A tree splits the rows into leaves of some thousand rows each. In leaf l the kernel learns
+//! the residuals of the features, r = y − f₀:
 //!
 //! ```text
 //! α_l = (K_l + μI)⁻¹ r_l
 //! ```
 //!
-//! Every node halves its rows at the median of their leading kernel principal component, so that rows of a leaf are near each other in the sense of
-//! the kernel. Those near the median, a share of 6 %, belong to both children, and the prediction changes from one to the other
-//! over them: see [`Leaves`].
+//! Every node splits its rows at the median of their leading kernel principal component, so that
+//! the rows of a leaf are near each other in the kernel's metric. The 6 % of the rows nearest to
+//! the median belong to both children, and the prediction changes continuously over them: see
+//! [`Leaves`].
 //!
-//! μ is lambda·n of the features to begin with, then less or more by factors of √10 as long as the error falls on held-out rows of a few
-//! leaves: the rows of one fold, which neither these leaves nor their f₀ have seen. Where no μ is better there than f₀ alone, nothing is added.
+//! The search for μ starts at lambda·n of the features and multiplies or divides by √10 while the
+//! error on held-out rows of a few leaves falls. These rows are one fold, which neither these
+//! leaves nor their f₀ have seen. If no μ has a lower error than f₀ alone, no leaves are added.
 //!
-//! What all of it leaves of a row that it has learned is r − K_l α_l = μα_l in each leaf, the mean of these by its shares.
+//! The training residual of a row is r − K_l α_l = μα_l in each leaf, averaged with the row's leaf
+//! weights.
 //!
-//! *Passes*: two. *Flops*: n m²/3 for leaves of m rows, and the map twice. *Bytes*: 8m² and the rows.
+//! *Passes*: two. *Flops*: n m²/3 for leaves of m rows, and the map twice. *Bytes*: 8m² and the
+//! rows.
 //!
-//! References: Tresp, "A Bayesian committee machine", Neural Computation 12, 2000; Snelson, Ghahramani, "Local and global sparse Gaussian process
-//! approximations", AISTATS 2007; Beaglehole, Holzmüller, Radhakrishnan, Belkin, "xRFM", arXiv 2508.10053, of trees of kernel machines.
+//! References: Tresp, "A Bayesian committee machine", Neural Computation 12, 2000; Snelson,
+//! Ghahramani, "Local and global sparse Gaussian process approximations", AISTATS 2007; Beaglehole,
+//! Holzmüller, Radhakrishnan, Belkin, "xRFM", arXiv 2508.10053, on trees of kernel machines.
 
 use super::tree::{LARGEST, Leaf, Tree};
 use crate::features::FitData;
@@ -35,20 +42,20 @@ use kapprox::{KernelFunction, Real};
 use kstore::{Plan, Workers};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Leaves whose held-out rows choose μ, from the middle of as many parts of the tree.
+/// Number of leaves whose held-out rows choose μ, spread evenly over the tree.
 const TRIALS: usize = 3;
 
-/// Factor between penalties, and most steps in one direction.
+/// Factor between candidates of μ, and maximum number of steps in one direction.
 const FACTOR: f64 = 3.162_277_660_168_379_5;
 const WALK: usize = 8;
 
-/// Share of the error of the features below which the leaves are worth their bytes.
+/// Error relative to the features alone below which the leaves justify their memory.
 const WORTH: f64 = 0.98;
 
-/// Fraction of the rows that is held out, as nearly as a fold is.
+/// Fraction of the rows to hold out; the fold nearest to it is used.
 const HELD_OUT: f64 = 0.2;
 
-/// Refuses what goes with features alone.
+/// Rejects options that require a model on features alone.
 pub(super) fn check(work: &FitRequest<'_>, others: [(&'static str, bool); 3]) -> Result<()> {
     let why = "the machines in the leaves have none; leave one of the two out";
     others.into_iter().try_for_each(|(name, given)| refuse(given, name, "", why))?;
@@ -61,7 +68,7 @@ pub(super) fn check(work: &FitRequest<'_>, others: [(&'static str, bool); 3]) ->
     work.refuse_weights("`local`", "leave it out")
 }
 
-/// Adds the rows of the leaves, and the system of the largest.
+/// Adds the rows of the leaves, and the system of the largest leaf, to a plan.
 pub(super) fn plan(plan: Plan, rows: usize, shape: &ProblemSize) -> Plan {
     let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
     let order = LARGEST * rows;
@@ -73,17 +80,19 @@ pub(super) fn plan(plan: Plan, rows: usize, shape: &ProblemSize) -> Plan {
     )
 }
 
-/// The leaves and what was found of them.
+/// The leaves, with figures for the report.
 #[derive(Debug, Default)]
 pub(super) struct Local<T> {
-    /// `None` if they are no better than the features alone.
+    /// `None` if the leaves do not improve on the features alone.
     pub(super) leaves: Option<Leaves<T>>,
     pub(super) figures: Vec<Figure>,
-    /// Mean squared error of each target on the rows that were learned, with the leaves; `None` if these left rows out.
+    /// Training mean squared error of each target, with the leaves; `None` if the leaves dropped
+    /// rows.
     pub(super) train_mse: Option<Vec<f64>>,
 }
 
-/// A fold of about a fifth of the rows, and the functions of the features that have not seen it.
+/// Returns the fold nearest to a fifth of the rows, and the functions of the features learned
+/// without it.
 pub(super) fn without_fold(
     gram: &GramState,
     (rank, lambda): (usize, f64),
@@ -101,8 +110,8 @@ pub(super) fn without_fold(
     Ok((held, head(&solution, 0, rank, options)))
 }
 
-/// Learns what the functions `head` of the features leave in leaves of about this many rows. They are judged by a fold that is held out, and the
-/// functions that have not seen it.
+/// Learns the residuals of the functions `head` of the features in leaves of about this many rows.
+/// A held-out fold, and the functions learned without it, decide whether the leaves help.
 pub(super) fn fit<T: Real>(
     data: &FitData<'_, T>,
     rows: usize,
@@ -149,12 +158,12 @@ pub(super) fn fit<T: Real>(
     Ok(Local { leaves, figures, train_mse: left.mse(data.rows as f64) })
 }
 
-/// What is left of the targets of rows that were learned.
+/// Residuals of the training rows.
 struct Left {
     squares: Vec<f64>,
-    /// Sum of the shares of the rows so far: 1 for each row.
+    /// Sum of the leaf weights of the rows so far: 1 for each row.
     shares: f64,
-    /// What is left of rows that are in several leaves.
+    /// Residuals of rows in several leaves, by stored row number.
     rows: BTreeMap<u64, Vec<f64>>,
 }
 
@@ -172,7 +181,7 @@ impl Left {
         }
     }
 
-    /// Mean squared error of each target on n rows; `None` if leaves left rows out.
+    /// Returns the mean squared error of each target on n rows; `None` if leaves dropped rows.
     fn mse(self, n: f64) -> Option<Vec<f64>> {
         let of =
             |(j, square): (usize, &f64)| (square + self.rows.values().map(|left| left[j] * left[j]).sum::<f64>()) / n;
@@ -186,7 +195,8 @@ struct Solver<'a> {
 }
 
 impl Solver<'_> {
-    /// α of some rows of a leaf, x with what is left of their targets; `None` where the matrix has no factor.
+    /// Computes α of some rows of a leaf from x and the residuals; `None` if the matrix is not
+    /// positive definite.
     fn solve(&self, (x, mut alpha): (Mat<f64>, Mat<f64>), mu: f64) -> Option<Mat<f64>> {
         let mut k = kernel_matrix(&*self.kernel, x.transpose(), x.transpose(), self.workers);
         (0..k.nrows()).for_each(|i| k[(i, i)] += mu);
@@ -198,8 +208,9 @@ impl Solver<'_> {
         Some(alpha)
     }
 
-    /// The sums of the squares of what features leave of held-out rows of a leaf, and of what the machine of the others leaves of that: each row
-    /// counts by its share in the leaf, as most of the prediction of one near an edge may come from the other side.
+    /// Returns the weighted sums of squared residuals of a leaf's held-out rows, without the leaf
+    /// and with the leaf learned from the other rows. A row counts by its weight in the leaf,
+    /// because most of the prediction near an edge may come from the other side.
     fn held_out<T: Real>(&self, leaf: &Leaf<T>, mu: f64) -> [f64; 2] {
         let apart = |i: usize| leaf.held[i];
         let shares: Vec<f64> = (0..leaf.len()).filter(|i| apart(*i)).map(|i| leaf.shares[i]).collect();
@@ -218,7 +229,8 @@ impl Solver<'_> {
         [sum(&left), sum(&after)]
     }
 
-    /// The best μ from `start` on, and the mean held-out errors without and with the leaves.
+    /// Returns the best μ of the search from `start`, and the mean held-out errors without and with
+    /// the leaves.
     fn walk<T: Real>(&self, leaves: &[Leaf<T>], start: f64, data: &FitData<'_, T>) -> Result<(f64, [f64; 2])> {
         let count = TRIALS.min(leaves.len());
         let tried: Vec<&Leaf<T>> = (0..count).map(|i| &leaves[(2 * i + 1) * leaves.len() / (2 * count)]).collect();
@@ -239,7 +251,7 @@ impl Solver<'_> {
                 let mu = best.0 * factor;
                 let errors = tries(mu)?;
                 if errors[1] >= best.1[1] {
-                    // one direction is enough where it helped
+                    // after an improvement in this direction the other one is not tried
                     if step > 0 {
                         return Ok(best);
                     }

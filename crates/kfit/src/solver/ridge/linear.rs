@@ -1,8 +1,9 @@
-//! Ridge regression with the linear kernel on sparse rows: a weight for each column.
+//! Ridge regression with the linear kernel on sparse rows: one weight per column.
 //!
-//! The system is that of [`super::iterative::exact`], (H K H + μI) β = H y with K = X Xᵀ. Its products are those with X and Xᵀ, so no kernel
-//! value is computed, and the function is w = Xᵀ H β. *Cost of an iteration*: four flops for every entry. *Bytes*: 12 for every entry, and
-//! the vectors of conjugate gradient.
+//! The system is (H K H + μI) β = H y of [`super::iterative::exact`], with K = X Xᵀ. Products with
+//! X and Xᵀ replace products with K, so no kernel value is computed, and the function is w = Xᵀ H
+//! β. *Cost per iteration*: four flops per entry. *Bytes*: 12 per entry, and the vectors of
+//! conjugate gradient.
 
 use super::iterative::cg::{self, Norm, Positive, Until};
 use super::iterative::exact::{Dual, ExactProblem};
@@ -11,7 +12,7 @@ use crate::linalg::sparse_matrix::SparseMatrix;
 use crate::linalg::strips::for_each_strip;
 use faer::{ColRef, Mat, MatMut, MatRef};
 
-/// Rows whose products with the weights a thread computes at a time.
+/// Rows that a thread multiplies by the weights at a time.
 const STRIP: usize = 1024;
 
 pub(super) struct LinearSystem<'a> {
@@ -20,14 +21,14 @@ pub(super) struct LinearSystem<'a> {
 }
 
 impl LinearSystem<'_> {
-    /// The weights Xᵀ a of coefficients of the rows.
+    /// Computes the weights Xᵀ a from coefficients of the rows.
     pub(super) fn weights(&self, a: ColRef<'_, f64>) -> Vec<f64> {
         let mut w = vec![0.0; self.matrix.width];
         a.iter().enumerate().for_each(|(i, a)| self.matrix.add(i, *a, &mut w));
         w
     }
 
-    /// X w.
+    /// Computes X w.
     fn values(&self, w: &[f64], f: &mut [f64]) {
         for_each_strip(self.problem.workers, f, STRIP, |strip, f| {
             f.iter_mut().enumerate().for_each(|(i, f)| *f = self.matrix.dot(strip * STRIP + i, w));
@@ -64,7 +65,7 @@ impl Positive for LinearSystem<'_> {
         Ok(())
     }
 
-    /// By the diagonal of K + μI.
+    /// Divides by the diagonal of K + μI.
     fn precondition(&mut self, r: MatRef<'_, f64>, z: MatMut<'_, f64>) -> Result<()> {
         for (z, r) in z.col_iter_mut().zip(r.col_iter()) {
             let values = z.iter_mut().zip(r.iter()).enumerate();

@@ -1,17 +1,18 @@
-//! Leave-one-out: the error of every row by the fit to all others, without fitting them.
+//! Leave-one-out: the error of every row under the fit to all others, without computing these fits.
 //!
-//! A ridge fit is linear in its targets. Where the fitted value of row i has the share h_i of its own target, the fit to the
-//! other rows at the same μ = lambda·n misses it by
+//! A ridge fit is linear in its targets. If the weight of a row's own target in its fitted value is
+//! h_i, the fit to the other rows at the same μ = lambda·n has the error
 //!
 //! ```text
 //! y_i − f₋ᵢ(x_i) = (y_i − f(x_i)) / (1 − h_i),     h_i = (φ_i − μ_φ)ᵀ (A + μI)⁻¹ (φ_i − μ_φ) + 1/n
 //! ```
 //!
-//! exactly, with a free intercept; without one nothing is centred and 1/n is absent. A row of weight w has the leverage
-//! w·h, and n is the sum of weights. *Cost*: one pass, p² flops a row for the triangular solve.
+//! exactly, with a free intercept; without one nothing is centred and 1/n is absent. A row of
+//! weight w has the leverage w·h, and n is the sum of weights. *Cost*: one pass, p² flops per row
+//! for the triangular solve.
 //!
-//! Reference: Allen, "The relationship between variable selection and data augmentation and a method for prediction",
-//! Technometrics 16, 1974.
+//! Reference: Allen, "The relationship between variable selection and data augmentation and a
+//! method for prediction", Technometrics 16, 1974.
 
 use crate::solver::normal_equations::{head, system::System};
 use crate::{
@@ -25,14 +26,16 @@ use kstore::Workers;
 /// Rows whose leverages one thread computes at a time.
 const STRIP: usize = 288;
 
-/// Least value of 1 − h: smaller ones are rounding, for rows that alone decide about their own fitted value.
+/// Lower bound on 1 − h: smaller values are rounding, for rows that alone determine their fitted
+/// value.
 const LEAST: f64 = 64.0 * f64::EPSILON;
 
-/// A fold that sums the squared leave-one-out errors, with the factor and the coefficients of a fit.
+/// A fold that sums the squared leave-one-out errors, with the factor and the coefficients of a
+/// fit.
 pub(crate) struct Loo {
     system: System,
     head: Head,
-    /// The number that is subtracted from each target, t numbers.
+    /// Number subtracted from each target, t numbers.
     centre: Vec<f64>,
     rank: usize,
 }
@@ -71,7 +74,7 @@ impl Loo {
         Ok(Self { head: head(&solution, 0, rank, options), system, centre: options.target_centre.clone(), rank })
     }
 
-    /// Bytes of buffers of a pass on so many threads, without the system.
+    /// Returns the bytes of the buffers of a pass on this many threads, without the system.
     pub(crate) fn scratch_bytes(p: usize, t: usize, threads: usize) -> usize {
         threads.max(1) * STRIP * 8 * (2 * p + t + 1)
     }

@@ -1,12 +1,16 @@
-//! Ridge regression: squared loss, values or classes one against the rest.
+//! Ridge regression: squared loss, for regression or one-vs-rest classification.
 //!
 //! Minimises (1/n) Σ (y_i − c − wᵀφ(x_i))² + lambda‖w‖², in one of three ways:
 //!
 //! | way | rows as | passes after statistics and landmarks |
 //! |---|---|---|
-//! | `direct` | features | one for the Gram matrix of every fold and the certificate of every rank: the whole rank x lambda x fold surface; one more for the error of classes, one for leave-one-out |
-//! | `pcg` | kernel values with landmarks | one, and one for every iteration whose kernel values are not kept |
+//! | `direct` | features | one |
+//! | `pcg` | kernel values with landmarks | one, and one per iteration if these are not stored |
 //! | `exact` | rows in memory | none: the rows are loaded once |
+//!
+//! The pass of `direct` computes the Gram matrix of every fold and the certificate of every rank,
+//! and so the whole rank x lambda x fold surface. Held-out error rates, leave-one-out errors and
+//! feature importances take one more pass each.
 
 mod direct;
 mod exact;
@@ -30,13 +34,13 @@ pub use iterative::sketch::Preconditioner;
 use kapprox::{MapSpec, Real};
 use kstore::Plan;
 
-/// By what the cell of the surface is chosen.
+/// Criterion by which the cell of the surface is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Criterion {
     /// Smallest cross-validated squared error.
     #[default]
     Mse,
-    /// Smallest cross-validated share of wrong classes: every cell is scored in one more pass.
+    /// Smallest cross-validated error rate: one more pass scores every cell.
     Error,
 }
 
@@ -45,8 +49,9 @@ kmodel::enum_of_words!(Criterion, "select", "mse" => Mse, "error" => Error);
 /// How the system of ridge regression is solved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RidgeMethod {
-    /// Directly where that fits the plan (and, for the exact kernel, has at most [`DIRECT_ROWS`] rows), else by conjugate
-    /// gradient. The only choice that looks at the memory budget: name a method for the same bits under any.
+    /// Directly if that fits the plan (and, for the exact kernel, has at most [`DIRECT_ROWS`]
+    /// rows), else by conjugate gradient. This is the only method that depends on the memory
+    /// budget: name another one for bitwise reproducibility under any budget.
     #[default]
     Auto,
     /// By a Cholesky factor.
@@ -57,8 +62,8 @@ pub enum RidgeMethod {
 
 kmodel::enum_of_words!(RidgeMethod, "method", "auto" => Auto, "direct" => Direct, "pcg" => Pcg);
 
-/// Rows up to which `auto` factors the exact kernel matrix: 400 MB, and 10 s on two cores, which is about what the
-/// iteration takes there.
+/// Maximum number of rows for which `auto` factors the exact kernel matrix: 400 MB, and 10 s on two
+/// cores, about as long as the iteration takes for as many rows.
 pub const DIRECT_ROWS: usize = 10_000;
 
 /// Ridge regression.
@@ -66,28 +71,30 @@ pub const DIRECT_ROWS: usize = 10_000;
 pub struct Ridge {
     /// Lambdas of the surface, ascending.
     pub lambdas: Vec<f64>,
-    /// Treatment of the constant.
+    /// Treatment of the intercept.
     pub intercept: Intercept,
-    /// By what the cell is chosen.
+    /// Criterion by which the cell is chosen.
     pub choice: Criterion,
-    /// Directly or by iteration.
+    /// Direct or iterative solution.
     pub method: RidgeMethod,
-    /// What helps the iteration on landmarks; `None` for the default.
+    /// Preconditioner of the iteration on landmarks; `None` for the default.
     pub preconditioner: Option<Preconditioner>,
-    /// Relative residual at which the iteration ends; `None` for [`Ridge::tolerated`]'s.
+    /// Relative residual at which the iteration ends; `None` for the default of
+    /// [`Ridge::tolerated`].
     pub residual: Option<f64>,
-    /// The error of every row by the others, at the chosen rank and lambda: one more pass.
+    /// True to compute leave-one-out errors at the chosen rank and lambda: one more pass.
     pub leave_one_out: bool,
-    /// Predictive variances are kept in the model: 16 m² bytes for m landmarks.
+    /// True to store predictive variances in the model: 16 m² bytes for m landmarks.
     pub variance: bool,
-    /// The slopes of the functions along the features: one more pass.
+    /// True to compute the slopes of the functions along the features: one more pass.
     pub importance: bool,
-    /// Rows of the leaves in which the kernel itself learns what the features leave; `None` for features alone.
+    /// Approximate maximum number of rows per leaf, in which the exact kernel learns the residuals
+    /// of the features; `None` for features alone.
     pub local: Option<usize>,
 }
 
 impl Default for Ridge {
-    /// One lambda, 1e-6, and the rest as the command has it.
+    /// Returns one lambda, 1e-6, and the command's defaults otherwise.
     fn default() -> Self {
         Self {
             lambdas: vec![1e-6],
@@ -105,7 +112,7 @@ impl Default for Ridge {
 }
 
 impl Ridge {
-    /// From the solver's settings.
+    /// Builds the solver from its settings.
     pub fn new(settings: &Settings) -> Self {
         Self {
             lambdas: settings.penalties().into_iter().rev().map(|penalty| penalty.lambda(1.0)).collect(),
@@ -121,23 +128,24 @@ impl Ridge {
         }
     }
 
-    /// True for the solution of smallest norm, which `lambda` 0 stands for.
+    /// Returns true for the solution of smallest norm, which `lambda` 0 selects.
     pub(crate) fn is_shortest(&self) -> bool {
         self.lambdas == [0.0]
     }
 
-    /// The relative residual at which the iteration ends: 1e-6 in f32 and 1e-9 in f64, unless it was given. It bounds the relative
-    /// error of fitted values, and kernel values in f32 are no better.
+    /// Returns the relative residual at which the iteration ends: 1e-6 in f32 and 1e-9 in f64,
+    /// unless given. It bounds the relative error of fitted values, and kernel values in f32 are
+    /// not more accurate.
     pub fn tolerated<T: Real>(&self) -> f64 {
         self.residual.unwrap_or(if size_of::<T>() == size_of::<f32>() { 1e-6 } else { 1e-9 })
     }
 
-    /// The only lambda, of ways that solve for one.
+    /// Returns the only lambda, for methods that solve for one.
     fn lambda<T: Real>(&self) -> Result<f64> {
         self.lambdas.first().copied().ok_or(Error::NoCell { precision: T::NAME })
     }
 
-    /// Refuses parameters that the task and the map leave unread.
+    /// Rejects parameters that have no effect with this task and map.
     fn check_unread(&self, options: &TrainOptions) -> Result<()> {
         let why = "only classes can be wrong; learn a classification (`task`), or leave it out";
         refuse(self.choice == Criterion::Error && options.task == Task::Regression, SELECT.name, "error", why)?;
@@ -145,8 +153,8 @@ impl Ridge {
         refuse(options.map.is_exact() && self.preconditioner.is_some(), PRECONDITIONER.name, "", why)
     }
 
-    /// Refuses a grid where there is one system to solve and no other: surfaces, and features whose error is known, come from
-    /// direct solutions alone.
+    /// Rejects a grid for methods that solve a single system: surfaces, and features whose error is
+    /// known, need direct solutions.
     fn check_one_cell(&self, work: &FitRequest<'_>) -> Result<()> {
         let options = &work.options;
         let what = if options.map.is_exact() { "the exact kernel" } else { "`method` pcg" };
@@ -172,8 +180,8 @@ impl Ridge {
         refuse(other, "method", format!("pcg with `map` {}", options.map), why)
     }
 
-    /// The way that `auto` comes to on features or landmarks: conjugate gradient where there is one system, its direct solution
-    /// does not fit, and the iteration does.
+    /// Chooses the method on features or landmarks. `auto` iterates if there is a single system
+    /// whose direct solution does not fit the memory and whose iteration does.
     fn view_of_landmarks<T: Real>(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
         let fits = |view| Ok::<_, Error>(request::fit(&Solver::<T>::stages(self, view, work)?.1));
         let iterates = match self.method {
@@ -204,7 +212,7 @@ impl<T: Real> Solver<T> for Ridge {
             weights: true,
             preconditioned: true,
             no_landmarks: factored.then_some(why),
-            // leaves are judged by validation rows
+            // validation rows decide whether the leaves help
             needs_folds: self.local.is_some(),
             ..SolverFacts::default()
         }
@@ -252,7 +260,7 @@ impl<T: Real> Solver<T> for Ridge {
     }
 
     fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
-        // a plan, which does not check the work, refuses these too
+        // planning calls this function without `check`, and must reject the same options
         self.check_unread(&work.options)?;
         if work.options.map.is_exact() { Ok(RowAccess::Rows) } else { self.view_of_landmarks::<T>(work) }
     }

@@ -1,12 +1,14 @@
-//! Nyström ridge regression by conjugate gradient: `method` pcg, and `auto` where the Gram matrix does not fit.
+//! Nyström ridge regression by conjugate gradient: `method` pcg, and `auto` if the Gram matrix does
+//! not fit.
 //!
-//! See [`super::iterative::nystrom`] for the problem. There is one rank and one lambda, and no certificate: it would need the
-//! features that this way avoids. A run that is resumed computes its kernel blocks and its preconditioner anew, and goes on
-//! behind its last iteration.
+//! See [`super::iterative::nystrom`] for the problem. There is one rank and one lambda, and no
+//! certificate, which would need the features that this method avoids. A resumed run recomputes its
+//! kernel blocks and its preconditioner, and continues after its last iteration.
 //!
-//! *Passes*: sums; and, where not all kernel blocks are in memory, one for every 2,048 rows of the sketch, and where they are not
-//! in scratch either, one for every iteration and one for the training error. *Time*: kernel blocks, 4m rows of a sketch for the
-//! preconditioner, and a reading of the blocks in every iteration, of which there are as many as halvings of the residual.
+//! *Passes*: one for the sums. If some kernel blocks are not in memory, one for every 2,048 rows of
+//! the sketch; if some are not in scratch either, one per iteration and one for the training error.
+//! *Time*: kernel blocks, 4m rows of a sketch for the preconditioner, and one read of the blocks
+//! per iteration, with one iteration for each halving of the residual.
 
 use super::iterative::blocks::{Blocks, READ_AHEAD, Room};
 use super::iterative::cg::{self, Norm, Until};
@@ -30,7 +32,7 @@ use kstore::scratch::{Cache, Scratch};
 use kstore::{Pass, Plan, RowSource, TableShape};
 use std::sync::Arc;
 
-/// The numbers of rows whose kernel blocks are in memory and in scratch.
+/// Numbers of rows whose kernel blocks are in memory, in scratch, and recomputed.
 #[derive(Clone, Copy, Debug)]
 struct Tiers {
     memory: usize,
@@ -38,20 +40,21 @@ struct Tiers {
     computed: usize,
 }
 
-/// The stages: statistics, landmarks, preconditioner, iteration.
+/// Returns the stages: statistics, landmarks, preconditioner, iteration.
 pub(super) fn stages<T: Real>(ridge: &Ridge, work: &FitRequest<'_>) -> (PassShape, Vec<Stage>) {
     let (shape, memory) = (&work.shape, work.resources.memory);
     let cut = plan::one_lane(shape);
     let ([make, solve], tiers) = solving::<T>(shape, cut, work.resources);
     let choose = plan::choosing(shape, cut, &work.options.landmarks, memory);
     let (computed, n) = (u64::from(tiers.computed > 0), usize::try_from(shape.n).unwrap_or(usize::MAX));
-    // passes over the rows whose blocks are not in memory, for the sketch
+    // passes of the sketch over the rows whose blocks are not in memory
     let again = match (ridge.preconditioner.unwrap_or_default(), sketch::groups(n, work.options.rank.min(n).max(1))) {
         (Preconditioner::Falkon, _) => 0,
         (Preconditioner::Krill, None) => computed,
         (Preconditioner::Krill, Some((groups, _))) => groups as u64 * u64::from(tiers.scratch + tiers.computed > 0),
     };
-    // as many iterations as halvings; a product more where the true residual is taken, and one for the training error
+    // one iteration per halving; one more product for the true residual, and one for the training
+    // error
     let visits = (-ridge.tolerated::<T>().clamp(f64::EPSILON, 0.5).log2()).ceil() + 3.0;
     let [choosing, _] = work.options.passes_of_map();
     let passes = [1, choosing, 1 + again, computed * visits as u64];
@@ -59,11 +62,12 @@ pub(super) fn stages<T: Real>(ridge: &Ridge, work: &FitRequest<'_>) -> (PassShap
     (cut, plans.into_iter().zip(passes).map(|(plan, passes)| Stage { plan, passes }).collect())
 }
 
-/// The plan of a stage of products with the kernel's blocks, without the blocks that are kept.
+/// Returns the plan of a stage that multiplies by kernel blocks, without the stored blocks.
 fn products<T: Real>(what: &str, shape: &ProblemSize, cut: PassShape, budget: usize) -> Plan {
     let (m, e) = (shape.map.p, shape.element);
     plan::rows(plan::base(what, shape, budget), shape, cut, 1, e)
-        // those of f64 where it comes to them, with a tile of rows of either precision
+        // room for landmarks and a tile of rows in f32 and f64, because a second solution may use
+        // f64
         .term("landmarks", m * shape.d * 3 * size_of::<f64>(), RANK)
         .term("rows of a tile", cut.tile * shape.d * size_of::<f64>() / 2, "read fewer columns (`features`)")
         .term("preconditioner", PackedLower::bytes(m), RANK)
@@ -71,14 +75,15 @@ fn products<T: Real>(what: &str, shape: &ProblemSize, cut: PassShape, budget: us
         .term("sums of its strips", KernelBlock::<T>::bytes(cut.tile, m, shape.t + 1), RANK)
 }
 
-/// The plans of the preconditioner and of the iteration, both with as many kernel blocks as there is room for.
+/// Returns the plans of the preconditioner and of the iteration, both with as many kernel blocks as
+/// fit.
 fn solving<T: Real>(shape: &ProblemSize, cut: PassShape, resources: &Resources<'_>) -> ([Plan; 2], Tiers) {
     let (m, threads, budget) = (shape.map.p, shape.threads, resources.memory);
     let sums = 8 * m * (2 * shape.t + 2);
     let mut make = products::<T>("preconditioner", shape, cut, budget)
         .term("sketch", sketch::making_bytes(m, cut.tile, threads), RANK)
         .term("vectors", sums, RANK);
-    // the sums of the first pass, the products of the iteration
+    // the sums of the first pass, and the products of the iteration
     let vectors = cg::bytes(m, shape.t) + sums + Tiles::<f64>::bytes(threads, shape.t);
     let mut solve = products::<T>(plan::ITERATION, shape, cut, budget).term("vectors", vectors, RANK);
     let row = Blocks::<T>::row_bytes(m, shape.t);
@@ -91,7 +96,7 @@ fn solving<T: Real>(shape: &ProblemSize, cut: PassShape, resources: &Resources<'
         let reading = (READ_AHEAD + 2) * cut.tile * row;
         let reads = |plan: &Plan| plan.clone().term("kernel rows from scratch", reading, "leave `scratch` out");
         let [more_make, more_solve] = [&make, &solve].map(reads);
-        // a run that fits without scratch fits with it
+        // a run that fits without scratch must fit with it
         if left > 0 && more_make.bytes().max(more_solve.bytes()) <= budget {
             kept = room(&more_make, &more_solve);
             stored = left.min(n - kept);
@@ -113,16 +118,17 @@ fn row_on_disk<T: Real>(features: usize, shape: &ProblemSize) -> u64 {
     Cache::<T>::row_bytes(&TableShape { stored: 0, features, targets: shape.t, weighted: false }) as u64
 }
 
-/// Rows whose kernel blocks fit so many bytes of scratch.
+/// Returns the number of rows whose kernel blocks fit into this many bytes of scratch.
 fn on_disk<T: Real>(bytes: u64, shape: &ProblemSize) -> usize {
     usize::try_from(bytes / row_on_disk::<T>(shape.map.p, shape)).unwrap_or(usize::MAX)
 }
 
-/// Learns without the Gram matrix: from kernel values in `T`, and once more from values in f64 where those of `T` do not
-/// suffice.
+/// Learns without the Gram matrix: from kernel values in `T`, and again from values in f64 if the
+/// precision of `T` is insufficient.
 ///
-/// Errors of kernel values are features of their own, of size ε and with next to no penalty: where coefficients are so large that
-/// they count beside the error of the fit, the iteration solves another problem than it was given, however small its residual.
+/// Errors of kernel values act like additional features of size ε that are almost unpenalised. If
+/// coefficients are so large that these errors are noticeable against the error of the fit, the
+/// iteration solves a different problem, however small its residual is.
 pub(super) fn fit<T: Real>(
     ridge: &Ridge,
     data: &FitData<'_, T>,
@@ -136,14 +142,14 @@ pub(super) fn fit<T: Real>(
     let z = MatRef::from_row_major_slice(&wide, set.len(), set.d);
     let centre = data.targets.centre();
     let free = ridge.intercept == Intercept::Free;
-    // the penalty on the constant, or its absence, is that of the targets as they were
+    // the intercept of the original targets is penalised or absent, so the shift is undone
     let shift: Vec<f64> = centre.iter().map(|centre| if free { 0.0 } else { *centre }).collect();
     let run = NystromFit { ridge, data, kernel: &kernel, z, shift: &shift, lambda: ridge.lambda::<T>()? };
     let mut solved = run.solve(source, set.as_mat(), shape, cut)?;
     let wide = solved.needs_wide::<T>();
     if wide {
         let passes = solved.passes;
-        // of half the rows, tiles of kernel values hold as many bytes
+        // tiles of half as many rows need as many bytes for their kernel values
         let shape = ProblemSize { element: size_of::<f64>(), ..shape.clone() };
         let cut = PassShape { tile: cut.tile.div_ceil(2), ..cut };
         solved = run.solve(&WideRows(source), z, &shape, cut)?;
@@ -170,12 +176,12 @@ struct NystromFit<'a, T: Real> {
     data: &'a FitData<'a, T>,
     kernel: &'a Arc<dyn AnyKernel>,
     z: MatRef<'a, f64>,
-    /// The numbers that are added to the targets.
+    /// Numbers that are added to the targets.
     shift: &'a [f64],
     lambda: f64,
 }
 
-/// A solution, its coefficients in `found`.
+/// A solution; `found` contains its coefficients.
 struct NystromSolution {
     found: cg::CgSolution,
     intercept: Vec<f64>,
@@ -188,7 +194,8 @@ struct NystromSolution {
 }
 
 impl NystromSolution {
-    /// True where kernel values in `T` do not suffice: their rounding counts, or keeps the iteration from its end.
+    /// Returns true if kernel values in `T` are insufficient: their rounding is noticeable, or
+    /// prevents convergence.
     fn needs_wide<T: Real>(&self) -> bool {
         let mse = self.errors.iter().sum::<f64>() / (self.sums.rows * self.errors.len()).max(1) as f64;
         size_of::<T>() < size_of::<f64>()

@@ -1,5 +1,5 @@
-//! The tree that cuts rows into leaves, grown from a sample of them; the pass that gives each row to its leaves, with what the features leave of
-//! its targets; and these leaves.
+//! The tree that splits rows into leaves, grown from a sample; the pass that assigns each row to
+//! its leaves, with the residuals of the features; and the leaves.
 
 use crate::features::FitData;
 use crate::model::Leaves;
@@ -9,15 +9,16 @@ use kapprox::{Real, decompose::symmetric_eigen};
 use kstore::key::{Purpose, Stream};
 use kstore::{Coded, Pass, RowBlock};
 
-/// Share of the rows of a node that both children have.
+/// Fraction of a node's rows that both children contain.
 const BAND: f64 = 0.06;
 
-/// Rows that the tree is made from, and at least so many for each leaf; features that it looks at.
+/// Rows of the sample that the tree is grown from, minimum sample rows per leaf, and number of
+/// leading features used.
 const SAMPLE: usize = 20_000;
 const SAMPLE_OF_LEAF: usize = 400;
 const LEADING: usize = 256;
 
-/// A visit of all rows in their order, with their features.
+/// Visits all rows in order, with their features.
 fn visit<T: Real>(
     data: &FitData<'_, T>,
     name: &str,
@@ -40,7 +41,7 @@ fn visit<T: Real>(
 
 /// A complete binary tree on the leading features.
 pub(super) struct Tree {
-    /// Directions of the nodes, one after the other, and their constants.
+    /// Directions and constants of the nodes, level by level.
     directions: Vec<Vec<f64>>,
     constants: Vec<f64>,
     pub(super) widths: Vec<f64>,
@@ -64,7 +65,7 @@ impl Tree {
         })?;
         let mut parts: Vec<Vec<usize>> = vec![(0..sample.len()).collect()];
         while tree.directions.len() < leaves - 1 {
-            // the nodes of a level, from the first to the last
+            // nodes of a level, from first to last
             let mut next = Vec::with_capacity(2 * parts.len());
             for part in parts {
                 let direction = component(&sample, &part, q)?;
@@ -84,13 +85,14 @@ impl Tree {
         Ok(tree)
     }
 
-    /// The functions of the nodes on all r features.
+    /// Returns the functions of the nodes on all r features.
     pub(super) fn splits(&self, r: usize) -> Head {
         let weights = Mat::from_fn(r, self.directions.len(), |i, j| self.directions[j].get(i).copied().unwrap_or(0.0));
         Head { weights, intercept: self.constants.clone() }
     }
 
-    /// The rows of every leaf, with what `head` leaves of their targets, and `unseen`, which has not seen the rows of a fold.
+    /// Collects the rows of every leaf with their residuals, of `head` and of `unseen`, which was
+    /// learned without the held-out fold.
     pub(super) fn sow<T: Real>(
         &self,
         data: &FitData<'_, T>,
@@ -144,7 +146,7 @@ impl Tree {
     }
 }
 
-/// The leading principal component of some rows of the sample.
+/// Computes the leading principal component of some rows of the sample.
 fn component(sample: &[Vec<f64>], part: &[usize], q: usize) -> Result<Vec<f64>> {
     let n = part.len().max(1) as f64;
     let mut mean = vec![0.0; q];
@@ -156,7 +158,7 @@ fn component(sample: &[Vec<f64>], part: &[usize], q: usize) -> Result<Vec<f64>> 
     Ok(vectors.col(q - 1).iter().copied().collect())
 }
 
-/// The median of ascending scores, and half the width of the band about it.
+/// Returns the median of ascending scores, and half the width of the band around it.
 fn cut(scores: &[(usize, f64)]) -> (f64, f64) {
     let at = |share: f64| {
         let place = (share * scores.len() as f64) as usize;
@@ -165,21 +167,21 @@ fn cut(scores: &[(usize, f64)]) -> (f64, f64) {
     (at(0.5), 0.5 * (at(0.5 + 0.5 * BAND) - at(0.5 - 0.5 * BAND)).max(0.0))
 }
 
-/// Most rows of a leaf, in those that were asked for.
+/// Maximum number of rows of a leaf, as a multiple of the requested number.
 pub(super) const LARGEST: usize = 2;
 
 #[derive(Default)]
 pub(super) struct Leaf<T> {
-    /// As the kernel sees them, d each.
+    /// Rows as the kernel reads them, d each.
     pub(super) x: Vec<T>,
-    /// What the features leave of the targets, t each.
+    /// Residuals of the features, t each.
     pub(super) left: Vec<f64>,
-    /// What the features that have not seen the held-out rows leave of the targets, t each.
+    /// Residuals of the features learned without the held-out rows, t each.
     pub(super) unseen: Vec<f64>,
     pub(super) shares: Vec<f64>,
     /// Stored row numbers.
     pub(super) rows: Vec<u64>,
-    /// True for rows of the fold that is held out.
+    /// True for rows of the held-out fold.
     pub(super) held: Vec<bool>,
     pub(super) t: usize,
 }
@@ -189,7 +191,8 @@ impl<T: Real> Leaf<T> {
         self.rows.len()
     }
 
-    /// Keeps `most` rows, evenly chosen: rows that are equal are all on one side of a node.
+    /// Keeps `most` rows, evenly chosen. A leaf may be too large because a node never separates
+    /// equal rows.
     pub(super) fn thin(&mut self, most: usize) {
         let (n, d) = (self.len(), self.x.len() / self.len().max(1));
         if n <= most {
@@ -205,7 +208,7 @@ impl<T: Real> Leaf<T> {
         self.held = kept.iter().map(|i| self.held[*i]).collect();
     }
 
-    /// Some of the rows, d x m, and what is `left` of their targets.
+    /// Returns the selected rows, d x m, and their residuals from `left`.
     pub(crate) fn rows(&self, take: impl Fn(usize) -> bool, left: &[f64]) -> (Mat<f64>, Mat<f64>) {
         let (d, places) = (self.x.len() / self.len().max(1), (0..self.len()).filter(|i| take(*i)).collect::<Vec<_>>());
         let x = Mat::from_fn(d, places.len(), |j, i| self.x[places[i] * d + j].to_f64());

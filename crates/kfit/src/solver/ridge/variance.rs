@@ -1,33 +1,40 @@
-//! Predictive variances of ridge regression on features, as a Gaussian process has them.
+//! Predictive variances of ridge regression on features, from its Gaussian process.
 //!
-//! Ridge regression at μ = lambda·n is the posterior mean of a Gaussian process with the prior covariance s²k̂, k̂(x, x') = φ(x)ᵀφ(x'),
-//! observed with noise of variance σ² = μs². Its variance at x is
+//! Ridge regression at μ = lambda·n is the posterior mean of a Gaussian process with the prior
+//! covariance s²k̂, k̂(x, x') = φ(x)ᵀφ(x'), observed with noise of variance σ² = μs². Its variance
+//! at x is
 //!
 //! ```text
 //! σ² (φ − μ_φ)ᵀ (A + μI)⁻¹ (φ − μ_φ) + σ²/n  +  σ²/(μ + τ) max(0, k(x, x) − φᵀφ − τ)
 //! ```
 //!
-//! with A the centred Gram matrix. The first two terms are the subset of regressors, which is sure of itself wherever no landmark
-//! is near; the third, for projections alone, is what the map leaves out of the kernel, the correction of FITC. What it leaves out of the rows of the fit, τ in the mean, is in their
-//! residuals, and so in σ², already: what is more than τ counts, and s² is σ²/(μ + τ), so that σ² + s²τ is not counted for σ². (Measured on functions of two columns, 1,000
-//! rows, 10 to 100 landmarks, λ by cross-validation and too small: 93 to 99 % of new observations lie within 1.96 deviations; with all that is left out 94 to 100 %, and
-//! deviations up to three times the error.) μ_φ and 1/n
-//! are those of a free intercept, a constant under a flat prior; without one nothing is centred, and a penalised one
-//! is a feature 1. s² is what the marginal likelihood of k̂ at this μ is largest for:
-//! s² = (Σ (y − f)² + μ‖w‖²)/(μν), ν = n, and n − 1 with a free intercept. It says nothing about μ, which cross-validation
-//! may have chosen larger or smaller than likelihood would.
+//! with A the centred Gram matrix. The first two terms are the subset of regressors, which is
+//! overconfident far from all landmarks. The third, for projections only, is the part of the kernel
+//! outside the map, the correction of FITC. The mean τ of this part over the training rows is
+//! already in their residuals, and so in σ². Therefore only the excess over τ is added, and s² is
+//! σ²/(μ + τ). (Measured on functions of two columns, 1,000 rows, 10 to 100 landmarks, lambda by
+//! cross-validation and too small: 93 to 99 % of new observations lie within 1.96 deviations;
+//! without subtracting τ 94 to 100 %, with deviations up to three times the error.)
 //!
-//! All of it is one [quadratic](crate::quadratic) function of the features, in units of σ².
+//! μ_φ and 1/n belong to a free intercept, a constant under a flat prior; without one nothing is
+//! centred, and a penalised intercept is the weight of a feature 1. s² maximises the marginal
+//! likelihood of k̂ at this μ: s² = (Σ (y − f)² + μ‖w‖²)/(μν), ν = n, and n − 1 with a free
+//! intercept. The likelihood does not choose μ; cross-validation may choose a larger or smaller one
+//! than the likelihood would.
 //!
-//! References: Rasmussen, Williams, *Gaussian Processes for Machine Learning*, 2006, 2.2 and 8.3; Quiñonero-Candela,
-//! Rasmussen, "A unifying view of sparse approximate Gaussian process regression", JMLR 6, 2005; Snelson, Ghahramani, "Sparse
-//! Gaussian processes using pseudo-inputs", NIPS 2005.
+//! The variance is one [quadratic](crate::quadratic) function of the features, in units of σ².
+//!
+//! References: Rasmussen, Williams, *Gaussian Processes for Machine Learning*, 2006, 2.2 and 8.3;
+//! Quiñonero-Candela, Rasmussen, "A unifying view of sparse approximate Gaussian process
+//! regression", JMLR 6, 2005; Snelson, Ghahramani, "Sparse Gaussian processes using pseudo-inputs",
+//! NIPS 2005.
 
 use crate::solver::normal_equations::{RidgeFit, system::System};
 use crate::{Intercept, RidgeOptions, quadratic::Quadratic};
 use kstore::Workers;
 
-/// The predictive variance of a fit, divided by that of the noise; the factor is that of the last solution of `system`.
+/// Returns the predictive variance of a fit, divided by the noise variance. `system` holds the
+/// factor of its last solution.
 pub(crate) fn of_fit(
     (system, rows): (&System, u64),
     typical: f64,
@@ -36,7 +43,7 @@ pub(crate) fn of_fit(
     options: &RidgeOptions,
     workers: &Workers,
 ) -> Quadratic {
-    // the sum of the weights
+    // n is the sum of the weights
     let (r, n) = (fit.head.weights.nrows(), system.rows);
     let (factor, shift) = system.whitener(r, workers);
     let free = options.intercept == Intercept::Free;

@@ -1,14 +1,16 @@
-//! Support vector classification: one machine against the rest or one for every pair, the penalty chosen by rows held out, and
-//! probabilities.
+//! Support vector classification: one-vs-rest or one-vs-one, with the regularisation parameter
+//! chosen by cross-validation, and probabilities.
 //!
-//! A machine against the rest sees rows that are held out with cost 0, so that all machines share the passes over the features. That of
-//! a pair has the rows of its two classes to itself ([`StoredFeatures::only`]). Along a path of penalties each begins at the multipliers of the stronger one before, which
-//! its wider bounds allow. Held-out rows are scored by the machines that have not seen them; the penalty with the
-//! fewest errors is taken, of equal ones the strongest, and learned anew on all rows. Their scores also give the probabilities
-//! ([Platt scaling](crate::platt)).
+//! In a one-vs-rest SVM the held-out rows have cost 0, so that all SVMs share the passes over the
+//! features. A one-vs-one SVM has its own copy of the rows of its two classes
+//! ([`StoredFeatures::only`]). Along a path of regularisation parameters each fit starts from the
+//! multipliers of the stronger parameter, which are feasible within its wider bounds. SVMs fitted
+//! without a fold score its rows; the parameter with the fewest errors is chosen, on ties the
+//! strongest, and refitted on all rows. The scores also calibrate the probabilities ([Platt
+//! scaling](crate::platt)).
 //!
-//! *Cost*: that of one fit for every fold and penalty (less for the warm starts), and of one more. *Bytes*: beside those of a fit the
-//! scores of all rows for every penalty.
+//! *Cost*: one fit for every fold and parameter (less with warm starts), and one more. *Bytes*: in
+//! addition to a fit, the scores of all rows for every parameter.
 
 use super::group::{Watch, begin, solve_group};
 use super::lagrangian::{Problem, Rows};
@@ -28,9 +30,9 @@ use kstore::Plan;
 #[derive(Clone, Debug)]
 pub(super) struct Svm {
     pub(super) penalties: Vec<Penalty>,
-    /// True for a machine for every pair of classes, false for one for each class against the rest.
+    /// True for one-vs-one, false for one-vs-rest.
     pairs: bool,
-    /// True where probabilities are learned from rows held out.
+    /// True if validation rows calibrate probabilities.
     probabilities: bool,
     pub(super) intercept: Intercept,
     pub(super) class_weight: ClassWeight,
@@ -40,8 +42,8 @@ pub(super) struct Svm {
     pub(super) steps: usize,
 }
 
-/// The rows as the machine of a class sees them, without those of the `held` fold: y = 1 for its class, −1 for all others that are there. `costs`
-/// are those of the rows of each class.
+/// Returns the rows of the SVM of a class: y = 1 for its class, −1 for all others, and cost 0 in
+/// the `held` fold. `costs` are indexed by class.
 fn machine<'k, T: Real>(
     kept: &'k StoredFeatures<'_, T>,
     held: Option<u16>,
@@ -82,7 +84,7 @@ impl Svm {
         Terms { cost, ..Terms::new(loss, self.intercept, self.gap) }
     }
 
-    /// The class of each score, and the class that it is told from; `None` for all others.
+    /// Returns for each score its class, and the opposing class; `None` for one-vs-rest.
     pub(super) fn machines(&self, k: usize) -> Vec<(u32, Option<u32>)> {
         match k {
             0..=2 => vec![(1, None)],
@@ -91,13 +93,14 @@ impl Svm {
         }
     }
 
-    /// Number of machines that are solved together: those against the rest share their rows, a pair has its own.
+    /// Returns the number of SVMs that are solved together: one-vs-rest SVMs share their rows, a
+    /// one-vs-one SVM has its own.
     fn together(&self, n: usize, p: usize, machines: usize) -> usize {
         if self.pairs { 1 } else { group_size(n, p, machines) }
     }
 
-    /// Solves some machines without a fold's rows, at every penalty, and returns them with the passes that they took.
-    /// `sample` is a sample of the rows of `kept`.
+    /// Solves some SVMs without a fold's rows, at every regularisation parameter; also returns the
+    /// number of passes. `sample` is a sample of the rows of `kept`.
     #[expect(clippy::too_many_arguments, reason = "a problem, and where it is solved")]
     fn along_path<'k, T: Real>(
         &self,
@@ -112,7 +115,8 @@ impl Svm {
     ) -> Result<(Vec<Vec<Best>>, u64)> {
         let rows = |at: usize| machines.iter().map(move |class| machine(kept, Some(fold), *class, &costs[at].1));
         let terms = self.terms(costs[0].0);
-        // before the problems of all rows: their equations are not there at the same time
+        // before the problems of all rows are allocated, so that both sets of equations never
+        // coexist
         let starts = Sample::starts(sample, kept, &rows(0).collect::<Vec<_>>(), terms, space, watch)?;
         let mut passes = sample::passes(kept.n, kept.p);
         let mut problems: Vec<_> = rows(0).map(|rows| Problem::new(rows, terms, kept.n, space)).collect();
@@ -132,7 +136,8 @@ impl Svm {
         Ok((found, passes))
     }
 
-    /// Solves every fold's machines at every penalty, and scores the rows of the fold with them.
+    /// Solves every fold's SVMs at every regularisation parameter, and scores the rows of the fold
+    /// with them.
     fn held_out<T: Real>(
         &self,
         kept: &StoredFeatures<'_, T>,
@@ -146,7 +151,7 @@ impl Svm {
         let (stage, mut space) = (data.resources.stages.stage("held-out rows", None), Space::new(kept.p));
         let watch = Watch { observer: &*stage, journal: data.resources.journal };
         let together = self.together(kept.n, kept.p, t);
-        // one for all folds and machines that share the rows
+        // one sample for all folds and SVMs that share the rows
         let mut sample = None;
         found.passes += if self.pairs && t > 1 { 0 } else { sample::passes(kept.n, kept.p) };
         for fold in 0..data.folds.count() as u16 {
@@ -191,7 +196,7 @@ impl Svm {
         held_out::compare(&self.penalties, data, weights, "held-out error at each", found, wrong)
     }
 
-    /// Adds what the comparison says to the functions of k classes.
+    /// Adds the results of the comparison to the functions of k classes.
     pub(super) fn told<T: Real>(
         &self,
         mut fitted: Found<T>,
@@ -288,7 +293,8 @@ impl<T: Real> Solver<T> for Svm {
     }
 }
 
-/// The numbers a and b of every machine, by which scores become probabilities, from the scores of rows by machines that have not seen them.
+/// Calibrates the numbers a and b that map the scores of every SVM to probabilities, from scores of
+/// rows by SVMs fitted without them.
 fn link<T: Real>(
     machines: &[(u32, Option<u32>)],
     scores: &[T],

@@ -1,4 +1,4 @@
-//! Problems that are solved together, by common passes over the features.
+//! Problems that are solved together, with common passes over the features.
 
 use super::lagrangian::{Mark, Problem, Rows, Terms};
 use super::passes;
@@ -8,10 +8,10 @@ use kapprox::Real;
 use kstore::checkpoint::{Arrays, Journal, Persist, Steps, Stored};
 use kstore::pass::Observer;
 
-/// The gaps and the passes of a run of several problems.
+/// Gaps and number of passes of a group of problems.
 #[derive(Default)]
 pub(super) struct Outcome {
-    /// The largest gap of all problems before every step, and at the end.
+    /// Largest gap of all problems before every step, and at the end.
     pub(super) gaps: Vec<f64>,
     pub(super) passes: u64,
 }
@@ -47,7 +47,7 @@ pub(super) struct Watch<'a> {
     pub(super) journal: Option<&'a Journal<'a>>,
 }
 
-/// Starts the problems at other solutions, where there are some: one pass.
+/// Starts the problems at other solutions, if provided: one pass.
 pub(super) fn begin<T: Real, R: Rows>(
     kept: &StoredFeatures<'_, T>,
     problems: &mut [Problem<T, R>],
@@ -61,7 +61,7 @@ pub(super) fn begin<T: Real, R: Rows>(
     stand(kept, problems, observer)
 }
 
-/// Starts the problems at the points in their directions: one pass.
+/// Starts the problems at the points in their `direction` fields: one pass.
 fn stand<T: Real, R: Rows>(
     kept: &StoredFeatures<'_, T>,
     problems: &mut [Problem<T, R>],
@@ -72,9 +72,9 @@ fn stand<T: Real, R: Rows>(
     Ok(())
 }
 
-/// Certifies the best points that were found, in f64: values, sums and Newton's equations are computed anew from the features.
-/// Where a gap turns out larger than the one asked for, the problem goes on from there, in f64. So what is reported of a
-/// machine is true of it.
+/// Certifies the best points in f64: values, sums and Newton's equations are recomputed from the
+/// features. If a gap is larger than requested, the problem continues from there in f64. So the
+/// reported gap is true of the returned SVM.
 pub(super) fn prove<T: Real, R: Rows>(
     kept: &StoredFeatures<'_, T>,
     problems: Vec<Problem<T, R>>,
@@ -90,14 +90,14 @@ pub(super) fn prove<T: Real, R: Rows>(
     loop {
         let before: usize = problems.iter().map(|problem| problem.steps).sum();
         problems.iter_mut().for_each(Problem::return_to_best);
-        // a checkpoint holds their values
+        // a checkpoint contains their values
         if !Steps::is_waiting(watch.journal, NAME) {
             stand(&kept, &mut problems, watch.observer)?;
         }
         let Outcome { gaps, passes } = solve_group(&kept, &mut problems, most, &mut space, watch)?;
         all.gaps.extend(gaps);
         all.passes += 1 + passes;
-        // steps move a point by sums of their own
+        // steps update the values incrementally, so their result must be certified again
         if problems.iter().map(|problem| problem.steps).sum::<usize>() == before {
             narrow.matrix = space.matrix;
             return Ok((problems, all));
@@ -105,8 +105,8 @@ pub(super) fn prove<T: Real, R: Rows>(
     }
 }
 
-/// Solves all problems by common passes over the features, with `most` steps each. With a journal, steps are saved in
-/// it, and a run that is resumed goes on behind the last one, with the same bits.
+/// Solves all problems in common passes over the features, with at most `most` steps each. A
+/// journal stores the steps; a resumed run continues after the last one, bit-identically.
 pub(super) fn solve_group<T: Real, R: Rows>(
     kept: &StoredFeatures<'_, T>,
     problems: &mut [Problem<T, R>],
@@ -125,7 +125,7 @@ pub(super) fn solve_group<T: Real, R: Rows>(
                 break;
             }
             Err(error) => {
-                // what else a step changes, it would change in the same way again
+                // a repeated step recomputes all other state identically
                 group.problems.iter_mut().zip(marks).for_each(|(problem, mark)| problem.return_to(mark));
                 steps.keep(&group);
                 return Err(error);
@@ -136,7 +136,7 @@ pub(super) fn solve_group<T: Real, R: Rows>(
 }
 
 impl<T: Real, R: Rows> Group<'_, T, R> {
-    /// Makes a step of all problems that are open; returns false where none was.
+    /// Makes a step of all open problems; returns false if none is open.
     fn step(
         &mut self,
         kept: &StoredFeatures<'_, T>,

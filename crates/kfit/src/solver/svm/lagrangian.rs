@@ -1,35 +1,41 @@
-//! The augmented Lagrangian method with semismooth Newton steps, for one or several support vector problems at a time.
+//! The augmented Lagrangian method with semismooth Newton steps, for one or several support vector
+//! problems at a time.
 //!
-//! With costs c_i the problem, its dual, and what joins them are
+//! With costs c_i, the problem, its dual and their relation are
 //!
 //! ```text
 //! primal   P = ½‖w‖² + Σ c_i loss_i(f_i) + s b,     f_i = wᵀφ_i + b
-//! dual     D = −½‖Σ β_i φ_i‖² − Σ h_i(β_i),         Σ β_i = s   (free b; s = 0, and 1 for the one-class machine)
+//! dual     D = −½‖Σ β_i φ_i‖² − Σ h_i(β_i),     Σ β_i = s   (free b; s = 0, and 1 for oneclass)
 //! w = Σ β_i φ_i
 //! ```
 //!
-//! Around multipliers β the loss is replaced by its Moreau envelope of width 1/σ, whose derivative is −β⁺(f). The inner
-//! problem is then smooth: gradient w − Σ β⁺_i φ_i, generalised Hessian I + σ Σ_free φ_i φ_iᵀ over the rows whose β⁺ is
-//! strictly between its bounds. Few rows are: that is what makes a step cheap. A step is
+//! At multipliers β the Moreau envelope of width 1/σ, whose derivative is −β⁺(f), replaces the
+//! loss. The inner problem is then smooth, with gradient w − Σ β⁺_i φ_i and generalised Hessian I +
+//! σ Σ_free φ_i φ_iᵀ over the free rows, whose β⁺ is strictly between its bounds. Steps are cheap
+//! because few rows are free. A step consists of
 //!
-//! 1. b that minimises the inner problem for this w, by a safeguarded Newton iteration over the n values f: Σ β⁺ = s then
-//!    holds to rounding, so β⁺ is feasible and D(β⁺) a true lower bound;
-//! 2. a pass over the features: Σ β⁺φ, the Hessian; with them P and D, the certificate of this point;
+//! 1. b that minimises the inner problem for this w, by a safeguarded Newton iteration over the n
+//!    values f: Σ β⁺ = s then holds to rounding, so β⁺ is feasible and D(β⁺) a true lower bound;
+//! 2. a pass over the features for Σ β⁺φ and the Hessian, which give P and D, the certificate of
+//!    this point;
 //! 3. Newton's equations (`newton.rs`), and a pass for the values Φd of the direction;
-//! 4. a line search over the n values; where its step is nearly whole β ← β⁺ and σ grows, after several short ones σ falls.
+//! 4. a line search over the n values. If its step is nearly whole, β ← β⁺ and σ grows; after
+//!    several short steps σ falls.
 //!
-//! The rows enter by sums only: their order does not matter, sorted or shuffled, and blocks of one class do no harm.
-//! P is convex and the envelope's minima approach its own from below, so the best P and the best D of all steps bound the
-//! optimum from both sides.
+//! The rows enter by sums only: their order does not matter, and sorted classes do no harm. P is
+//! convex and the minima of the envelope approach its minimum from below, so the best P and the
+//! best D of all steps bound the optimum from both sides.
 //!
-//! *Cost of a step*: 6np flops and, with r free rows, r²p + r³/3 or rp² + p³/3. *Bytes*: 8 and two elements for every row and
-//! problem, 8p² and p/2 rows for every problem.
+//! *Cost per step*: 6np flops and, with r free rows, r²p + r³/3 or rp² + p³/3. *Bytes*: 8 and two
+//! elements per row and problem, 8p² and p/2 rows per problem.
 //!
-//! References: Rockafellar, "Augmented Lagrangians and applications of the proximal point algorithm in convex
-//! programming", Mathematics of Operations Research 1, 1976; Li, Sun, Toh, "A highly efficient semismooth Newton augmented
-//! Lagrangian method for solving Lasso problems", SIAM J. Optim. 28, 2018; Yan, Li, "An efficient augmented Lagrangian method
-//! for support vector machine", Optimization Methods and Software 35, 2020. The squared hinge, smooth itself, is Newton's
-//! method of Keerthi, DeCoste, "A modified finite Newton method for fast solution of large scale linear SVMs", JMLR 6, 2005.
+//! References: Rockafellar, "Augmented Lagrangians and applications of the proximal point algorithm
+//! in convex programming", Mathematics of Operations Research 1, 1976; Li, Sun, Toh, "A highly
+//! efficient semismooth Newton augmented Lagrangian method for solving Lasso problems", SIAM J.
+//! Optim. 28, 2018; Yan, Li, "An efficient augmented Lagrangian method for support vector machine",
+//! Optimization Methods and Software 35, 2020. The smooth squared hinge uses Newton's method of
+//! Keerthi, DeCoste, "A modified finite Newton method for fast solution of large scale linear
+//! SVMs", JMLR 6, 2005.
 
 use super::loss::{Loss, Row};
 use super::newton::Newton;
@@ -40,32 +46,37 @@ use kapprox::{Real, gram::Panels};
 use kstore::Workers;
 use kstore::checkpoint::{Arrays, Persist, Stored};
 
-/// σ of the first step, as a share of the cost: envelopes ten units wide, as smooth as ridge regression.
+/// σ of the first step, relative to the cost: envelopes ten units wide, as smooth as ridge
+/// regression.
 const FIRST: f64 = 0.1;
 
-/// σ of the first step from the solution of a sample, as a share of the cost. Measured on 427,500 rows of `dsa` (1,000
-/// features, 19 classes, C = 1): 1 takes 28 s, 10 takes 26 s, 100 takes 38 s.
+/// σ of the first step from the solution of a sample, relative to the cost. Measured on 427,500
+/// rows of `dsa` (1,000 features, 19 classes, C = 1): 1 takes 28 s, 10 takes 26 s, 100 takes 38 s.
 const NEAR: f64 = 10.0;
 
-/// Factor by which σ grows. Measured on 20,000 rows of `dsa` (300 features, lambda 1e-4 and 1e-6): 1.5 takes 16 to 27
-/// steps to a gap of 1e-3 and up to 32 to 1e-6; 3 takes up to 30 and 42, and more from some starts.
+/// Factor by which σ grows. Measured on 20,000 rows of `dsa` (300 features, lambda 1e-4 and 1e-6):
+/// 1.5 takes 16 to 27 steps to a gap of 1e-3 and up to 32 to 1e-6; 3 takes up to 30 and 42, and
+/// more from some starts.
 const GROWTH: f64 = 1.5;
 
-/// σ at most, as a share of the cost: the envelope is then a millionth of a unit wide, and its sums cancel.
+/// Maximum of σ, relative to the cost: the envelope is then a millionth of a unit wide, and its
+/// sums cancel.
 const STEEPEST: f64 = 1e6;
 
-/// Share of what the costs add up to at which a sum of multipliers counts as 0: above the rounding of the sum.
+/// Fraction of the total cost below which a sum of multipliers counts as 0; larger than the
+/// rounding of the sum.
 const FLAT: f64 = 1e-13;
 
-/// The least step at which the inner problem counts as solved: then the multipliers move.
+/// Smallest step at which the inner problem counts as solved, so that the multipliers move.
 const WHOLE: f64 = 0.7;
 
-/// So many short steps in a row, and σ falls by this factor: where the cost is far above the multipliers, as on rows that can be separated, an
-/// envelope as narrow as the cost makes it leaves steps that end at the next kink, and multipliers that never move.
+/// After this many short steps in a row, σ is multiplied by `SHRINK`. If the cost is far above the
+/// multipliers, as on separable rows, the envelope is too narrow: steps end at the next kink, and
+/// the multipliers never move.
 const SHORT: usize = 3;
 const SHRINK: f64 = 0.25;
 
-/// The rows of one problem: the target and the cost of each, by its position.
+/// Rows of one problem: the target and the cost of each, by position.
 pub(super) trait Rows: Fn(usize) -> Row + Sync + Send {}
 
 impl<F: Fn(usize) -> Row + Sync + Send> Rows for F {}
@@ -74,24 +85,25 @@ impl<F: Fn(usize) -> Row + Sync + Send> Rows for F {}
 pub(super) struct Terms {
     pub(super) loss: Loss,
     pub(super) intercept: Intercept,
-    /// The sum s of the dual variables.
+    /// Sum s of the dual variables.
     pub(super) total: f64,
-    /// The cost that σ is measured by, in the unit of f.
+    /// Typical cost, in the unit of f; σ is relative to it.
     pub(super) cost: f64,
     /// Relative gap at which a problem is solved.
     pub(super) gap: f64,
-    /// Steps without progress after which a problem ends: its gap is then rounding of the features' type.
+    /// Steps without progress after which a problem ends: rounding of the features' type then
+    /// limits its gap.
     pub(super) patience: usize,
 }
 
 impl Terms {
-    /// The terms of a machine whose multipliers sum to 0, at a cost of 1.
+    /// Returns the terms of a problem whose multipliers sum to 0, at a cost of 1.
     pub(super) fn new(loss: Loss, intercept: Intercept, gap: f64) -> Self {
         Self { loss, intercept, total: 0.0, cost: 1.0, gap, patience: usize::MAX }
     }
 }
 
-/// A step makes progress where it lowers the gap at least to this share.
+/// A step makes progress if it reduces the gap below this fraction of `least`.
 const PROGRESS: f64 = 0.9;
 
 pub(super) struct Problem<T, R> {
@@ -101,29 +113,29 @@ pub(super) struct Problem<T, R> {
     pub(super) b: f64,
     /// Multipliers β, n.
     beta: Vec<f64>,
-    /// The values Φw of the rows, n numbers.
+    /// Values Φw of the rows, n numbers.
     f: Vec<T>,
-    /// The values Φd of the direction at the rows, n numbers.
+    /// Values Φd of the direction at the rows, n numbers.
     pub(super) q: Vec<T>,
     sigma: f64,
-    /// The sums Σ β⁺φ and Σ slope φ, p numbers each.
+    /// Sums Σ β⁺φ and Σ slope φ, p numbers each.
     pub(super) sums: [Vec<f64>; 2],
-    /// Newton's equations, made of the free rows.
+    /// Newton's equations of the free rows.
     pub(super) newton: Newton<T>,
-    /// The direction d and its constant.
+    /// Direction d and its intercept.
     pub(super) direction: (Vec<f64>, f64),
     pub(super) best: Best,
     pub(super) steps: usize,
-    /// The gap at the last step that made progress; below, the number of steps since.
+    /// Gap at the last step that made progress; below, the number of steps since.
     least: f64,
     idle: usize,
     /// Number of short steps since the multipliers moved, or σ fell.
     short: usize,
-    /// True where the problem is neither solved nor out of steps.
+    /// True if the problem is neither solved nor out of steps.
     pub(super) open: bool,
 }
 
-/// What a step that is made twice would not find as it was.
+/// State that must be restored before a step is repeated.
 #[derive(Clone, Copy)]
 pub(super) struct Mark {
     b: f64,
@@ -156,15 +168,16 @@ impl<T: Real, R: Rows> Problem<T, R> {
         }
     }
 
-    /// Converts the problem to f64, with the multipliers and the best point that were found.
+    /// Converts the problem to f64, with its multipliers and its best point.
     pub(super) fn widen(self, terms: Terms, space: &mut Space<f64>) -> Problem<f64, R> {
         let (fresh, best) = (Problem::new(self.rows, terms, self.beta.len(), space), self.best.uncertified());
         let (direction, steps) = ((best.w.clone(), best.b), self.steps);
         Problem { w: self.w, b: self.b, beta: self.beta, sigma: self.sigma, direction, best, steps, ..fresh }
     }
 
-    /// Returns to the best point, whose values and whose P must be computed next. D stays: it came from the features in f64, and it
-    /// bounds every point. A problem that ended without progress is certified and makes no further step.
+    /// Returns to the best point, whose values and P must be computed next. D stays: it came from
+    /// the features in f64 and bounds every point. A problem that ended without progress is
+    /// certified but makes no further step.
     pub(super) fn return_to_best(&mut self) {
         self.best.primal = f64::INFINITY;
         self.direction = (self.best.w.clone(), self.best.b);
@@ -175,7 +188,7 @@ impl<T: Real, R: Rows> Problem<T, R> {
         (self.idle, self.open) = (0, true);
     }
 
-    /// Ends the problem and returns the best point; its buffers go to the next problem.
+    /// Ends the problem and returns the best point; the next problem reuses its buffers.
     pub(super) fn end(self, space: &mut Space<T>) -> Best {
         space.spare.push(self.newton);
         self.best
@@ -185,7 +198,7 @@ impl<T: Real, R: Rows> Problem<T, R> {
         Mark { b: self.b, least: self.least, idle: self.idle, open: self.open }
     }
 
-    /// Goes back to the mark, so that the step can be made again.
+    /// Restores the mark, so that the step can be repeated.
     pub(super) fn return_to(&mut self, Mark { b, least, idle, open }: Mark) {
         (self.b, self.least, self.idle, self.open) = (b, least, idle, open);
     }
@@ -198,32 +211,33 @@ impl<T: Real, R: Rows> Problem<T, R> {
         }
     }
 
-    /// Takes the values of the rows at the start, which were computed.
+    /// Moves to the start, after the values of the rows there were computed.
     pub(super) fn stand(&mut self) {
         self.w.copy_from_slice(&self.direction.0);
         self.b = self.direction.1;
         self.f.copy_from_slice(&self.q);
     }
 
-    /// Sets other costs, no lower than before, and starts at the multipliers and the point of the last solution.
+    /// Sets other costs, at least as large as before, and starts at the multipliers and the point
+    /// of the last solution.
     pub(super) fn again(&mut self, rows: R, terms: Terms) {
         (self.rows, self.terms, self.sigma) = (rows, terms, FIRST * terms.cost);
         self.best = self.best.uncertified();
         (self.steps, self.least, self.idle, self.open) = (0, f64::INFINITY, 0, true);
     }
 
-    /// σ beyond which the rounding of f would move β by a thousandth of its range.
+    /// Returns the σ above which rounding of f would change β by a thousandth of its range.
     fn largest_sigma(&self) -> f64 {
         (1e-3 / T::EPSILON).min(STEEPEST) * self.terms.cost
     }
 
-    /// β⁺ and slope of row `i` at value `f`.
+    /// Returns β⁺ and slope of row `i` at value `f`.
     #[inline(always)]
     fn at(&self, i: usize, f: f64) -> (f64, f64) {
         self.terms.loss.step(f, (self.rows)(i), self.beta[i], self.sigma)
     }
 
-    /// Finds the b that minimises the inner problem for this w.
+    /// Computes the b that minimises the inner problem for this w.
     pub(super) fn balance(&mut self) {
         if self.terms.intercept != Intercept::Free {
             return;
@@ -237,7 +251,7 @@ impl<T: Real, R: Rows> Problem<T, R> {
         self.b = search::root(self.b, self.terms.cost / self.sigma, enough, derivative);
     }
 
-    /// Computes P and D at this point, from Σ β⁺φ in `sums`; `most` is the limit of steps.
+    /// Computes P and D at this point, from Σ β⁺φ in `sums`; `most` is the maximum number of steps.
     pub(super) fn certify(&mut self, most: usize) {
         let (loss, mut primal, mut conjugate, mut total, mut support) = (self.terms.loss, 0.0, 0.0, 0.0, 0);
         for (i, f) in self.f.iter().enumerate() {
@@ -271,8 +285,9 @@ impl<T: Real, R: Rows> Problem<T, R> {
         }
     }
 
-    /// Moves the constant of the best point, which is this one, to the middle of those that minimise P for its w, as LIBSVM does:
-    /// where no multiplier is between its bounds there are many, and which of them the steps come to depends on their number.
+    /// Moves the intercept of the best point, which is this one, to the middle of the intercepts
+    /// that minimise P for its w, as LIBSVM does. If no multiplier is strictly between its bounds,
+    /// many intercepts minimise P, and the one that the steps reach depends on their number.
     fn centre(&mut self) {
         if self.terms.intercept != Intercept::Free || !self.terms.loss.has_kink() {
             return;
@@ -299,7 +314,8 @@ impl<T: Real, R: Rows> Problem<T, R> {
         self.direction = self.newton.solve(g, (intercept, e), (s, weight), memory, panels, workers);
     }
 
-    /// Walks along the direction to the minimum of the inner problem; moves the multipliers where the step is whole.
+    /// Moves along the direction to the minimum of the inner problem; updates the multipliers if
+    /// the step is whole.
     pub(super) fn advance(&mut self) {
         let (d, bias) = &self.direction;
         let penalised = f64::from(u8::from(self.terms.intercept == Intercept::Penalised));
@@ -324,7 +340,7 @@ impl<T: Real, R: Rows> Problem<T, R> {
             return;
         }
         self.short += 1;
-        // no step at all: what is left of the gradient is rounding
+        // a step of 0: the remaining gradient is rounding
         if step >= WHOLE || step == 0.0 {
             for i in 0..self.beta.len() {
                 self.beta[i] = self.at(i, self.f[i].to_f64() + self.b).0;
@@ -335,12 +351,13 @@ impl<T: Real, R: Rows> Problem<T, R> {
         }
     }
 
-    /// The slope of a row, which is positive for a free one.
+    /// Returns the slope of a row, which is positive for a free row.
     pub(super) fn slope(&self, row: usize) -> f64 {
         self.at(row, self.f[row].to_f64() + self.b).1
     }
 
-    /// Adds a tile: writes β⁺ and slope of every row to `pairs`, and adds free rows to Newton's equations where there are panels for them.
+    /// Adds a tile: writes β⁺ and slope of every row to `pairs`, and with `panels` adds free rows
+    /// to Newton's equations.
     pub(super) fn take(
         &mut self,
         tile: &Tile<'_, T>,

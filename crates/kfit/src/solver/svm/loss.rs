@@ -1,6 +1,6 @@
-//! The losses of support vector machines, their duals, and the proximal step of the solver.
+//! Losses of support vector machines, their duals, and the proximal step of the solver.
 
-/// A loss of the value f of a row whose target is y, weighed by the cost c of the row.
+/// A loss of the value f of a row with target y and cost c.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Loss {
     /// c max(0, 1 − yf), y = ±1.
@@ -9,7 +9,7 @@ pub(super) enum Loss {
     SquaredHinge,
     /// c max(0, |y − f| − epsilon).
     Insensitive { epsilon: f64 },
-    /// c max(0, −f): rows that lie on the wrong side of the origin.
+    /// c max(0, −f), for rows on the wrong side of the origin.
     OneSided,
 }
 
@@ -22,12 +22,12 @@ pub(super) struct Row {
 /// The piece of the conjugate h around a multiplier β, on which h is quadratic.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Piece {
-    /// The ends of the piece, or of the domain; infinite where there is none.
+    /// Ends of the piece or of the domain; infinite if unbounded.
     pub(super) below: f64,
     pub(super) above: f64,
-    /// The derivative of h from below; −∞ where β cannot fall.
+    /// Derivative of h from below; −∞ if β cannot fall.
     pub(super) fall: f64,
-    /// The derivative of h from above; ∞ where β cannot rise.
+    /// Derivative of h from above; ∞ if β cannot rise.
     pub(super) rise: f64,
 }
 
@@ -42,7 +42,7 @@ impl Loss {
         }
     }
 
-    /// The derivative of the loss at the value f; at a kink, on one of its sides.
+    /// Returns the derivative of the loss at the value f; at a kink a one-sided derivative.
     #[inline(always)]
     pub(super) fn slope(self, f: f64, Row { y, c }: Row) -> f64 {
         let when = |costs: bool, slope: f64| if costs { slope } else { 0.0 };
@@ -54,12 +54,12 @@ impl Loss {
         }
     }
 
-    /// The conjugate of the loss at −β, h(β) = sup_f −βf − loss(f), for β in its domain.
+    /// Returns the conjugate of the loss at −β, h(β) = sup_f −βf − loss(f), for β in its domain.
     #[inline(always)]
     pub(super) fn conjugate(self, beta: f64, Row { y, c }: Row) -> f64 {
         match self {
             Self::Hinge => -y * beta,
-            // a row that costs nothing has the multiplier 0
+            // a row without cost has the multiplier 0
             Self::SquaredHinge if c <= 0.0 => 0.0,
             Self::SquaredHinge => beta * beta / (4.0 * c) - y * beta,
             Self::Insensitive { epsilon } => epsilon * beta.abs() - y * beta,
@@ -69,8 +69,8 @@ impl Loss {
 
     /// Returns β⁺ = argmin h(β⁺) + f β⁺ + (β⁺ − β)²/(2σ), and its slope −dβ⁺/df.
     ///
-    /// β⁺ is minus the derivative at f of the loss's Moreau envelope around the multiplier β. The squared hinge is smooth
-    /// itself and takes σ = ∞, where β does not matter.
+    /// β⁺ is minus the derivative at f of the loss's Moreau envelope around the multiplier β. The
+    /// squared hinge is smooth and uses σ = ∞, for which β does not matter.
     #[inline(always)]
     pub(super) fn step(self, f: f64, Row { y, c }: Row, beta: f64, sigma: f64) -> (f64, f64) {
         let inside = |slope: f64, is: bool| if is { slope } else { 0.0 };
@@ -122,12 +122,12 @@ impl Loss {
         }
     }
 
-    /// The second derivative of h within a piece.
+    /// Returns the second derivative of h within a piece.
     pub(super) fn curvature(self, Row { c, .. }: Row) -> f64 {
         if self == Self::SquaredHinge && c > 0.0 { 0.5 / c } else { 0.0 }
     }
 
-    /// True where the loss has a kink, which the multipliers sharpen from step to step.
+    /// Returns true if the loss has a kink, which the envelope approaches from step to step.
     pub(super) fn has_kink(self) -> bool {
         self != Self::SquaredHinge
     }
@@ -139,7 +139,7 @@ mod tests {
 
     const LOSSES: [Loss; 4] = [Loss::Hinge, Loss::SquaredHinge, Loss::Insensitive { epsilon: 0.25 }, Loss::OneSided];
 
-    /// Values of f and of β in its domain, on a grid.
+    /// Returns values of f, and of β in its domain, on a grid.
     fn grid(loss: Loss, Row { y, c }: Row) -> (Vec<f64>, Vec<f64>) {
         let f: Vec<f64> = (-4000..=4000).map(|i| f64::from(i) / 500.0).collect();
         let (one, other): (f64, f64) = match loss {

@@ -1,4 +1,5 @@
-//! Support vector machines: classes, values and novelty by few rows.
+//! Support vector machines: classification, regression and novelty detection with few support
+//! vectors.
 //!
 //! ```text
 //! svm        (1/n) Σ a_i max(0, 1 − y_i f_i) + lambda ‖w‖², or its square (`loss` squared-hinge)
@@ -6,22 +7,25 @@
 //! oneclass   ½‖w‖² + 1/(nu n) Σ a_i max(0, −f_i) + b;   the score f is negative for novel rows
 //! ```
 //!
-//! are minimised over w and b, with f = wᵀφ + b: by one problem for two classes, by one against the rest for more, and by
-//! one for each target of svr. Several penalties, pairs of classes and probabilities are those of `classes.rs`.
+//! are minimised over w and b, with f = wᵀφ + b. Two classes need one problem, more classes
+//! one-vs-rest problems, and svr one problem per target. `classes.rs` compares regularisation
+//! parameters and implements one-vs-one classifiers and probabilities.
 //!
-//! Divided by 2 lambda the first two are LIBSVM's ½‖w‖² + C Σ a_i loss_i with C = 1/(2n lambda). Its bias is free, the default
-//! here; LIBLINEAR's is penalised. LIBSVM's one-class machine is scaled by nu n. a_i is 1, or the weight of the
-//! row, times that of its class; n is the sum of the weights of the rows.
+//! Divided by 2 lambda the first two are LIBSVM's ½‖w‖² + C Σ a_i loss_i with C = 1/(2n lambda).
+//! LIBSVM's bias is free, the default here; LIBLINEAR's is penalised. LIBSVM's one-class SVM is
+//! scaled by nu n. a_i is 1, or the weight of the row, times the weight of its class; n is the sum
+//! of the row weights.
 //!
-//! With the kernel itself (`map` exact) they are solved in their duals: see `exact`. On features
-//! all are solved by the method of `lagrangian.rs`, in passes over kept features, up to a relative duality gap, which is
-//! measured at every step: the objective is never more than that above the optimum. What is reported is the gap of the machine that is
-//! returned, computed from it in f64; where the rounding of f32 hides what is left, the steps go on in f64.
+//! `exact` solves the duals for the exact kernel (`map` exact). On features `lagrangian.rs` solves
+//! all problems, in passes over stored features, up to a relative duality gap, which is measured at
+//! every step and bounds how far the objective is above the optimum. The reported gap is computed
+//! in f64 from the returned SVM; if f32 rounding prevents a smaller gap, the steps continue in f64.
 //!
-//! The targets of svr are centred where the constant is free, which takes the shift: the machine is that of the centred targets.
+//! A free intercept centres the targets of svr and absorbs the shift: the objective is that of the
+//! centred targets.
 //!
-//! *Bytes*: the features, 24 for every row and problem, 8p² and p/2 rows for every problem of a group. Problems do not
-//! depend on each other; so many make a group as the shape allows, never the memory.
+//! *Bytes*: the features, 24 per row and problem, 8p² and p/2 rows per problem of a group. Problems
+//! are independent; the size of a group depends on n and p, never on the available memory.
 
 mod classes;
 mod exact;
@@ -75,24 +79,26 @@ pub(super) const LOSS: Parameter = Parameter {
     about: "Loss: hinge or squared-hinge (svm), squared-hinge or logistic (ranking)",
 };
 
-/// Bytes of Newton's equations of the problems that are solved together, and of their multipliers and values.
+/// Maximum bytes of Newton's equations of a group of problems, and of their multipliers and values.
 const EQUATIONS: usize = 240 << 20;
 const MULTIPLIERS: usize = 256 << 20;
 
-/// Bytes of a number of the proof, and of the multiplier and the values of a row in it.
+/// Bytes of a number in the f64 verification, and of a row's multiplier and values in it.
 const WIDE: usize = size_of::<f64>();
 const ROW: usize = 3 * WIDE;
 
-/// Steps in f32 that do not lower the gap, before f64 goes on. In f64 a gap stands still for up to 40 on hard problems.
+/// Steps in f32 without a smaller gap after which the steps continue in f64. In f64 the gap of hard
+/// problems may stay constant for up to 40 steps.
 const PATIENCE: usize = 30;
 
-/// Number of problems that are solved together: as many as the shape allows.
+/// Returns the number of problems that are solved together, which depends on n and p only.
 fn group_size(n: usize, p: usize, problems: usize) -> usize {
     let (equations, multipliers) = (newton::bytes(p), n.saturating_mul(ROW).max(1));
     (EQUATIONS / equations).min(MULTIPLIERS / multipliers).clamp(1, problems.max(1))
 }
 
-/// Adds the memory for solving so many problems to the plan, with `targets` bytes of targets for each row.
+/// Adds the memory to solve this many problems to the plan, with `targets` bytes of targets per
+/// row.
 fn plan(plan: Plan, shape: &ProblemSize, cut: PassShape, targets: usize, problems: usize) -> Plan {
     let (n, p, t) = (usize::try_from(shape.n).unwrap_or(usize::MAX), shape.map.p, problems.max(1));
     let (e, together) = (shape.element, group_size(n, shape.map.p, problems));
@@ -112,7 +118,7 @@ fn plan(plan: Plan, shape: &ProblemSize, cut: PassShape, targets: usize, problem
 #[derive(Default)]
 struct Solutions {
     best: Vec<Best>,
-    /// The largest gap of all problems before every step.
+    /// Largest gap of all problems before every step.
     gaps: Vec<f64>,
     passes: u64,
     steps: usize,
@@ -128,7 +134,7 @@ impl Solutions {
     }
 }
 
-/// Solves a problem for each of `rows`, and warns of those that ran out of steps.
+/// Solves a problem for each of `rows`, and warns about problems that ran out of steps.
 fn solve<T: Real, R: Rows>(
     kept: &StoredFeatures<'_, T>,
     data: &FitData<'_, T>,
@@ -143,7 +149,7 @@ fn solve<T: Real, R: Rows>(
     Ok(solved)
 }
 
-/// Solves a problem for each of `rows`, in groups, on a sample of the rows first.
+/// Solves a problem for each of `rows`, in groups, first on a sample of the rows.
 fn solve_all<T: Real, R: Rows>(
     kept: &StoredFeatures<'_, T>,
     terms: Terms,
@@ -175,12 +181,13 @@ fn solve_all<T: Real, R: Rows>(
     Ok(solved)
 }
 
-/// Number of steps without progress after which a problem ends, in type `T`: few in f32, since f64 goes on from there.
+/// Returns the number of steps without progress after which a problem ends in type `T`: few in f32,
+/// because the steps continue in f64.
 fn patience<T>() -> usize {
     if size_of::<T>() < size_of::<f64>() { PATIENCE } else { usize::MAX }
 }
 
-/// Whose gap it is, of machines for rows that are held out.
+/// Describes the gap in a warning about SVMs fitted without the held-out rows.
 const HELD_OUT: &str = " of a machine that has not seen some rows";
 
 fn warn_of_gap<'b, T: Real>(
@@ -200,7 +207,7 @@ fn warn_of_gap<'b, T: Real>(
     }
 }
 
-/// The head of some solved problems; objectives are multiplied by `unit`.
+/// Builds the result from some solved problems; objectives are multiplied by `unit`.
 fn fitted<T>(
     Solutions { best, gaps, passes, steps }: Solutions,
     unit: f64,
@@ -227,7 +234,8 @@ fn fitted<T>(
     }
 }
 
-/// The stages of a machine on features, or of so many problems, so many of them at once, at so many penalties, with the kernel itself.
+/// Returns the stages of a fit on features, or of this many problems with the exact kernel, for the
+/// given numbers of problems at once and of regularisation parameters.
 fn stages<T: Real>(
     solver: &dyn Solver<T>,
     view: RowAccess,

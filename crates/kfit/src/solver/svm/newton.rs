@@ -1,20 +1,22 @@
-//! Newton's equations of a support vector problem: over its features, or over its free rows where these are fewer.
+//! Newton's equations of a support vector problem: over its features, or over its free rows if
+//! these are fewer.
 //!
-//! With B the free rows √slope φ (r x p) and u their √slope, the direction d and its constant δ solve
+//! With B the free rows √slope φ (r x p) and u their √slope, the direction d and its intercept δ
+//! solve
 //!
 //! ```text
 //! (I + BᵀB) d + Bᵀu δ = g,     uᵀB d + (uᵀu + κ) δ = −e
 //! ```
 //!
-//! κ is 1 for a penalised constant and 0 for a free one; without a constant δ = 0. The first way eliminates δ, the second
-//! d: with q = B d + u δ
+//! κ is 1 for a penalised intercept and 0 for a free one; without an intercept δ = 0. The first
+//! form eliminates δ, the second d: with q = B d + u δ
 //!
 //! ```text
 //! over features    (I + BᵀB − Bᵀu uᵀB/(uᵀu + κ)) d = g + Bᵀu e/(uᵀu + κ)        rp² + p³/3 flops
 //! over rows        (I + BBᵀ) q = B g + u δ,   d = g − Bᵀq,   uᵀq + κδ = −e       r²p + r³/3 flops
 //! ```
 //!
-//! Near the solution few rows are free, and steps over rows cost next to nothing.
+//! Near the solution few rows are free, and steps over rows are very cheap.
 
 use crate::linalg::cholesky::{self, factor_at_once};
 use crate::linalg::strips::{Pool, par};
@@ -23,10 +25,12 @@ use faer::{MatMut, MatRef};
 use kapprox::{Real, gram::Panels};
 use kstore::Workers;
 
-/// Keeps the equations definite along the constant feature where δ is eliminated exactly.
+/// Keeps the equations definite along the constant feature, where exact elimination of δ makes them
+/// singular.
 const DEFINITE: f64 = 1.0 - 1e-6;
 
-/// Most free rows that are held, at p features: with more, the equations are those over features.
+/// Returns the maximum number of stored free rows, at p features: with more, the equations are over
+/// features.
 fn held(p: usize) -> usize {
     (p / 2).max(512)
 }
@@ -35,16 +39,16 @@ pub(super) fn bytes(p: usize) -> usize {
     8 * p * p + held(p) * (8 * p + 8)
 }
 
-/// The free rows of a problem, held as rows or as their products.
+/// The free rows of a problem, stored as rows or as their products.
 #[derive(Debug)]
 pub(super) struct Newton<T> {
     p: usize,
-    /// BᵀB of the rows that are no longer held, p x p column-major, the lower triangle.
+    /// BᵀB of the rows that are no longer stored, p x p column-major, lower triangle.
     products: Vec<f64>,
-    /// The rows that are held, row-major, each multiplied by its √slope.
+    /// Stored rows, row-major, each multiplied by its √slope.
     rows: Vec<T>,
     roots: Vec<f64>,
-    /// True where `products` holds some rows.
+    /// True if `products` contains some rows.
     over_features: bool,
 }
 
@@ -83,8 +87,8 @@ impl<T: Real> Newton<T> {
         }
     }
 
-    /// Returns d and δ for the right side `g` and a constant with e, which is 0 unless it is penalised; `s` = Bᵀu and `weight` = uᵀu of
-    /// all free rows. `memory` is p x p.
+    /// Returns d and δ for the right side `g` and the intercept's e, which is 0 unless it is
+    /// penalised; `s` = Bᵀu and `weight` = uᵀu of all free rows. `memory` is p x p.
     pub(super) fn solve(
         &mut self,
         g: Vec<f64>,
@@ -150,7 +154,7 @@ impl<T: Real> Newton<T> {
             return (g, 0.0 - e);
         }
         let memory = &mut memory[..r * r];
-        // rows of B are columns of Bᵀ; a pool of its own, for its buffers are as wide as B is high
+        // rows of B are columns of Bᵀ; the buffers have other widths and need their own pool
         let transposed = MatRef::from_column_major_slice(&self.rows, p, r);
         let mut shift = 1.0;
         loop {
@@ -182,12 +186,14 @@ impl<T: Real> Newton<T> {
     }
 }
 
-/// The next shift of a matrix of this trace that rounding has made indefinite: it is damped, and the direction still descends.
+/// Returns the next shift for a matrix of this trace that rounding made indefinite. The shift damps
+/// the step, and the direction still descends.
 fn damped(shift: f64, trace: f64) -> f64 {
     (10.0 * shift).max(f64::EPSILON * trace)
 }
 
-/// Replaces the lower triangle of `matrix` (order x order, column-major) by its factor; false where it is not definite.
+/// Replaces the lower triangle of `matrix` (order x order, column-major) by its factor; returns
+/// false if it is not positive definite.
 fn cholesky(matrix: &mut [f64], order: usize, workers: &Workers) -> bool {
     let matrix = MatMut::from_column_major_slice_mut(matrix, order, order);
     workers.install(|| factor_at_once(matrix, par(workers)).is_ok())
@@ -203,7 +209,7 @@ fn substitute(factor: &[f64], order: usize, right: &mut [f64]) {
 mod tests {
     use super::*;
 
-    /// Rows, slopes and a right side of some size.
+    /// Returns rows, slopes and a right side of these sizes.
     fn equations(r: usize, p: usize) -> (Vec<f64>, Vec<f64>, Vec<f64>) {
         let number = |i: usize| (0.7 + i as f64 * 1.37).sin();
         let slopes = (0..r).map(|i| 0.5 + number(3 * i).abs()).collect();
@@ -231,7 +237,7 @@ mod tests {
                 let (phi, slopes, g) = equations(r, p);
                 let (d, delta) = direction(r, p, constant, false);
                 let (other, other_delta) = direction(r, p, constant, true);
-                // over features a free constant is kept a millionth off
+                // the equations over features eliminate a free intercept up to a millionth only
                 let loose = if constant.0 == Intercept::Free { 1e-3 } else { 1e-9 };
                 let close = |a: f64, b: f64| (a - b).abs() <= loose * (1.0 + b.abs());
                 assert!(d.iter().zip(&other).all(|(a, b)| close(*a, *b)), "{r} {constant:?}");

@@ -1,4 +1,4 @@
-//! The one-class machine: the region that holds most rows.
+//! One-class SVM: a region that contains most rows.
 
 use super::lagrangian::Terms;
 use super::loss::{Loss, Row};
@@ -21,7 +21,8 @@ pub(in crate::solver) const ONE_CLASS: SolverFamily = SolverFamily::new(
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OneClass {
-    /// Share of the rows that may lie outside, at most; support vectors are at least as many.
+    /// Upper bound on the fraction of rows outside, and lower bound on the fraction of support
+    /// vectors.
     pub(super) nu: f64,
     pub(super) gap: f64,
     pub(super) steps: usize,
@@ -57,7 +58,7 @@ impl<T: Real> Solver<T> for OneClass {
         debug_assert!(matches!(data.targets, Targets::Numeric { centre } if centre.is_empty()));
         let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
         let cost = 1.0 / (self.nu * kept.weight_outside(None));
-        // values of f are of the size of the kernel's diagonal
+        // values of f have the size of the kernel's diagonal
         let diagonal = gathered.certificate.as_ref().map_or(1.0, |state| state.left_out(0));
         let unit = if diagonal > 0.0 { diagonal } else { 1.0 };
         let terms = Terms { total: 1.0, ..Terms::new(Loss::OneSided, Intercept::Free, self.gap) };

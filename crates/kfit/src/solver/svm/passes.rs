@@ -1,4 +1,4 @@
-//! The two passes over the features that a step of the solver is made of, for several machines at once.
+//! The two passes over the features in each step of the solver, for several SVMs at once.
 
 use super::lagrangian::{Problem, Rows};
 use crate::Result;
@@ -7,7 +7,7 @@ use crate::linalg::strips::{Pool, for_each_strip};
 use kapprox::{Real, gram::Panels};
 use kstore::{Workers, pass::Observer};
 
-/// Rows that one thread looks at.
+/// Rows that one thread checks at a time.
 const STRIP: usize = 4096;
 
 /// Computes Σ β⁺φ, Σ slope φ and the free rows of every problem: one pass.
@@ -20,10 +20,11 @@ pub(super) fn gather<T: Real, R: Rows>(
     let (p, count, workers) = (kept.p, open.len(), kept.workers());
     open.iter_mut().for_each(|problem| problem.newton.clear());
     let (mut columns, mut right) = (Vec::new(), Vec::new());
-    // with several problems a thread takes one, with one all threads share its products: the bits are the same
+    // with many problems each thread processes one, else all threads share each one's products; the
+    // results are bit-identical
     let (outer, sequential) = (workers, Workers::sequential());
     let inner = if count >= workers.threads() { &sequential } else { workers };
-    // free rows are few, and every process needs all of them: those of this process's tiles are not all
+    // every process needs all free rows, which are few; its own tiles do not contain all of them
     let own = (!kept.is_shared()).then_some(panels);
     let init = || Sums::new(p * 2 * count);
     let Sums(sums) = kept.fold("sums of the machines", observer, &init, |sums, tile| {
@@ -54,7 +55,7 @@ pub(super) fn gather<T: Real, R: Rows>(
     Ok(())
 }
 
-/// Makes Newton's equations of every problem from the free rows that processes have between them.
+/// Builds Newton's equations of every problem from the free rows of all processes.
 fn equations<T: Real, R: Rows>(
     kept: &StoredFeatures<'_, T>,
     open: &mut [&mut Problem<T, R>],

@@ -1,7 +1,8 @@
 //! A sample of the rows, on which problems are solved first.
 //!
-//! The first steps of a cold start see most rows free, and cost p² flops for each of them. On an eighth of the rows, or a few
-//! for every feature, they cost next to nothing, and end near enough that on all rows few are free.
+//! In the first steps of a cold start most rows are free and cost p² flops each. On an eighth of
+//! the rows, or a few per feature, these steps are very cheap, and end near enough to the solution
+//! that few of all rows are free.
 
 use super::group::{NAME, Watch, solve_group};
 use super::lagrangian::{Problem, Rows, Terms};
@@ -11,40 +12,41 @@ use crate::{Result, features::StoredFeatures};
 use kapprox::Real;
 use kstore::{checkpoint::Steps, pass::Observer};
 
-/// Rows of a sample for each feature, at most.
+/// Maximum number of sampled rows per feature.
 const MOST: usize = 8;
 
-/// The smallest sample, where there are more features.
+/// Smallest sample, unless there are fewer features.
 const LEAST: usize = 256;
 
-/// Rows of the table for each row of the sample, at least: below, the sample would not be much cheaper.
+/// Minimum number of table rows per sampled row; with fewer the sample would not be much cheaper.
 const SHARE: usize = 8;
 
-/// Relative gap and steps at which a sample is solved: sampling alone has larger errors.
+/// Relative gap and steps for a sample; the sampling error alone is larger than this gap.
 const GAP: f64 = 1e-2;
 const STEPS: usize = 50;
 
-/// Number of rows of a sample at n rows and p features; 0 where no sample is drawn.
+/// Returns the number of sampled rows for n rows and p features; 0 if no sample is drawn.
 pub(crate) fn rows(n: usize, p: usize) -> usize {
     let rows = (n / SHARE).min(MOST.saturating_mul(p));
     if rows >= LEAST.min(p) { rows } else { 0 }
 }
 
-/// Passes that drawing a sample takes, and beginning at its solution: counted alike where a checkpoint spares them.
+/// Returns the number of passes to draw a sample, and again to start at its solution; they count
+/// even if a checkpoint avoids them.
 pub(crate) fn passes(n: usize, p: usize) -> u64 {
     u64::from(rows(n, p) > 0)
 }
 
-/// The features of a sample and the positions of its rows.
+/// Features of a sample and the positions of its rows.
 pub(super) struct Sample<'a, T: Real> {
     kept: StoredFeatures<'a, T>,
     at: Vec<usize>,
-    /// Number of rows of the table for each row of the sample.
+    /// Number of table rows per sampled row.
     scale: f64,
 }
 
 impl<'a, T: Real> Sample<'a, T> {
-    /// Draws a sample where there are enough rows: one pass.
+    /// Draws a sample if there are enough rows: one pass.
     fn draw(kept: &StoredFeatures<'a, T>, observer: &dyn Observer) -> Result<Option<Self>> {
         let m = rows(kept.n, kept.p);
         if m == 0 {
@@ -55,8 +57,8 @@ impl<'a, T: Real> Sample<'a, T> {
         Ok(Some(Self { kept, at, scale }))
     }
 
-    /// Solves some problems on a sample, which is drawn when it is first needed. Returns nothing where there is no
-    /// sample, or where the problems go on from a checkpoint.
+    /// Solves some problems on a sample, which is drawn at its first use. Returns nothing without a
+    /// sample, or if the problems continue from a checkpoint.
     pub(super) fn starts<R: Rows>(
         sample: &mut Option<Self>,
         kept: &StoredFeatures<'a, T>,
@@ -83,7 +85,7 @@ impl<'a, T: Real> Sample<'a, T> {
     ) -> Result<Vec<Best>> {
         let terms = Terms { cost: self.scale * terms.cost, gap: GAP.max(terms.gap), ..terms };
         let (at, scale) = (&self.at[..], self.scale);
-        // together as heavy as all
+        // the sampled rows together have the total cost of all rows
         let sampled = rows.iter().map(|rows| {
             move |i: usize| {
                 let row = rows(at[i]);

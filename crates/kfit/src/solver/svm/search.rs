@@ -1,22 +1,23 @@
-//! Minimising a convex piecewise quadratic function of one number, by its derivative and Newton steps kept in a bracket; and the
-//! middle of the minima of a piecewise linear one.
+//! Minimisation of a convex piecewise quadratic function of one number, by bracketed Newton steps
+//! on its derivative; and the middle of the minima of a piecewise linear function.
 
-/// The derivative of a convex function at a point, and its slope there.
+/// The derivative `slope` of a convex function at a point, and its second derivative.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Curve {
     pub(super) slope: f64,
     pub(super) curvature: f64,
 }
 
-/// Most evaluations of a search: a bracket is then down to the rounding of its ends.
+/// Maximum number of evaluations: the bracket has then shrunk to the rounding of its ends.
 const MOST: usize = 100;
 
-/// A line search ends where this share of the slope at its start is left.
+/// A line search ends when this fraction of the initial slope is left.
 const LEFT: f64 = 0.01;
 
 const LONGEST: f64 = 64.0;
 
-/// The next point between `low` and `high`: Newton's where it lies well inside, else the middle.
+/// Returns the next point between `low` and `high`: the Newton point if it is inside, else the
+/// middle.
 fn between(low: f64, high: f64, from: f64, curve: Curve) -> f64 {
     let newton = from - curve.slope / curve.curvature;
     let margin = 0.01 * (high - low);
@@ -24,12 +25,13 @@ fn between(low: f64, high: f64, from: f64, curve: Curve) -> f64 {
     if !inside {
         return 0.5 * (low + high);
     }
-    // at least a little away from the end that was left, or the bracket may close from one side only
+    // keeps a small distance to both ends, because the bracket may otherwise close from one side
+    // only
     newton.clamp(low + margin.min(0.5 * (newton - low)), high - margin.min(0.5 * (high - newton)))
 }
 
-/// The point where the derivative, which rises, is 0: up to `enough`, or the rounding of the point. Begins at `start`,
-/// with steps of `width`.
+/// Returns the zero of an increasing derivative, up to `enough` or the rounding of the point.
+/// Starts at `start`, with steps of `width`.
 pub(super) fn root(start: f64, width: f64, enough: f64, derivative: impl Fn(f64) -> Curve) -> f64 {
     let mut at = derivative(start);
     if at.slope.abs() <= enough {
@@ -37,13 +39,13 @@ pub(super) fn root(start: f64, width: f64, enough: f64, derivative: impl Fn(f64)
     }
     let (mut low, mut high) = (start, start);
     let (mut step, mut x) = (width.max(f64::MIN_POSITIVE), start);
-    // outwards until the sign turns
+    // moves outwards until the sign changes
     let rises = at.slope < 0.0;
     for _ in 0..MOST {
         (low, high) = if rises { (high, high + step) } else { (low - step, low) };
         x = if rises { high } else { low };
         at = derivative(x);
-        // where it is flat it turns nowhere
+        // a derivative near 0 counts as a sign change
         if at.slope.abs() <= enough || (at.slope < 0.0) != rises {
             break;
         }
@@ -63,12 +65,12 @@ pub(super) fn root(start: f64, width: f64, enough: f64, derivative: impl Fn(f64)
     x
 }
 
-/// The length t > 0 of a step along a direction of descent: the function falls all the way, and hardly further behind
-/// it.
+/// Returns the length t > 0 of a step along a descent direction: the function falls up to t, and
+/// hardly beyond it.
 pub(super) fn descend(derivative: impl Fn(f64) -> Curve) -> f64 {
     let start = derivative(0.0);
     if start.slope >= 0.0 {
-        // rounding is all that is left of the gradient
+        // the remaining gradient is rounding
         return 0.0;
     }
     let enough = LEFT * start.slope.abs();
@@ -90,15 +92,15 @@ pub(super) fn descend(derivative: impl Fn(f64) -> Curve) -> f64 {
     if low > 0.0 { low } else { x }
 }
 
-/// The middle of the interval on which a derivative that rises by jumps is 0, up to `enough`; `None` where it has no end.
-/// Begins at `start`, with steps of `width`.
+/// Returns the middle of the interval on which an increasing step function is 0, up to `enough`, or
+/// its only end; `None` if it has no end. Starts at `start`, with steps of `width`.
 pub(super) fn middle(start: f64, width: f64, enough: f64, derivative: impl Fn(f64) -> f64) -> Option<f64> {
     let low = edge(start, width, |x| derivative(x) >= -enough);
     let high = edge(start, width, |x| derivative(x) > enough);
     low.zip(high).map(|(low, high)| 0.5 * low + 0.5 * high).or(low).or(high)
 }
 
-/// The point where a condition that holds above it and not below begins to hold, up to the rounding of the point.
+/// Returns the point, up to rounding, above which a monotone condition holds.
 fn edge(start: f64, width: f64, holds: impl Fn(f64) -> bool) -> Option<f64> {
     let (above, mut step) = (!holds(start), width.max(f64::MIN_POSITIVE));
     let (mut low, mut high) = (start, start);
@@ -126,7 +128,8 @@ fn edge(start: f64, width: f64, holds: impl Fn(f64) -> bool) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// Σ a |x − k|: the minima of an even number of kinks lie between the two in the middle, those of an odd number at one.
+    /// Σ a |x − k|: the minima lie between the two middle kinks if their number is even, at the
+    /// middle kink if it is odd.
     #[test]
     fn middles_of_medians() {
         for (kinks, middle_of) in [
@@ -142,13 +145,14 @@ mod tests {
                 assert!((found - middle_of).abs() <= 1e-15 * middle_of.abs(), "{kinks:?}: {found}");
             }
         }
-        // what only falls; what is flat to one side has its end
+        // a function that only falls has no minimum; an interval unbounded on one side returns its
+        // end
         assert_eq!(middle(0.0, 1.0, 1e-13, |_| -1.0), None);
         assert_eq!(middle(0.0, 1.0, 1e-13, |x| if x < 3.0 { -1.0 } else { 0.0 }), Some(3.0));
         assert_eq!(middle(0.0, 1.0, 1e-13, |x| if x <= 3.0 { 0.0 } else { 1.0 }), Some(3f64.next_up()));
     }
 
-    /// Σ a max(0, x − k)²/2 − slope x: its derivative is piecewise linear.
+    /// Σ a max(0, x − k)²/2 − slope x, whose derivative is piecewise linear.
     fn curve(pieces: &[(f64, f64)], slope: f64) -> impl Fn(f64) -> Curve + '_ {
         move |x| Curve {
             slope: pieces.iter().map(|(a, k)| a * (x - k).max(0.0)).sum::<f64>() - slope,

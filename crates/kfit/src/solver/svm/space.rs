@@ -19,7 +19,8 @@ impl Best {
         Self { primal: f64::INFINITY, dual: f64::NEG_INFINITY, ..self.clone() }
     }
 
-    /// The relative duality gap (P − D)/max(|P|, |D|), which bounds how far P is above the optimum.
+    /// Returns the relative duality gap (P − D)/max(|P|, |D|), which bounds how far P is above the
+    /// optimum.
     pub(super) fn gap(&self) -> f64 {
         let known = self.primal.is_finite() && self.dual.is_finite();
         if known { relative_gap(self.primal, self.dual) } else { f64::INFINITY }
@@ -35,7 +36,7 @@ pub(super) struct Space<T> {
     /// A factor of Newton's equations, p x p.
     pub(super) matrix: Vec<f64>,
     pub(super) panels: Pool<Panels<T>>,
-    /// Equations that no problem uses now. They are kept because new ones would be pages that the system has to clear.
+    /// Unused equations, for reuse: newly allocated ones would be pages that the system must clear.
     pub(super) spare: Vec<Newton<T>>,
 }
 

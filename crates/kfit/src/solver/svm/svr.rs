@@ -1,4 +1,4 @@
-//! Support vector regression: values, by a tube in which errors cost nothing.
+//! Support vector regression with the epsilon-insensitive loss.
 
 use super::lagrangian::Terms;
 use super::loss::{Loss, Row};
@@ -35,7 +35,7 @@ pub(super) const HELD_OUT_MSE: &str = "held-out mse at each";
 pub(super) struct Svr {
     pub(super) penalties: Vec<Penalty>,
     pub(super) intercept: Intercept,
-    /// Half the width of the tube, in the unit of the target.
+    /// Half the width of the tube without loss, in the unit of the target.
     pub(super) epsilon: f64,
     pub(super) gap: f64,
     pub(super) steps: usize,
@@ -56,7 +56,8 @@ impl Svr {
         Terms::new(Loss::Insensitive { epsilon: self.epsilon }, self.intercept, self.gap)
     }
 
-    /// The function of target `j` from the rows outside a fold, or from all, at the cost C.
+    /// Learns the function of target `j` from the rows outside a fold, or from all rows, at the
+    /// cost C.
     fn machine<T: Real>(
         &self,
         kept: &StoredFeatures<'_, T>,
@@ -67,7 +68,7 @@ impl Svr {
     ) -> Result<Solutions> {
         let t = data.targets.count();
         let seen = |i: &usize| held.is_none_or(|(folds, fold)| folds[*i] != fold);
-        // the deviation of the target is the unit that its envelope is measured in
+        // the target's standard deviation is the unit of the envelope
         let rows = (0..kept.n).filter(seen);
         let (mean, deviation) = moments(rows.map(|i| (kept.y[i * t + j], kept.weights.of(i))));
         let shift = if self.intercept == Intercept::Free { mean } else { 0.0 };
@@ -84,7 +85,8 @@ impl Svr {
         Ok(solved)
     }
 
-    /// Learns from the rows outside every fold at every penalty, and scores the rows of the fold.
+    /// Learns from the rows outside every fold at every regularisation parameter, and scores the
+    /// rows of the fold.
     fn held_out<T: Real>(&self, kept: &StoredFeatures<'_, T>, data: &FitData<'_, T>) -> Result<HeldOutScores<T>> {
         let t = data.targets.count();
         let mut found = HeldOutScores::new(kept.n, t, self.penalties.len());
@@ -143,7 +145,8 @@ impl<T: Real> Solver<T> for Svr {
     }
 }
 
-/// Mean and population standard deviation of values with their weights, by passes over the values.
+/// Returns the mean and population standard deviation of weighted values, in several passes over
+/// the values.
 pub(super) fn moments(values: impl Iterator<Item = (f64, f64)> + Clone) -> (f64, f64) {
     let n = values.clone().map(|(_, weight)| weight).sum::<f64>().max(f64::MIN_POSITIVE);
     let mean = values.clone().map(|(value, weight)| weight * value).sum::<f64>() / n;

@@ -1,7 +1,7 @@
-//! The kernel matrix between the rows of a table and landmarks, a block of rows at a time.
+//! The kernel matrix between the rows of a table and landmarks, one block of rows at a time.
 //!
-//! The blocks of the first rows are kept in memory as far as there is room, those of the next ones in the scratch folder,
-//! and the others are computed again in every visit. All have the same bits and come in the order of the rows.
+//! Blocks of the first rows stay in memory as far as they fit, the next ones in the scratch folder;
+//! every visit recomputes the others. All are bitwise reproducible and come in row order.
 
 use crate::linalg::kernel_rows::{KernelBlock, kernel_rows};
 use crate::{Error, Result, Targets, solver::heed};
@@ -11,18 +11,18 @@ use kstore::pass::Observer;
 use kstore::scratch::{Cache, CacheWriter, Scratch};
 use kstore::{Pass, RowBlock, RowSource, TableShape};
 
-/// Fewest rows in memory that are passed to the work together: with a few hundred it would spend its time on bringing
-/// its own numbers into the cache.
+/// Minimum number of rows in memory that one call to the work function receives: with a few hundred
+/// rows most of its time would go into loading its own data into the cache.
 pub(crate) const TOGETHER: usize = 1 << 13;
 
-/// Tiles that are read ahead from scratch: kernel rows are long.
+/// Tiles that are read ahead from scratch; kernel rows are long.
 pub(crate) const READ_AHEAD: usize = 1;
 
-/// The numbers of rows whose blocks may be kept.
+/// Numbers of rows whose blocks may be stored.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Room<'a> {
     pub(crate) memory: usize,
-    /// The scratch folder, and the number of rows, behind those in memory, that may be kept in it.
+    /// The scratch folder, and the number of rows after those in memory that it may store.
     pub(crate) scratch: Option<(&'a Scratch, u64)>,
 }
 
@@ -33,12 +33,12 @@ pub(crate) struct Blocks<'a, T: Real> {
     pub(crate) kernel: &'a dyn KernelFunction<T>,
     /// Landmarks, m x d row-major.
     pub(crate) z: MatRef<'a, T>,
-    /// How the rows are passed over: one lane, so that blocks come in row order.
+    /// The pass over the rows, with one lane so that blocks come in row order.
     pub(crate) pass: Pass<'a>,
     room: Room<'a>,
     kept: Vec<Block<T>>,
     stored: Option<Cache<T>>,
-    /// Number of blocks of the table, known after the first pass.
+    /// Number of blocks of the table, `None` before the first pass.
     count: Option<usize>,
     written: usize,
 }
@@ -49,10 +49,10 @@ struct Block<T> {
     y: Mat<f64>,
 }
 
-/// A function that is called with every block of the kernel matrix (b x m) and its targets (b x t).
+/// A function that receives every block of the kernel matrix (b x m) and its targets (b x t).
 type Work<'w, T> = &'w mut (dyn FnMut(KernelBlock<'_, T>, MatRef<'_, f64>) + Send);
 
-/// A function that is called with some rows of the kernel matrix: their row numbers, and m values each.
+/// A function that receives some rows of the kernel matrix: their row numbers, and m values each.
 type RowWork<'w, T> = &'w mut (dyn FnMut(&[u64], &[&[T]]) + Send);
 
 impl<'a, T: Real> Blocks<'a, T> {
@@ -67,7 +67,7 @@ impl<'a, T: Real> Blocks<'a, T> {
         Self { source, targets, kernel, z, pass, room, kept: Vec::new(), stored: None, count: None, written: 0 }
     }
 
-    /// Bytes of a row in memory, for t targets.
+    /// Returns the bytes of a row in memory, for t targets.
     pub(crate) fn row_bytes(m: usize, t: usize) -> usize {
         m * size_of::<T>() + 8 * t + 8
     }
@@ -76,14 +76,16 @@ impl<'a, T: Real> Blocks<'a, T> {
         self.z.nrows()
     }
 
-    /// The numbers of rows whose blocks are in memory, and in scratch.
+    /// Returns the numbers of rows whose blocks are in memory, and in scratch.
     pub(crate) fn kept_rows(&self) -> (usize, usize) {
         (self.kept.iter().map(|block| block.rows.len()).sum(), self.stored.as_ref().map_or(0, |s| s.len() as usize))
     }
 
-    /// Calls `work` with every block, in row order; returns the number of passes over the table that it took. The first visit keeps the
-    /// blocks that there is room for.
-    /// Errors: those of reading the rows and of the scratch folder; [`kstore::Error::Interrupted`].
+    /// Calls `work` with every block, in row order, and returns the number of passes over the
+    /// table. The first visit stores as many blocks as fit.
+    ///
+    /// # Errors
+    /// The rows or the scratch folder cannot be read or written; [`kstore::Error::Interrupted`].
     pub(crate) fn visit(&mut self, observer: &dyn Observer, work: Work<'_, T>) -> Result<u64> {
         let (blocks, m) = (&*self, self.landmarks());
         for block in &blocks.kept {
@@ -114,7 +116,8 @@ impl<'a, T: Real> Blocks<'a, T> {
             }
             let (b, y) = (rows.len(), targets_of(blocks.targets, rows)?);
             if memory >= b {
-                // zeros that nobody wrote: the threads that fill the pages are the first to touch them
+                // untouched zero pages: the threads that write the values are the first to touch
+                // them
                 let mut k = vec![T::ZERO; b * m];
                 blocks.values(rows, &mut k);
                 work(KernelBlock { k: &k, m }, y.as_ref());
@@ -124,7 +127,8 @@ impl<'a, T: Real> Blocks<'a, T> {
             }
             blocks.compute(rows, &mut buffer);
             work(KernelBlock { k: &buffer, m }, y.as_ref());
-            // a tier is closed by the first block that does not fit it, so that the next one holds the rows behind it
+            // the first block that does not fit closes a tier, so that the next tier continues with
+            // the rows after it
             memory = 0;
             match writer.as_mut().filter(|_| scratch >= b as u64) {
                 Some(writer) => {
@@ -148,8 +152,8 @@ impl<'a, T: Real> Blocks<'a, T> {
         Ok(Some(scratch.cache_up_to(shape, self.source.range(), rows)?))
     }
 
-    /// Calls `work` with the rows that `takes` chooses, in row order. Rows of blocks in memory are taken from there,
-    /// the others are computed, in one pass.
+    /// Calls `work` with the rows that `takes` selects, in row order. Stored blocks in memory
+    /// provide their rows; one pass computes the others.
     pub(crate) fn visit_some(
         &self,
         observer: &dyn Observer,
@@ -196,7 +200,7 @@ impl<'a, T: Real> Blocks<'a, T> {
     /// Writes the kernel values between rows and landmarks to `k`, b x m.
     fn compute(&self, rows: &RowBlock<'_, T>, k: &mut Vec<T>) {
         let count = rows.rows.len() * self.landmarks();
-        // grown by doubling it would hold twice the tile that the plan counts
+        // growth by doubling would take twice the memory that the plan counts for the tile
         k.clear();
         k.reserve_exact(count);
         k.resize(count, T::ZERO);

@@ -1,29 +1,31 @@
-//! The constant of a ridge regression, eliminated.
+//! Elimination of the intercept of a ridge regression.
 //!
-//! For given w the best constant of (1/n) Σ (y_i − c − f_i)² + lambda‖w‖² (+ lambda c² where it is penalised) is
-//! c = γ mean(y − f), with γ = 1 where it is free, n/(n + lambda n) where it is penalised, 0 where there is none. What is
-//! left to minimise is the problem without a constant for H y and H f, where H² = I − γ 11ᵀ/n:
+//! For given w the best intercept of (1/n) Σ (y_i − c − f_i)² + lambda‖w‖² (+ lambda c² if it is
+//! penalised) is c = γ mean(y − f), with γ = 1 if it is free, n/(n + lambda n) if it is penalised,
+//! and 0 without an intercept. The remaining problem has no intercept and uses H y and H f, where
+//! H² = I − γ 11ᵀ/n:
 //!
 //! ```text
-//! Σ (y − f − c)² (+ lambda n c²) = (y − f)ᵀ (I − γ 11ᵀ/n) (y − f) = ‖H(y − f)‖²,     H = I − θ 11ᵀ/n,  (1 − θ)² = 1 − γ
+//! Σ (y − f − c)² (+ lambda n c²) = (y − f)ᵀ (I − γ 11ᵀ/n) (y − f) = ‖H(y − f)‖²
+//! H = I − θ 11ᵀ/n,  (1 − θ)² = 1 − γ
 //! ```
 //!
-//! So one number, θ, makes every solver here one of all three kinds: H takes the share θ of the mean off.
+//! The single number θ covers all three kinds of intercept: H subtracts θ times the mean.
 
 use crate::Intercept;
 use faer::{MatMut, prelude::*};
 
-/// The numbers γ and θ, which describe the treatment of the constant.
+/// The numbers γ and θ, which define the treatment of the intercept.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Constant {
     /// c = γ mean(y − f).
     pub(crate) gamma: f64,
-    /// The share of the mean that H takes off.
+    /// Fraction of the mean that H subtracts.
     pub(crate) theta: f64,
 }
 
 impl Constant {
-    /// The numbers for n rows and `mu` = lambda·n.
+    /// Computes the numbers for n rows and `mu` = lambda·n.
     pub(crate) fn new(intercept: Intercept, n: usize, mu: f64) -> Self {
         let gamma = match intercept {
             Intercept::Free => 1.0,
@@ -33,7 +35,7 @@ impl Constant {
         Self { gamma, theta: 1.0 - (1.0 - gamma).max(0.0).sqrt() }
     }
 
-    /// v = H v, for every column of n numbers.
+    /// Replaces v by H v, for every column of n numbers.
     pub(crate) fn apply(self, mut v: MatMut<'_, f64>) {
         if self.theta == 0.0 {
             return;

@@ -1,25 +1,29 @@
 //! Exact kernel ridge regression, in its dual.
 //!
-//! Minimises (1/n) Σ (y_i − c − f(x_i))² + lambda‖f‖² over the whole reproducing kernel Hilbert space. With μ = lambda·n
-//! and H of [`super::constant`], f(x) = Σ_i a_i k(x_i, x) with
+//! Minimises (1/n) Σ (y_i − c − f(x_i))² + lambda‖f‖² over the whole reproducing kernel Hilbert
+//! space. With μ = lambda·n and H of [`super::constant`], f(x) = Σ_i a_i k(x_i, x) with
 //!
 //! ```text
-//! (H K H + μI) β = H y,     a = H β,     c = γ mean(y − K a),     so that y − c − f(x_i) = μ a_i for a free constant
+//! (H K H + μI) β = H y,     a = H β,     c = γ mean(y − K a),
+//! so that y − c − f(x_i) = μ a_i for a free intercept
 //! ```
 //!
-//! * **Cholesky** of the matrix in f64: 4n² bytes, n³/3 flops. The kernel is evaluated in f64 too.
-//! * **Conjugate gradient** with K's blocks kept as far as there is room and computed as they are needed otherwise ([`super::tiles`]):
-//!   the rows and the preconditioner, n(d + k) numbers, and n²/2 kernel values, of all iterations or of each. The preconditioner is
-//!   (F Fᵀ + μI)⁻¹ with F the features of a Nyström map of k landmarks, by default those of randomly pivoted Cholesky: as
-//!   the residual K − F Fᵀ has a trace near the best possible, the condition number is at most 1 + ‖K − F Fᵀ‖/μ.
+//! * **Cholesky** factorisation in f64: 4n² bytes, n³/3 flops. The kernel is evaluated in f64 too.
+//! * **Conjugate gradient** with the blocks of K stored as far as they fit and otherwise recomputed
+//!   ([`crate::linalg::kernel_tiles`]): the rows and the preconditioner, n(d + k) numbers, and n²/2
+//!   kernel values, once or in each iteration. The preconditioner is (F Fᵀ + μI)⁻¹ with F the
+//!   features of a Nyström map of k landmarks, by default from randomly pivoted Cholesky: because
+//!   the residual K − F Fᵀ has a nearly optimal trace, the condition number is at most 1 + ‖K − F
+//!   Fᵀ‖/μ.
 //!
-//! A residual r of the system moves f at the rows by K(K + μI)⁻¹r, so by ‖r‖ at most: the relative residual that is
-//! reported bounds the error of the fitted values, as a share of the (centred) targets. It is computed with kernel values in f64: in
-//! f32 those that the iteration works with are rounded, by 6e-8, which coefficients of the size 1/μ magnify. Where that matters,
-//! the true residual takes the place of the iteration's own, and it goes on: iterative refinement.
+//! A residual r of the system changes f at the rows by K(K + μI)⁻¹r, at most by ‖r‖: the reported
+//! relative residual bounds the error of the fitted values relative to the (centred) targets. It is
+//! computed with kernel values in f64, because the iteration's f32 values have rounding errors of
+//! 6e-8, which coefficients of size 1/μ amplify. If this matters, the true residual replaces the
+//! recurrence's, and the iteration continues: iterative refinement.
 //!
-//! Reference: Díaz, Epperly, Frangella, Tropp, Webber, "Robust, randomized preconditioning for kernel ridge regression",
-//! arXiv 2304.12465, 2023 (RPCholesky preconditioning, section 2).
+//! Reference: Díaz, Epperly, Frangella, Tropp, Webber, "Robust, randomized preconditioning for
+//! kernel ridge regression", arXiv 2304.12465, 2023 (RPCholesky preconditioning, section 2).
 
 use super::cg::{self, CgSolution, Norm, Positive, Until};
 use super::packed::{INVERTED, PackedLower};
@@ -30,20 +34,20 @@ use faer::{ColRef, Mat, MatMut, MatRef, prelude::*};
 use kapprox::{KernelFunction, Real};
 use kstore::Workers;
 
-/// The solution of exact kernel ridge regression, with its coefficients for the rows.
+/// The solution of exact kernel ridge regression, with a coefficient for every row.
 #[derive(Debug)]
 pub(crate) struct Dual {
-    /// The coefficients a, n x t.
+    /// Dual coefficients a, n x t.
     pub(crate) coefficients: Mat<f64>,
     pub(crate) intercept: Vec<f64>,
     /// The residuals y − c − f at the rows, n x t.
     pub(crate) errors: Mat<f64>,
     pub(crate) found: Option<CgSolution>,
-    /// Mean squared leave-one-out error, averaged over targets, where it was asked for.
+    /// Mean squared leave-one-out error, averaged over targets, if requested.
     pub(crate) left_out: Option<f64>,
 }
 
-/// The problem that is solved: targets (n x t), μ, and the treatment of the constant.
+/// The problem: targets (n x t), μ, and the treatment of the intercept.
 #[derive(Clone, Copy)]
 pub(crate) struct ExactProblem<'p> {
     pub(crate) y: MatRef<'p, f64>,
@@ -53,14 +57,14 @@ pub(crate) struct ExactProblem<'p> {
 }
 
 impl ExactProblem<'_> {
-    /// H y.
+    /// Computes H y.
     pub(crate) fn right(&self) -> Mat<f64> {
         let mut right = self.y.to_owned();
         self.constant.apply(right.as_mut());
         right
     }
 
-    /// `out` = (H K H + μI) v, where `product` writes K u.
+    /// Computes `out` = (H K H + μI) v, where `product` writes K u.
     pub(crate) fn apply(
         &self,
         v: MatRef<'_, f64>,
@@ -76,7 +80,7 @@ impl ExactProblem<'_> {
         }
     }
 
-    /// The solution of β, with K in f64.
+    /// Returns the solution for β, with K in f64.
     fn dual(&self, mut beta: Mat<f64>, k: &Tiles<'_, f64>) -> Dual {
         self.constant.apply(beta.as_mut());
         let mut errors = self.y - k.product(beta.as_ref());
@@ -91,9 +95,9 @@ impl ExactProblem<'_> {
 
     /// Solves by a Cholesky factor in f64. `x` is n x d row-major.
     ///
-    /// With `leave_one_out`, at n³/3 flops more, also the error of every row by the fit to the others at the same μ: with
-    /// R = H (H K H + μI)⁻¹ H it is a_i / R_ii, because y − c − K a = μ R y and the fitted value of a row has the share
-    /// 1 − μ R_ii of its own target.
+    /// `leave_one_out` adds n³/3 flops for the error of every row under the fit to the others at
+    /// the same μ. With R = H (H K H + μI)⁻¹ H it is a_i / R_ii, because y − c − K a = μ R y and
+    /// the weight of a row's own target in its fitted value is 1 − μ R_ii.
     pub(crate) fn direct(
         &self,
         kernel: &dyn KernelFunction<f64>,
@@ -103,7 +107,7 @@ impl ExactProblem<'_> {
         let Self { y, mu, constant, workers } = *self;
         let n = x.nrows();
         let tiles = Tiles::new(kernel, x, workers);
-        // H K H = K − θ(1 k̄ᵀ + k̄ 1ᵀ) + θ² k̿ 11ᵀ, with k̄ the means of the columns and k̿ theirs
+        // H K H = K − θ(1 k̄ᵀ + k̄ 1ᵀ) + θ² k̿ 11ᵀ, with k̄ the column means and k̿ their mean
         let means = tiles.product(Mat::from_fn(n, 1, |_, _| 1.0 / n as f64).as_ref());
         let means = means.col_as_slice(0);
         let (theta, mean) = (constant.theta, means.iter().sum::<f64>() / n as f64);
@@ -132,7 +136,8 @@ impl ExactProblem<'_> {
         Ok(Dual { left_out, ..dual })
     }
 
-    /// Solves by preconditioned conjugate gradient until ‖r‖ ≤ tolerance·‖H y‖ for every target; kernel values are kept in `room` bytes.
+    /// Solves by preconditioned conjugate gradient until ‖r‖ ≤ tolerance·‖H y‖ for every target,
+    /// with at most `room` bytes of stored kernel values.
     pub(crate) fn iterative<T: Real>(
         &self,
         (kernel, exact): (&dyn KernelFunction<T>, &dyn KernelFunction<f64>),
@@ -151,7 +156,8 @@ impl ExactProblem<'_> {
     }
 }
 
-/// The diagonal of H (L Lᵀ)⁻¹ H for a factor L: with u = L⁻¹1, ‖L⁻¹H e_i‖² = ‖L⁻¹e_i‖² − (2θ/n) (L⁻ᵀu)_i + (θ/n)² ‖u‖².
+/// Computes the diagonal of H (L Lᵀ)⁻¹ H for a factor L: with u = L⁻¹1, ‖L⁻¹H e_i‖² = ‖L⁻¹e_i‖² −
+/// (2θ/n) (L⁻ᵀu)_i + (θ/n)² ‖u‖².
 fn inverse_diagonal(factor: &PackedLower, theta: f64, workers: &Workers) -> Vec<f64> {
     let mut diagonal = factor.inverse_diagonal(workers);
     let n = diagonal.len();
@@ -165,7 +171,7 @@ fn inverse_diagonal(factor: &PackedLower, theta: f64, workers: &Workers) -> Vec<
     diagonal
 }
 
-/// Bytes of [`ExactProblem::direct`] for n rows of d features and t targets.
+/// Returns the bytes of [`ExactProblem::direct`] for n rows of d features and t targets.
 pub(crate) fn direct_bytes(n: usize, d: usize, t: usize, threads: usize) -> usize {
     // columns of the inverse, for leave-one-out
     let inverse = threads.max(1) * 8 * n * INVERTED;
@@ -199,8 +205,8 @@ impl<T: Real> Positive for ExactSystem<'_, T> {
     }
 }
 
-/// Bytes of [`ExactProblem::iterative`] beside rows, targets and preconditioner.
+/// Returns the bytes of [`ExactProblem::iterative`] without rows, targets and preconditioner.
 pub(crate) fn iterative_bytes(n: usize, d: usize, t: usize, threads: usize) -> usize {
-    // the rows and the tiles of true residuals are in f64
+    // the rows and the tiles for true residuals are in f64
     cg::bytes(n, t) + 8 * 3 * n * t + 8 * n * d + Tiles::<f64>::bytes(threads, t)
 }

@@ -7,13 +7,15 @@
 //! [ √μ I_k ] = [ * ] R,        (F Fᵀ + μI)⁻¹ = (I − Q Qᵀ) / μ,        Q = F R⁻¹
 //! ```
 //!
-//! (Foster et al., "Stable and efficient Gaussian process calculations", JMLR 10, 2009). The textbook form of Woodbury
-//! takes R from the Cholesky factor of FᵀF + μI alone, whose rounding errors, amplified by (‖F‖²/μ)², spoil the directions
-//! that matter most; a second pass of Cholesky on what the first one has made nearly orthogonal removes them (CholeskyQR2:
-//! Yamamoto, Nakatsukasa, Yanagisawa, Fukaya, ETNA 44, 2015) while the condition number √(‖F‖²/μ + 1) is below 1e8, and is all
-//! dense products. Q is never stored: F is, in `T`, and two triangular factors.
+//! (Foster et al., "Stable and efficient Gaussian process calculations", JMLR 10, 2009). The
+//! textbook form of Woodbury takes R from the Cholesky factor of FᵀF + μI alone, whose rounding
+//! errors, amplified by (‖F‖²/μ)², spoil the directions that matter most. A second Cholesky
+//! factorisation of the nearly orthogonal result of the first removes them (CholeskyQR2: Yamamoto,
+//! Nakatsukasa, Yanagisawa, Fukaya, ETNA 44, 2015) while the condition number √(‖F‖²/μ + 1) is
+//! below 1e8, and consists of dense products. Q is not stored, only F, in `T`, and two triangular
+//! factors.
 //!
-//! *Flops*: 4nk² + k³ to make, 4nk + 4k² a column to apply; *bytes*: [`LowRank::bytes`].
+//! *Flops*: 4nk² + k³ to build, 4nk + 4k² per column to apply; *bytes*: [`LowRank::bytes`].
 
 use super::constant::Constant;
 use super::packed::{PackedLower, add_transposed_product, product};
@@ -22,7 +24,7 @@ use faer::{Mat, MatMut, MatRef, prelude::*};
 use kapprox::Real;
 use kstore::Workers;
 
-/// Rows of F in f64 at a time.
+/// Rows of F that are converted to f64 at a time.
 const ROWS: usize = 1024;
 
 /// The matrix (F Fᵀ + μI)⁻¹ with F = H Φ.
@@ -40,12 +42,12 @@ impl<T: Real> LowRank<T> {
         n * k * size_of::<T>() + 2 * PackedLower::bytes(k)
     }
 
-    /// Bytes that are held in addition while the matrix is made on so many threads.
+    /// Returns the additional bytes while the matrix is built on this many threads.
     pub(crate) fn making_bytes(k: usize, threads: usize) -> usize {
         8 * ROWS * k + PackedLower::scratch_bytes(threads)
     }
 
-    /// Makes the matrix from features phi (n x k) with phi·phiᵀ near the kernel matrix.
+    /// Builds the matrix from features phi (n x k) with phi·phiᵀ near the kernel matrix.
     pub(crate) fn new(phi: Mat<T>, mu: f64, constant: Constant, workers: &Workers) -> Result<Self> {
         let (n, k) = phi.shape();
         let mut f = phi;
@@ -72,7 +74,7 @@ impl<T: Real> LowRank<T> {
         Ok(Self { f, mu, first, second })
     }
 
-    /// `z` = (F Fᵀ + μI)⁻¹ r.
+    /// Computes `z` = (F Fᵀ + μI)⁻¹ r.
     pub(crate) fn apply(&self, r: MatRef<'_, f64>, mut z: MatMut<'_, f64>, workers: &Workers) {
         let mut w = Mat::zeros(self.f.ncols(), r.ncols());
         add_transposed_product(self.f.as_ref(), r, w.as_mut(), workers);
@@ -87,7 +89,7 @@ impl<T: Real> LowRank<T> {
     }
 }
 
-/// Replaces F by H F: subtracts the share `theta` of the mean from every column.
+/// Replaces F by H F: subtracts `theta` times its mean from every column.
 fn take_off_means<T: Real>(f: &mut Mat<T>, theta: f64) {
     if theta == 0.0 {
         return;
@@ -108,10 +110,11 @@ mod tests {
     #[test]
     fn the_inverse_holds_where_the_textbook_form_of_woodbury_does_not() {
         let (n, k, workers) = (1500, 300, Workers::new(2));
-        // columns of size 1 down to 1e-5, and mu so small that (|F|² / mu)² exceeds what f64 resolves
+        // columns of size 1 down to 1e-5, and mu so small that (|F|² / mu)² exceeds the precision
+        // of f64
         let phi = Mat::<f64>::from_fn(n, k, |i, j| ((i * (j + 1)) as f64 * 0.618).sin() * 0.5f64.powi(j as i32 / 20));
         for mu in [1e-2, 1e-7] {
-            // ε times the condition number; the textbook form loses its square
+            // ε times the condition number; the error of the textbook form grows with its square
             let allowed = f64::EPSILON * (phi.squared_norm_l2() + mu) / mu;
             let low = LowRank::new(phi.clone(), mu, Constant::new(Intercept::None, n, mu), &workers).unwrap();
             let x = Mat::<f64>::from_fn(n, 2, |i, j| ((i * 7 + j) as f64).cos());

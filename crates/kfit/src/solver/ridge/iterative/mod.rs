@@ -1,5 +1,6 @@
-//! Ridge regression whose system is never formed: conjugate gradient with a preconditioner, for exact kernel ridge
-//! regression ([`exact`]) and for Nyström ridge regression at ranks whose Gram matrix does not fit ([`nystrom`]).
+//! Ridge regression without forming the system: preconditioned conjugate gradient, for exact kernel
+//! ridge regression ([`exact`]) and for Nyström ridge regression at ranks whose Gram matrix does
+//! not fit ([`nystrom`]).
 
 pub(crate) mod blocks;
 pub(crate) mod cg;

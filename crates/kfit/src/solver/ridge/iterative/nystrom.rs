@@ -1,26 +1,28 @@
-//! Nyström ridge regression on the landmarks' kernel functions, whose Gram matrix is never formed.
+//! Nyström ridge regression on kernel sections at landmarks, without forming their Gram matrix.
 //!
-//! Minimises (1/n) Σ (y_i − c − f(x_i))² + lambda‖f‖² over f = Σ_j a_j k(z_j, ·). With μ = lambda·n and H of
-//! [`super::constant`], the coefficients solve
+//! Minimises (1/n) Σ (y_i − c − f(x_i))² + lambda‖f‖² over f = Σ_j a_j k(z_j, ·). With μ = lambda·n
+//! and H of [`super::constant`], the coefficients solve
 //!
 //! ```text
 //! A a = (H K_nm)ᵀ H y,     A = (H K_nm)ᵀ(H K_nm) + μ K_mm
 //! ```
 //!
-//! by conjugate gradient, with the preconditioner of [`super::sketch`]. A is the square of something already, and squaring
-//! costs digits; but products with it are summed in f64 while its conditioning is the preconditioner's business, and what is
-//! left to rounding, ε‖A‖ beside μ·λ_min(K_mm), moves predictions by little more than its root. K_mm is evaluated in f64:
-//! in f32 it could be indefinite.
+//! by conjugate gradient, with the preconditioner of [`super::sketch`]. Forming the square A from
+//! K_nm loses digits. But products with A are summed in f64, the preconditioner handles its
+//! conditioning, and the remaining rounding, ε‖A‖ compared with μ·λ_min(K_mm), changes predictions
+//! by little more than its square root. K_mm is evaluated in f64: in f32 it could be indefinite.
 //!
-//! K_nm in f32 is K_nm + E with |E_ij| ≤ 6e-8 k_ij, and no residual tells of E: with A of the true kernel near singular, EᵀE, of the
-//! size n·(6e-8)², is the larger of the two in many directions, so that no refinement by true residuals contracts either. What it does to
-//! the solution is E a: where ‖E a‖ counts beside the error of the fit, the blocks are to be in f64, from [`super::wide`].
+//! K_nm in f32 is K_nm + E with |E_ij| ≤ 6e-8 k_ij, and no residual reveals E: if A is nearly
+//! singular, EᵀE, of size n·(6e-8)², is larger than A in many directions, so that refinement by
+//! true residuals does not contract either. The effect on the solution is E a: if ‖E a‖ is
+//! noticeable against the error of the fit, the blocks must be in f64, from [`super::wide`].
 //!
-//! Blocks of K_nm, a tile of rows each, are kept as far as there is room ([`super::blocks`]).
+//! Blocks of K_nm, one tile of rows each, are stored as far as they fit ([`super::blocks`]).
 //!
-//! *Cost of an iteration*: 4nm flops a target with one reading of the kept blocks ([`super::rows`]), m²/2 kernel values in
-//! f64, and nm kernel values for the blocks that are not kept with a pass over their rows. The stopping rule is on √(rᵀM⁻¹r), which is the energy norm of the error up to
-//! the quality of the preconditioner, and bounds the error of the fitted values.
+//! *Cost per iteration*: 4nm flops per target with one read of the stored blocks
+//! ([`crate::linalg::kernel_rows`]), m²/2 kernel values in f64, and nm kernel values for the other
+//! blocks with a pass over their rows. The stopping rule uses √(rᵀM⁻¹r), which is the energy norm
+//! of the error up to the quality of the preconditioner, and bounds the error of the fitted values.
 
 use super::{blocks::Blocks, cg::Positive, constant::Constant, packed::PackedLower};
 use crate::linalg::kernel_tiles::Tiles;
@@ -68,7 +70,7 @@ impl FirstMoments {
         })
     }
 
-    /// Changes the sums to those of targets to each of which a constant is added.
+    /// Updates the sums for targets that are shifted by constants.
     pub(crate) fn shifted(&mut self, centre: &[f64]) {
         let n = self.rows as f64;
         for (j, c) in centre.iter().enumerate() {
@@ -78,7 +80,8 @@ impl FirstMoments {
         }
     }
 
-    /// Mean squared error over targets, and the share of their variance that is explained, for Σ (y − f)² of every target.
+    /// Returns the mean squared error over targets, and the fraction of their variance that is
+    /// explained, from Σ (y − f)² of every target.
     pub(crate) fn score(&self, errors: &[f64]) -> (f64, Option<f64>) {
         let n = self.rows as f64;
         let variance = self.squares.iter().zip(&self.mean_y).map(|(square, mean)| (square / n - mean * mean).max(0.0));
@@ -86,7 +89,7 @@ impl FirstMoments {
     }
 }
 
-/// The problem that is solved: the kernel in f64, and landmarks, first moments, penalty and constant.
+/// The problem: the kernel in f64, landmarks, first moments, μ and the treatment of the intercept.
 #[derive(Clone, Copy)]
 pub(crate) struct NystromProblem<'p> {
     pub(crate) kernel: &'p dyn KernelFunction<f64>,
@@ -98,14 +101,14 @@ pub(crate) struct NystromProblem<'p> {
 }
 
 impl NystromProblem<'_> {
-    /// The right side of the system, (H K_nm)ᵀ H y, m x t.
+    /// Computes the right side of the system, (H K_nm)ᵀ H y, m x t.
     pub(crate) fn right(&self) -> Mat<f64> {
         let FirstMoments { rows, means, products, mean_y, .. } = self.sums;
         let shift = |i: usize, j: usize| self.constant.gamma * *rows as f64 * mean_y[j] * means[i];
         Mat::from_fn(products.nrows(), products.ncols(), |i, j| products[(i, j)] - shift(i, j))
     }
 
-    /// The constants of the functions with these coefficients, t numbers.
+    /// Computes the intercepts of the functions with these coefficients, t numbers.
     pub(crate) fn intercept(&self, a: MatRef<'_, f64>) -> Vec<f64> {
         let FirstMoments { means, mean_y, .. } = self.sums;
         let mean = |j: usize| mean_y[j] - a.col(j).iter().zip(means).map(|(a, mean)| a * mean).sum::<f64>();
@@ -153,7 +156,8 @@ impl<T: Real> Positive for Normal<'_, '_, T> {
     }
 }
 
-/// Σ (y − c − K a)² over the rows, for every target; `shift` is added to the targets. One pass.
+/// Computes Σ (y − c − K a)² over the rows, for every target, after adding `shift` to the targets.
+/// Also returns the number of passes, at most one.
 pub(crate) fn squared_errors<T: Real>(
     blocks: &mut Blocks<'_, T>,
     a: MatRef<'_, f64>,

@@ -1,11 +1,13 @@
-//! A symmetric positive definite matrix as panels of its lower triangle, and its Cholesky factor in the same place.
+//! A symmetric positive definite matrix as panels of its lower triangle, and its Cholesky factor in
+//! the same storage.
 //!
-//! Panel j holds columns `256j..256(j + 1)` from their diagonal down, column-major: half the bytes of the square matrix,
-//! and nothing beside them while it is factored. The factorisation is the left-looking blocked form (Golub and Van Loan,
-//! *Matrix Computations*, 4th ed., 4.2.6): every product is a dense one between panels.
+//! Panel j contains columns `256j..256(j + 1)` from their diagonal down, column-major: half the
+//! bytes of the square matrix, and almost no further memory for the factorisation. The
+//! factorisation is the left-looking blocked form (Golub and Van Loan, *Matrix Computations*, 4th
+//! ed., 4.2.6): every product is a dense product of panels.
 //!
-//! Whatever is cut into parts for the threads is cut by constants, and every part runs on one thread: the bits do not
-//! depend on how many there are.
+//! Work for threads is split by constants, and every part runs on one thread: results do not depend
+//! on the number of threads.
 
 use crate::linalg::strips::{for_each_strip, row_strips};
 use crate::{linalg::cholesky::factor_at_once, linalg::dots::dot};
@@ -17,16 +19,17 @@ use kapprox::Real;
 use kapprox::map::{contiguous, contiguous_mut};
 use kstore::Workers;
 
-/// Columns of a panel: products of this depth run at the full rate, and a square of it (512 KiB) stays in L2.
+/// Columns of a panel: products of this depth run at the full rate, and a square block of this
+/// order (512 KiB) stays in L2.
 pub(crate) const PANEL: usize = 256;
 
-/// Rows of a panel that one thread works on at a time.
+/// Rows of a panel that one thread updates at a time.
 const STRIP: usize = 512;
 
-/// Rows whose triangular solve one thread does at a time.
+/// Rows whose triangular system one thread solves at a time.
 const ROWS: usize = 96;
 
-/// Columns of an inverse that one thread computes at a time; a panel is a multiple.
+/// Columns of an inverse that one thread computes at a time; must divide [`PANEL`].
 pub(crate) const INVERTED: usize = 64;
 
 /// Columns of a transposed product that one thread sums.
@@ -44,7 +47,7 @@ impl PackedLower {
         4 * m * (m + PANEL)
     }
 
-    /// Bytes that are held in addition while `threads` threads factor the matrix.
+    /// Returns the additional bytes while `threads` threads factor the matrix.
     pub(crate) fn scratch_bytes(threads: usize) -> usize {
         // the diagonal block and the buffers of the products
         8 * PANEL * PANEL + threads * (4 << 20)
@@ -59,12 +62,13 @@ impl PackedLower {
         PANEL.min(self.order - panel * PANEL)
     }
 
-    /// The entries of panel j, from its diagonal down.
+    /// Returns the entries of panel j, from its diagonal down.
     fn panel(&self, j: usize) -> MatRef<'_, f64> {
         MatRef::from_column_major_slice(&self.panels[j], self.order - j * PANEL, self.width(j))
     }
 
-    /// Every strip of every panel: its first column, its first row, and its entries. The longest panels come first.
+    /// Returns every strip of every panel: its first column, its first row, and its entries. The
+    /// longest panels come first.
     fn strips(&mut self) -> Vec<(usize, usize, MatMut<'_, f64>)> {
         let order = self.order;
         let panels = self.panels.iter_mut().enumerate();
@@ -77,7 +81,8 @@ impl PackedLower {
             .collect()
     }
 
-    /// Entries `[row.., column..]` from `block(row, column, out)`; those above the diagonal are written too and mean nothing.
+    /// Fills entries `[row.., column..]` by `block(row, column, out)`, which also writes unused
+    /// entries above the diagonal.
     pub(crate) fn fill(&mut self, workers: &Workers, block: impl Fn(usize, usize, MatMut<'_, f64>) + Sync + Send) {
         workers.each(self.strips(), |(column, row, out)| block(row, column, out));
     }
@@ -95,7 +100,7 @@ impl PackedLower {
         (0..self.panels.len()).flat_map(of).fold(0.0, f64::max)
     }
 
-    /// Adds `scale`·BᵀB for some rows `b` (any number x m, columns contiguous). b·m² flops.
+    /// Adds `scale`·BᵀB for rows `b` (any number x m, contiguous columns). b·m² flops.
     pub(crate) fn add_gram(&mut self, b: MatRef<'_, f64>, scale: f64, workers: &Workers) {
         workers.each(self.strips(), |(column, row, out)| {
             let (left, right) = (b.subcols(row, out.nrows()), b.subcols(column, out.ncols()));
@@ -104,7 +109,9 @@ impl PackedLower {
     }
 
     /// Replaces the matrix by L with L Lᵀ = the matrix. m³/3 flops, in place.
-    /// Errors: the column whose pivot is not positive; the matrix is then neither the one nor the other.
+    ///
+    /// # Errors
+    /// The column whose pivot is not positive; the matrix is then partly overwritten.
     pub(crate) fn factor(&mut self, workers: &Workers) -> Result<(), usize> {
         for j in 0..self.panels.len() {
             let (first, width, order) = (j * PANEL, self.width(j), self.order);
@@ -130,12 +137,12 @@ impl PackedLower {
         Ok(())
     }
 
-    /// x = L⁻¹x for a factor, x m x t column-major. m²·t flops.
+    /// Replaces x by L⁻¹x for a factor, x m x t column-major. m²·t flops.
     pub(crate) fn solve_lower(&self, x: MatMut<'_, f64>, workers: &Workers) {
         self.solve_from(0, x, workers);
     }
 
-    /// x = L⁻¹x for an x whose rows before panel `start` are zero and left out.
+    /// Replaces x by L⁻¹x for an x without the rows before panel `start`, which are zero.
     fn solve_from(&self, start: usize, mut x: MatMut<'_, f64>, workers: &Workers) {
         for j in start..self.panels.len() {
             let (width, panel) = (self.width(j), self.panel(j));
@@ -150,8 +157,8 @@ impl PackedLower {
         }
     }
 
-    /// The diagonal of (L Lᵀ)⁻¹ for a factor: squared lengths of the columns of L⁻¹. m³/3 flops; a thread holds
-    /// `8·m·`[`INVERTED`] bytes.
+    /// Computes the diagonal of (L Lᵀ)⁻¹ for a factor, the squared lengths of the columns of L⁻¹.
+    /// m³/3 flops; each thread needs `8·m·`[`INVERTED`] bytes.
     pub(crate) fn inverse_diagonal(&self, workers: &Workers) -> Vec<f64> {
         let mut diagonal = vec![0.0; self.order];
         for_each_strip(workers, &mut diagonal, INVERTED, |block, out| {
@@ -165,7 +172,7 @@ impl PackedLower {
         diagonal
     }
 
-    /// x = L⁻ᵀx for a factor.
+    /// Replaces x by L⁻ᵀx for a factor.
     pub(crate) fn solve_transposed(&self, mut x: MatMut<'_, f64>, workers: &Workers) {
         for j in (0..self.panels.len()).rev() {
             let (first, width, panel) = (j * PANEL, self.width(j), self.panel(j));
@@ -182,7 +189,8 @@ impl PackedLower {
         }
     }
 
-    /// Rows b become b·L⁻ᵀ: features in the coordinates of a factor. b·m² flops; strips of rows go to the threads.
+    /// Replaces rows b by b·L⁻ᵀ, features in the coordinates of a factor. b·m² flops; threads
+    /// process strips of rows.
     pub(crate) fn solve_rows(&self, b: MatMut<'_, f64>, workers: &Workers) {
         workers.each(row_strips(b, ROWS), |(_, mut strip)| {
             for j in 0..self.panels.len() {
@@ -198,7 +206,8 @@ impl PackedLower {
     }
 }
 
-/// `out` (b x t) = K v for a block K (b x m) in `T` and v (m x t) in f64, summed in f64. Strips of rows go to the threads.
+/// Computes `out` (b x t) = K v for a block K (b x m) in `T` and v (m x t) in f64, summed in f64.
+/// Threads process strips of rows.
 pub(crate) fn product<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, out: MatMut<'_, f64>, workers: &Workers) {
     workers.each(row_strips(out, STRIP), |(row, mut out)| {
         out.fill(0.0);
@@ -209,7 +218,7 @@ pub(crate) fn product<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, out: MatMut
     });
 }
 
-/// `sums` += K v_t, column after column.
+/// Adds K v_t to `sums`, column by column.
 fn add_columns<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, t: usize, sums: &mut [f64]) {
     kapprox::vectorised!({
         for j in 0..k.ncols() {
@@ -219,7 +228,8 @@ fn add_columns<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, t: usize, sums: &m
     });
 }
 
-/// `out` (m x t) += Kᵀ s for a block K (b x m) in `T` and s (b x t) in f64, summed in f64. Columns of K go to the threads.
+/// Adds Kᵀ s to `out` (m x t) for a block K (b x m) in `T` and s (b x t) in f64, summed in f64.
+/// Threads process columns of K.
 pub(crate) fn add_transposed_product<T: Real>(
     k: MatRef<'_, T>,
     s: MatRef<'_, f64>,
@@ -280,7 +290,7 @@ mod tests {
             };
             let (found, rows) = solve(&Workers::sequential());
             assert!((&found - &x).norm_max() < 1e-10 * m as f64, "{m}");
-            // rows L⁻ᵀ have the Gram matrix rows A⁻¹ rowsᵀ
+            // the Gram matrix of the rows times L⁻ᵀ is rows A⁻¹ rowsᵀ
             let inverse = packed_inverse(&a, &x);
             let gram = &rows * rows.transpose();
             assert!((gram - x.transpose() * inverse).norm_max() < 1e-9 * (m * m) as f64, "{m}");

@@ -1,21 +1,24 @@
-//! Preconditioners of Nyström ridge regression: the factor of a matrix near A = (H K_nm)ᵀ(H K_nm) + μ K_mm.
+//! Preconditioners of Nyström ridge regression: the factor of a matrix near A = (H K_nm)ᵀ(H K_nm) +
+//! μ K_mm.
 //!
-//! * **KRILL**: P = (S H K_nm)ᵀ(S H K_nm) + μ K_mm with a sketch S of 4m rows. Whatever the spectrum, the condition number of
-//!   P⁻¹A is then about ((1 + ½)/(1 − ½))² = 9, and an iteration halves the error. S is a sparse sign matrix: every row of the
-//!   table is added to 8 rows of the sketch, with random signs, over √8. (Díaz, Epperly, Frangella, Tropp, Webber, "Robust,
-//!   randomized preconditioning for kernel ridge regression", arXiv 2304.12465, 2023, section 3.) With n ≤ 4m the sketch is
-//!   the table itself.
-//! * **FALKON**: P = (n/m) K_mmᵀ K_mm + μ K_mm, as if the landmarks were a sample of the rows, which uniform landmarks are.
-//!   Others need importance weights and make it worse. (Rudi, Carratino, Rosasco, "FALKON: an optimal large scale kernel
-//!   method", NeurIPS 2017.)
+//! * **KRILL**: P = (S H K_nm)ᵀ(S H K_nm) + μ K_mm with a sketch S of 4m rows. For any spectrum the
+//!   condition number of P⁻¹A is then about ((1 + ½)/(1 − ½))² = 9, and an iteration halves the
+//!   error. S is a sparse sign matrix: every row of the table is added to 8 rows of the sketch,
+//!   with random signs, over √8. (Díaz, Epperly, Frangella, Tropp, Webber, "Robust, randomized
+//!   preconditioning for kernel ridge regression", arXiv 2304.12465, 2023, section 3.) With n ≤ 4m
+//!   the table itself replaces the sketch.
+//! * **FALKON**: P = (n/m) K_mmᵀ K_mm + μ K_mm, as if the landmarks were a sample of the rows,
+//!   which is true for uniform landmarks. Other landmarks need importance weights and make P worse.
+//!   (Rudi, Carratino, Rosasco, "FALKON: an optimal large scale kernel method", NeurIPS 2017.)
 //!
-//! The sketch is never held as a whole. Every row of the table belongs, by a random key, to one of g groups with its own
-//! 4m/g rows of the sketch; a visit of the group's rows makes them, adds their Gram matrix to P, and forgets them. Two rows
-//! meet in the sketch as often as without groups, so nothing is lost. Kernel values that are in memory are taken from
-//! there, the others computed, in a pass over the table for each group.
+//! The sketch is never stored as a whole. A random key assigns every row of the table to one of g
+//! groups with its own 4m/g rows of the sketch. A visit of the group's rows computes these rows of
+//! the sketch, adds their Gram matrix to P, and discards them. Two rows meet in the sketch as often
+//! as without groups, so the groups lose nothing. Kernel values in memory are reused; a pass over
+//! the table for each group computes the others.
 //!
-//! P is summed and factored in f64, in place: 4m² bytes. *Flops*: nm kernel values, 8nm additions, 4m·m² for the Gram
-//! matrix, m³/3 for the factor.
+//! P is summed and factored in f64, in place: 4m² bytes. *Flops*: nm kernel values, 8nm additions,
+//! 4m·m² for the Gram matrix, m³/3 for the factor.
 
 use super::blocks::{Blocks, TOGETHER};
 use super::{nystrom::NystromProblem, packed::PackedLower};
@@ -26,24 +29,25 @@ use kapprox::Real;
 use kstore::key::{Purpose, Stream};
 use kstore::{Workers, pass::Observer};
 
-/// Rows of the sketch for each landmark.
+/// Rows of the sketch per landmark.
 const RATIO: usize = 4;
 
-/// Rows of the sketch that a row of the table is added to, the value of the paper.
+/// Rows of the sketch that each row of the table is added to, the value of the paper.
 const ENTRIES: usize = 8;
 
-/// Most rows of the sketch that are held.
+/// Maximum number of rows of the sketch in memory.
 const HELD: usize = 2048;
 
-/// Rows of the table in f64 at a time, where there is no sketch.
+/// Rows of the table that are converted to f64 at a time, without a sketch.
 const ROWS: usize = 512;
 
-/// The number added to the diagonal of P, in units of the rounding of its largest entry; below, how often it is raised
-/// a hundredfold where P stays indefinite. P needs little accuracy, as it only speeds up conjugate gradient.
+/// The number added to the diagonal of P, in units of the rounding of its largest entry; below, how
+/// often it is multiplied by 100 if P stays indefinite. P needs little accuracy, because it only
+/// accelerates conjugate gradient.
 const JITTER: f64 = 4.0;
 const RAISES: usize = 3;
 
-/// The matrix P near A that conjugate gradient is preconditioned by.
+/// The matrix P near A that preconditions conjugate gradient.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Preconditioner {
@@ -56,18 +60,18 @@ pub enum Preconditioner {
 
 kmodel::enum_of_words!(Preconditioner, "preconditioner", "krill" => Krill, "falkon" => Falkon);
 
-/// Number of groups of the rows, and number of rows of the sketch in each; `None` where the table is no longer than the
-/// sketch.
+/// Returns the number of groups, and the number of sketch rows in each; `None` if the table is no
+/// longer than the sketch.
 pub(crate) fn groups(n: usize, m: usize) -> Option<(usize, usize)> {
     let rows = RATIO * m;
     let groups = rows.div_ceil(HELD);
     (rows < n).then(|| (groups, rows.div_ceil(groups)))
 }
 
-/// Bytes that are held beside the factor while it is made.
+/// Returns the bytes to compute the factor, without the factor.
 pub(crate) fn making_bytes(m: usize, tile: usize, threads: usize) -> usize {
-    // the sketch, a strip of it that every thread turns, or the rows that take its place; and where rows go in it, with
-    // their numbers and places, whose vectors grow by doubling
+    // the sketch and a strip per thread for its transposition, or the rows used instead of a
+    // sketch; and the entries, row numbers and row slices, whose vectors grow by doubling
     let entry = size_of::<Entries>() + 2 * (size_of::<u64>() + size_of::<&[f64]>());
     let entries = (TOGETHER + tile) * entry;
     8 * m.next_multiple_of(COLUMNS) * HELD.max(ROWS)
@@ -77,8 +81,10 @@ pub(crate) fn making_bytes(m: usize, tile: usize, threads: usize) -> usize {
 }
 
 impl Preconditioner {
-    /// Makes the factor of P, and returns it with the number of passes over the table that it took.
-    /// Errors of reading the rows; [`Error::Indefinite`] where no jitter makes P definite.
+    /// Computes the factor of P; also returns the number of passes over the table.
+    ///
+    /// # Errors
+    /// The rows cannot be read; [`Error::Indefinite`] if no jitter makes P definite.
     pub(crate) fn factor<T: Real>(
         self,
         problem: NystromProblem<'_>,
@@ -115,7 +121,7 @@ impl NystromProblem<'_> {
         p
     }
 
-    /// The vector that is subtracted from the rows of K_nm, θ times their mean, m numbers.
+    /// Returns the vector that is subtracted from the rows of K_nm, θ times their mean, m numbers.
     fn shift(&self) -> Vec<f64> {
         self.sums.means.iter().map(|mean| self.constant.theta * mean).collect()
     }
@@ -170,7 +176,7 @@ impl NystromProblem<'_> {
 /// Rows of the sketch that a row of the table is added to, and the signs.
 type Entries = [(usize, f64); ENTRIES];
 
-/// The random choices that assign rows of the table to rows of the sketch.
+/// Random assignment of rows of the table to rows of the sketch.
 #[derive(Clone, Copy, Debug)]
 struct Keys {
     stream: [Stream; 2],
@@ -189,7 +195,7 @@ impl Keys {
         self.stream[0].below(row, self.groups) == self.group
     }
 
-    /// The rows of the sketch that a row is added to, different ones, and the signs.
+    /// Returns the distinct rows of the sketch that a row is added to, and the signs.
     fn entries(&self, row: u64) -> Entries {
         let mut entries = [(0, 0.0); ENTRIES];
         let (mut found, mut draw) = (0, 0u64);
@@ -200,7 +206,7 @@ impl Keys {
             if self.rows >= ENTRIES as u64 && entries[..found].iter().any(|(taken, _)| *taken == place) {
                 continue;
             }
-            // the place is made of the high bits, the sign of the lowest
+            // the high bits determine the place, the lowest bit the sign
             entries[found] = (place, if key & 1 == 0 { 1.0 } else { -1.0 });
             found += 1;
         }
@@ -208,19 +214,20 @@ impl Keys {
     }
 }
 
-/// Columns of the sketch that one thread adds to: with the 2,048 rows of a group, a quarter of a megabyte, which stays in
-/// the second-level cache.
+/// Columns of the sketch that one thread adds to: with the 2,048 rows of a group a quarter of a
+/// megabyte, which stays in the L2 cache.
 const COLUMNS: usize = 16;
 
-/// Rows of which the values of these columns are fetched together. They lie far apart, and one after the other each would be waited for:
-/// measured, additions take less than half of the time.
+/// Rows whose values in these columns are loaded together. They are far apart in memory, and
+/// separate loads would each wait: loading together more than halves the measured time of the
+/// additions.
 const FETCHED: usize = 64;
 
-/// The rows of the sketch S H K_nm that belong to one group.
+/// The rows of the sketch S H K_nm of one group.
 ///
-/// While rows are added to it, every strip of columns is row-major, so that what a row of the table is added to are
-/// vectors; at the end strips are turned in their place, and what lies there is the matrix, column-major. The last strip is filled up
-/// with columns of zeros.
+/// While rows are added, every strip of columns is row-major, so that the additions are vectorised.
+/// At the end the strips are transposed in place, and `b` is the matrix, column-major. The last
+/// strip is padded with columns of zeros.
 struct Sketch {
     rows: usize,
     b: Vec<f64>,
@@ -233,7 +240,7 @@ impl Sketch {
         Self { rows, b: vec![0.0; rows * shift.len()], shift }
     }
 
-    /// Adds rows of the table to the rows of the sketch that are theirs.
+    /// Adds rows of the table to their rows of the sketch.
     fn add<T: Real>(&mut self, entries: &[Entries], k: &[&[T]], workers: &Workers) {
         let (shift, _) = self.shift.as_chunks();
         for_each_strip(workers, &mut self.b, self.rows * COLUMNS, |strip, b| {
@@ -241,7 +248,7 @@ impl Sketch {
         });
     }
 
-    /// Turns the strips into the matrix, column-major.
+    /// Transposes the strips into the column-major matrix.
     fn turn(&mut self, workers: &Workers) {
         let rows = self.rows;
         for_each_strip(workers, &mut self.b, rows * COLUMNS, |_, b| {
@@ -253,7 +260,7 @@ impl Sketch {
     }
 }
 
-/// Adds (k − shift)/√8 to rows of `b`, for the columns from the `first` on.
+/// Adds (k − shift)/√8 to rows of `b`, for the columns from `first`.
 #[inline(always)]
 fn scatter<T: Real>(entries: &[Entries], k: &[&[T]], first: usize, shift: &[f64; COLUMNS], b: &mut [f64]) {
     let (scale, (b, _)) = (1.0 / (ENTRIES as f64).sqrt(), b.as_chunks_mut::<COLUMNS>());
@@ -267,7 +274,8 @@ fn scatter<T: Real>(entries: &[Entries], k: &[&[T]], first: usize, shift: &[f64;
             for c in 0..COLUMNS {
                 values[c] = (k[c].to_f64() - shift[c]) * scale;
             }
-            // copies: what is read through a reference might change with every number that is written, and is read again
+            // iterates over copies: the compiler would reload values behind a reference after every
+            // write
             for &(place, sign) in entries {
                 let row = &mut b[place];
                 for c in 0..COLUMNS {
@@ -278,7 +286,7 @@ fn scatter<T: Real>(entries: &[Entries], k: &[&[T]], first: usize, shift: &[f64;
     }
 }
 
-/// Fewer than [`COLUMNS`] numbers, and zeros.
+/// Pads fewer than [`COLUMNS`] numbers with zeros.
 #[cold]
 #[inline(never)]
 fn padded<T: Real>(k: &[T]) -> [T; COLUMNS] {
@@ -311,7 +319,7 @@ mod tests {
 
     #[test]
     fn a_sketch_is_the_sum_of_signed_rows_with_the_same_bits_on_any_threads() {
-        // columns and rows around a strip and around the rows that are fetched together
+        // sizes around a strip of columns and around the rows that are loaded together
         for (n, m) in [(3, 1), (64, 16), (150, 19)] {
             let (rows, keys) = (40, Keys::new(2, 1, 0, 40));
             let k: Vec<f32> = (0..n * m).map(|i| (i as f32 * 0.618).sin()).collect();

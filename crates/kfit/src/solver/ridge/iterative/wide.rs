@@ -1,4 +1,4 @@
-//! The rows of a source in f64, for kernel values that are to be more accurate than the rows are.
+//! Rows of a source in f64, for kernel values that are more accurate than in the rows' precision.
 
 use kapprox::Real;
 use kstore::{Footprint, Result, RowBuf, RowCursor, RowSource, TableShape};
@@ -44,7 +44,7 @@ impl<T: Real> RowCursor<f64> for WideCursor<'_, T> {
         let Self { inner, narrow } = self;
         narrow.capacity = buf.capacity;
         let more = inner.next(narrow)?;
-        // everything but the features is handed over as it is
+        // everything but the features is passed on unchanged
         std::mem::swap(&mut buf.rows, &mut narrow.rows);
         std::mem::swap(&mut buf.y, &mut narrow.y);
         std::mem::swap(&mut buf.weight, &mut narrow.weight);

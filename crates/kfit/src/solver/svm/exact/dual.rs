@@ -1,20 +1,24 @@
-//! The dual of a machine, solved in rounds, and the certificate of a point.
+//! The dual of an SVM, solved in rounds, and the certificate of a point.
 //!
-//! A round minimises over some of the multipliers while the others stay: over all of them where the machine has its whole matrix, else over
-//! the [`WORKING`] rows that violate the conditions of the optimum most, of which half stay for the next round. Then f = Kβ
-//! follows at all rows. After every round the objectives of primal and dual are computed:
+//! A round minimises over a subset of the multipliers: all of them if the whole kernel matrix is
+//! stored, else those of the [`WORKING`] rows that violate the optimality conditions most, half of
+//! which stay for the next round. Then f = Kβ is updated at all rows. After every round the primal
+//! and dual objectives are computed:
 //!
 //! ```text
-//! P = ½βᵀf + Σ loss(f_i + b) + s b,     D = −½βᵀf − Σ h(β_i),     b the minimum of P
+//! P = ½βᵀf + Σ loss(f_i + b) + s b,     D = −½βᵀf − Σ h(β_i),     b minimises P
 //! ```
 //!
-//! A machine ends when (P − D)/max(|P|, |D|) is small enough. Then f is computed anew with kernel values in f64, and the rounds go on where that
-//! shows a larger gap: so the gap that is reported is that of the machine, not that of rounded kernel values.
+//! An SVM is solved when (P − D)/max(|P|, |D|) is small enough. Then f is recomputed with kernel
+//! values in f64, and the rounds continue if the gap is now larger: so the reported gap is that of
+//! the returned SVM, without rounding errors of kernel values.
 //!
-//! *Cost of a round*: the steps of `smo.rs`, 2·q·n flops for f, and kernel values of rows that are not in memory.
+//! *Cost per round*: the steps of `smo.rs`, 2·q·n flops for f, and kernel values of rows that are
+//! not in memory.
 //!
-//! References: Joachims, "Making large-scale SVM learning practical", in *Advances in Kernel Methods*, MIT Press 1999 (working sets); Wen,
-//! Shi, Li, He, Chen, "ThunderSVM: a fast SVM library on GPUs and CPUs", JMLR 19, 2018 (large ones, of which half stay).
+//! References: Joachims, "Making large-scale SVM learning practical", in *Advances in Kernel
+//! Methods*, MIT Press 1999 (working sets); Wen, Shi, Li, He, Chen, "ThunderSVM: a fast SVM library
+//! on GPUs and CPUs", JMLR 19, 2018 (large working sets, half of which stays).
 
 use super::super::lagrangian::Terms;
 use super::super::loss::Row;
@@ -27,38 +31,38 @@ use faer::{MatMut, MatRef};
 use kapprox::Real;
 use kstore::Workers;
 
-/// Share of the violation at which a round ends.
+/// Fraction of the violation at which a round ends.
 const LEFT: f64 = 0.2;
 
-/// Most steps of a round, for each row in it.
+/// Maximum number of steps per round and row in it.
 const STEPS: usize = 64;
 
-/// Rows of f that a thread works on at a time.
+/// Rows of f that a thread updates at a time.
 const STRIP: usize = 4096;
 
-/// Rows and points whose kernel values in f64 are made at once.
+/// Rows and points whose kernel values in f64 are computed together.
 const BLOCK: usize = 256;
 
-/// Most times that f is computed anew.
+/// Maximum number of times that f is recomputed.
 const PROOFS: usize = 6;
 
-/// Evaluations of P in the search for b: the bracket is then a billionth as wide.
+/// Evaluations of P in the search for b, which narrow the bracket by a factor of a billion.
 const SEARCH: usize = 44;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct SolvedMachine {
     pub(super) beta: Vec<f64>,
-    /// Weights of the columns, of a linear machine on sparse rows.
+    /// Weights of the columns, for a linear SVM on sparse rows.
     pub(super) weights: Vec<f64>,
     pub(super) b: f64,
     pub(super) primal: f64,
     pub(super) dual: f64,
-    /// The relative gap before every round, and at the end.
+    /// Relative gap before every round, and at the end.
     pub(super) gaps: Vec<f64>,
     pub(super) rounds: usize,
 }
 
-/// The multipliers of a machine, and the values f = Kβ.
+/// Multipliers of an SVM, and the values f = Kβ.
 pub(super) struct Dual {
     pub(super) rows: Vec<Row>,
     pub(super) terms: Terms,
@@ -71,7 +75,7 @@ pub(super) struct Certificate {
     pub(super) b: f64,
     pub(super) primal: f64,
     pub(super) dual: f64,
-    /// The least slope of rising and the highest of falling.
+    /// Least slope of rising and highest slope of falling.
     least: f64,
     highest: f64,
 }
@@ -88,7 +92,7 @@ impl Dual {
         Self { rows, terms, beta: vec![0.0; n], f: vec![0.0; n] }
     }
 
-    /// Gives the first rows the multipliers that sum to the s of the terms; f is then computed from them.
+    /// Assigns the first rows multipliers that sum to the terms' s, and computes f from them.
     pub(super) fn fill(&mut self, exactly: KernelPoints<'_, f64>, workers: &Workers, stop: &(dyn Fn() -> bool + Sync)) {
         let mut left = self.terms.total;
         for (beta, row) in self.beta.iter_mut().zip(&self.rows) {
@@ -98,12 +102,13 @@ impl Dual {
         self.prove(exactly, workers, stop);
     }
 
-    /// Goes on with other costs; the multipliers stay, which have to suit them.
+    /// Continues with other costs; the current multipliers must be feasible for them.
     pub(super) fn again(&mut self, rows: Vec<Row>, terms: Terms) {
         (self.rows, self.terms) = (rows, terms);
     }
 
-    /// Makes rounds, at most `most`, until the gap is small enough, or `stop` says so. With `exactly` the gap is proved in f64.
+    /// Makes at most `most` rounds until the gap is small enough, or `stop` returns true. `exactly`
+    /// verifies the gap in f64.
     pub(super) fn solve<T: Real>(
         &mut self,
         gram: &mut Gram<'_, T>,
@@ -126,7 +131,7 @@ impl Dual {
                 rounds += 1;
                 at = self.certificate();
                 if moved == 0 {
-                    // what is left is rounding
+                    // only rounding is left
                     break;
                 }
             }
@@ -164,7 +169,7 @@ impl Dual {
         (self.f[i] + piece.rise, self.f[i] + piece.fall)
     }
 
-    /// Computes P, D, the constant, and the extreme slopes.
+    /// Computes P, D, the intercept, and the extreme slopes.
     pub(super) fn certificate(&self) -> Certificate {
         let (mut least, mut highest, mut square, mut conjugate) = (f64::INFINITY, f64::NEG_INFINITY, 0.0, 0.0);
         for (i, row) in self.rows.iter().enumerate() {
@@ -178,9 +183,10 @@ impl Dual {
             values.sum::<f64>() + self.terms.total * b
         };
         let b = match self.balanced() {
-            // at the optimum every constant between the two is as good: the middle, as LIBSVM has it
+            // at the optimum every intercept between the two has the same P: takes the middle, as
+            // LIBSVM does
             true if least.is_finite() && highest.is_finite() && highest <= least => -0.5 * (least + highest),
-            // P falls where all rows want to rise, and rises where all want to fall
+            // P decreases below this interval and increases above it
             true if least.is_finite() && highest.is_finite() => minimum(-highest, -least, &loss),
             true => -if least.is_finite() { least } else { highest.max(f64::MIN) },
             false => 0.0,
@@ -189,7 +195,8 @@ impl Dual {
         Certificate { b, primal, dual: -0.5 * square - conjugate, least, highest }
     }
 
-    /// Minimises over some of the multipliers, up to a violation of `tolerance`; returns the number of steps.
+    /// Minimises over some of the multipliers, up to a violation of `tolerance`; returns the number
+    /// of steps.
     fn round<T: Real>(
         &mut self,
         gram: &mut Gram<'_, T>,
@@ -242,8 +249,8 @@ impl Dual {
         steps
     }
 
-    /// Chooses the rows of the next round, those that enter first: those with the least slopes of rising and the highest of
-    /// falling, and the newer half of the rows before.
+    /// Chooses the rows of the next round, new rows first: those with the least slopes of rising
+    /// and the highest slopes of falling, then the newer half of the previous rows.
     fn choose(&self, working: &mut Vec<usize>, at: &Certificate) {
         let stay = working.len().min(WORKING / 2);
         let mut taken = vec![false; self.rows.len()];
@@ -272,13 +279,14 @@ impl Dual {
         }
         let room = WORKING - chosen.len();
         chosen.extend(working.iter().take(stay.min(room)).copied());
-        // where few rows enter, more of those before stay
+        // if few rows enter, more of the previous rows stay
         let room = WORKING - chosen.len();
         chosen.extend(working.iter().skip(stay).filter(|i| !taken[**i]).take(room).copied());
         *working = chosen;
     }
 
-    /// Computes f anew with kernel values in f64; where `stop` says so, it ends early, and f is of no use.
+    /// Recomputes f with kernel values in f64; if `stop` returns true, it ends early and f is
+    /// invalid.
     fn prove(
         &mut self,
         KernelPoints { kernel, x, shift }: KernelPoints<'_, f64>,
@@ -311,7 +319,7 @@ impl Dual {
     }
 }
 
-/// The first `count` by their numbers, of equals by their places.
+/// Returns the places of the `count` smallest numbers, in ascending order, ties by place.
 fn first(mut all: Vec<(f64, usize)>, count: usize) -> Vec<usize> {
     let order = |a: &(f64, usize), b: &(f64, usize)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
     if all.len() > count && count > 0 {
@@ -322,7 +330,7 @@ fn first(mut all: Vec<(f64, usize)>, count: usize) -> Vec<usize> {
     all.into_iter().map(|(_, i)| i).collect()
 }
 
-/// The minimum of a convex function between two points, by golden sections.
+/// Returns the minimum of a convex function between two points, by golden-section search.
 fn minimum(mut low: f64, mut high: f64, of: &dyn Fn(f64) -> f64) -> f64 {
     let golden = 0.5 * (5f64.sqrt() - 1.0);
     let (mut left, mut right) = (high - golden * (high - low), low + golden * (high - low));

@@ -1,6 +1,7 @@
-//! Kernel values between the rows of a machine: the whole matrix, or the rows of it that are at work.
+//! Kernel values between the rows of an SVM: the whole matrix, or the rows of the working set.
 //!
-//! The values have the same bits whatever is kept: a row of the matrix depends on its row and on all rows of the machine.
+//! The values are bit-identical for any cache size: a row of the matrix is always computed between
+//! its row and all rows of the SVM.
 
 use crate::{linalg::kernel_rows::kernel_rows, linalg::strips::for_each_strip};
 use faer::{MatMut, MatRef, prelude::*};
@@ -8,21 +9,22 @@ use kapprox::{KernelFunction, Real};
 use kstore::Workers;
 use std::ops::Range;
 
-/// Rows up to which a machine has its whole matrix: 67 MB in f32. More rows of `dsa` in a machine are faster by parts.
+/// Maximum number of rows with a stored whole matrix: 67 MB in f32. With more rows of `dsa` the
+/// working sets are faster.
 pub(super) const WHOLE: usize = 4096;
 
-/// Rows that a machine works on at a time where it has no whole matrix.
+/// Size of the working set without a whole matrix.
 pub(super) const WORKING: usize = 1024;
 
-/// Side of the squares that a matrix is mirrored by.
+/// Side of the square blocks by which a matrix is mirrored.
 const SQUARE: usize = 64;
 
-/// Rows whose kernel values are made at once.
+/// Rows whose kernel values are computed together.
 const MADE: usize = 128;
 
 pub(super) enum Gram<'a, T: Real> {
     Whole(Vec<T>),
-    /// Rows of the matrix, those used last.
+    /// The most recently used rows of the matrix.
     Some(RowCache<'a, T>),
 }
 
@@ -31,11 +33,11 @@ pub(super) struct KernelPoints<'a, T: Real> {
     pub(super) kernel: &'a dyn KernelFunction<T>,
     /// n x d.
     pub(super) x: MatRef<'a, T>,
-    /// What is added to every kernel value: 1 for a constant that is penalised, else 0.
+    /// Number added to every kernel value: 1 for a penalised intercept, else 0.
     pub(super) shift: T,
 }
 
-/// Bytes of the kernel values of a machine of n rows, at least.
+/// Returns the minimum bytes of the kernel values of an SVM on n rows.
 pub(super) fn bytes(n: usize, d: usize, element: usize) -> usize {
     match n <= WHOLE {
         true => n * n * element,
@@ -43,14 +45,16 @@ pub(super) fn bytes(n: usize, d: usize, element: usize) -> usize {
     }
 }
 
-/// Rounds of a sweep, in which as many rows come to work as a machine has.
+/// Returns the number of rounds in a sweep, in which as many rows enter the working set as the SVM
+/// has.
 pub(super) fn rounds(n: usize) -> usize {
     if n <= WHOLE { 1 } else { n.div_ceil(WORKING / 2) }
 }
 
 impl<'a, T: Real> Gram<'a, T> {
-    /// The matrix of the rows, which come in parts of so many, in `memory`, or a cache of its rows in `room` bytes. `known` has the matrices of
-    /// single parts, where they are known.
+    /// Builds the matrix of the rows in `memory`, or a cache of its rows in `room` bytes. `parts`
+    /// are the numbers of rows of consecutive parts, and `known` their matrices as far as
+    /// available.
     pub(super) fn new(
         points: KernelPoints<'a, T>,
         (parts, known): (&[usize], &[Option<&[T]>]),
@@ -68,7 +72,8 @@ impl<'a, T: Real> Gram<'a, T> {
         }
     }
 
-    /// The memory of the matrix, for the next machine: new memory is pages that the system has to clear.
+    /// Returns the memory of the matrix for the next SVM: the system would have to clear the pages
+    /// of new memory.
     pub(super) fn end(self) -> Vec<T> {
         match self {
             Self::Whole(memory) => memory,
@@ -77,7 +82,8 @@ impl<'a, T: Real> Gram<'a, T> {
     }
 }
 
-/// `k` = the matrix of the kernel between the rows, n x n, which come in parts of so many: below the diagonal as the kernel gives it, mirrored above.
+/// Computes the n x n kernel matrix `k` between the rows, which come in parts of the given sizes:
+/// evaluated below the diagonal, mirrored above it.
 pub(super) fn whole<T: Real>(
     KernelPoints { kernel, x, shift }: KernelPoints<'_, T>,
     parts: &[usize],
@@ -121,7 +127,8 @@ pub(super) fn whole<T: Real>(
     }
 }
 
-/// Copies what is below the diagonal of some columns of a column-major matrix, from row `top` on, above it.
+/// Copies the entries below the diagonal of some columns of a column-major matrix, from row `top`,
+/// above it.
 fn mirror<T: Copy>(k: &mut [T], n: usize, columns: &Range<usize>, top: usize) {
     for left in columns.clone().step_by(SQUARE) {
         for top in (top..n).step_by(SQUARE) {
@@ -134,13 +141,13 @@ fn mirror<T: Copy>(k: &mut [T], n: usize, columns: &Range<usize>, top: usize) {
     }
 }
 
-/// Rows of the kernel matrix of a machine, those that were used last.
+/// The most recently used rows of an SVM's kernel matrix.
 pub(super) struct RowCache<'a, T: Real> {
     points: KernelPoints<'a, T>,
     most: usize,
-    /// Rows, n numbers each.
+    /// Stored rows, n numbers each.
     kept: Vec<Vec<T>>,
-    /// The row of the matrix that each place keeps, and when it was used last.
+    /// Row of the matrix in each place, and the time of its last use.
     held: Vec<(usize, u64)>,
     place: Vec<Option<u32>>,
     now: u64,
@@ -153,7 +160,8 @@ impl<'a, T: Real> RowCache<'a, T> {
         Self { points, most, kept: Vec::new(), held: Vec::new(), place: vec![None; n], now: 0 }
     }
 
-    /// Brings rows of the matrix to the cache: at most [`WORKING`]. False where `stop` ended that before all were there.
+    /// Loads at most [`WORKING`] rows of the matrix into the cache; returns false if `stop` ended
+    /// this early.
     pub(super) fn bring(&mut self, rows: &[usize], workers: &Workers, stop: &dyn Fn() -> bool) -> bool {
         self.now += 1;
         for row in rows {
@@ -164,7 +172,7 @@ impl<'a, T: Real> RowCache<'a, T> {
         let missing: Vec<usize> = rows.iter().copied().filter(|row| self.place[*row].is_none()).collect();
         let n = self.points.x.nrows();
         let mut old: Vec<usize> = (0..self.held.len()).filter(|place| self.held[*place].1 < self.now).collect();
-        // the least recently used last
+        // the least recently used row last
         old.sort_by_key(|place| std::cmp::Reverse(self.held[*place].1));
         let (mut made, mut x) = (Vec::new(), Vec::new());
         for some in missing.chunks(MADE) {
@@ -198,7 +206,7 @@ impl<'a, T: Real> RowCache<'a, T> {
         self.place[row].map_or(&[], |place| &self.kept[place as usize])
     }
 
-    /// The matrix between some rows that were brought here.
+    /// Returns the matrix between some rows in the cache.
     pub(super) fn among(&self, rows: &[usize], workers: &Workers) -> Vec<T> {
         let mut k = vec![T::ZERO; rows.len() * rows.len()];
         for_each_strip(workers, &mut k, rows.len(), |i, values| {
@@ -209,7 +217,8 @@ impl<'a, T: Real> RowCache<'a, T> {
     }
 }
 
-/// `made` (b x n) = the kernel between some points and all rows. Strips of the points go to the threads.
+/// Computes the kernel `made` (b x n) between some points and all rows. Threads process strips of
+/// the points.
 pub(super) fn rows_of<T: Real>(points: KernelPoints<'_, T>, of: MatRef<'_, T>, made: &mut [T], workers: &Workers) {
     let (KernelPoints { kernel, x, shift }, n) = (points, points.x.nrows());
     let height = of.nrows().div_ceil(workers.threads()).max(1);

@@ -1,16 +1,20 @@
-//! Machines of the linear kernel on sparse rows: the dual by coordinates, with the weights of the columns at hand.
+//! Linear SVMs on sparse rows: dual coordinate descent that maintains the weights of the columns.
 //!
-//! With w = Σ β_i x_i the values are f_i = w·x_i, so that a step on a multiplier costs the entries of its row, and no kernel value is computed.
-//! A sweep goes to the minimum of the dual along each multiplier, in a random order. Rows at the end of a piece that they want to go beyond more
-//! than any row moved by in the sweep before are left out until the next certificate.
+//! With w = Σ β_i x_i the values are f_i = w·x_i, so that a step on a multiplier costs the entries
+//! of its row, and no kernel value is computed. A sweep minimises the dual along each multiplier,
+//! in a random order. Until the next certificate it skips rows that are optimal at the end of a
+//! piece by a margin above the largest violation of the previous sweep.
 //!
-//! Where the constant is free, Σβ must be s: the method of multipliers. A sweep minimises with ρ/2 (b − b₀)² beside the objective, which makes
-//! b = b₀ + (Σβ − s)/ρ, and b₀ follows b. Before a certificate what is left of Σβ − s is taken from multipliers that may move.
+//! With a free intercept, Σβ must be s: the method of multipliers. A sweep minimises with ρ/2 (b −
+//! b₀)² added to the objective, which makes b = b₀ + (Σβ − s)/ρ, and b₀ follows b. Before a
+//! certificate the remaining Σβ − s is subtracted from multipliers that may move.
 //!
-//! *Cost of a sweep*: four flops for every entry. *Bytes*: 12 for every entry; for a machine at work 48 a row and 8 a column.
+//! *Cost per sweep*: four flops per entry. *Bytes*: 12 per entry; for each SVM being solved 48 per
+//! row and 8 per column.
 //!
-//! References: Hsieh, Chang, Lin, Keerthi, Sundararajan, "A dual coordinate descent method for large-scale linear SVM", ICML 2008;
-//! Bertsekas, "Constrained optimization and Lagrange multiplier methods", 1982.
+//! References: Hsieh, Chang, Lin, Keerthi, Sundararajan, "A dual coordinate descent method for
+//! large-scale linear SVM", ICML 2008; Bertsekas, "Constrained optimization and Lagrange multiplier
+//! methods", 1982.
 
 use super::super::loss::{Loss, Row};
 use super::dual::{Dual, SolvedMachine};
@@ -21,18 +25,19 @@ use kstore::key::{Purpose, Stream};
 /// Sweeps between two certificates.
 const SWEEPS: usize = 10;
 
-/// Share of the violation of the first sweep behind a certificate at which the next is due.
+/// Fraction of the violation in the first sweep after a certificate at which the next certificate
+/// is computed.
 const LEFT: f64 = 0.1;
 
-/// Pieces of a conjugate that a step may cross.
+/// Maximum number of pieces of a conjugate that a step may cross.
 const PIECES: usize = 3;
 
-/// Bytes of the weights of a machine at work, and of its rows.
+/// Returns the bytes of the weights and rows of an SVM being solved.
 pub(super) fn bytes(n: usize, width: usize) -> usize {
     8 * width + 48 * n
 }
 
-/// Machines of the same rows, one after the other.
+/// The state that SVMs on the same rows use one after the other.
 pub(super) struct Weights<'m> {
     matrix: &'m SparseMatrix,
     /// Rows of the matrix.
@@ -44,11 +49,11 @@ pub(super) struct Weights<'m> {
     seed: u64,
 }
 
-/// The constant of a machine while its multipliers move.
+/// The intercept of an SVM while its multipliers move.
 #[derive(Clone, Copy)]
 struct Constant {
     b: f64,
-    /// What a multiplier adds to it.
+    /// Change of `b` per unit of a multiplier.
     by: f64,
 }
 
@@ -58,7 +63,7 @@ impl<'m> Weights<'m> {
         Self { matrix, at, w: vec![0.0; matrix.width], squares, order: Vec::new(), sweeps: 0, seed }
     }
 
-    /// Sweeps, at most `most` times, until the gap is small enough, or `stop` says so.
+    /// Makes at most `most` sweeps until the gap is small enough, or `stop` returns true.
     pub(super) fn solve(&mut self, dual: &mut Dual, most: usize, stop: &(dyn Fn() -> bool + Sync)) -> SolvedMachine {
         let (free, penalised) = (dual.terms.intercept == Intercept::Free, dual.terms.intercept == Intercept::Penalised);
         let mean = self.squares.iter().sum::<f64>() / self.at.len().max(1) as f64;
@@ -100,14 +105,14 @@ impl<'m> Weights<'m> {
         SolvedMachine { beta, weights, b, primal: at.primal, dual: at.dual, gaps, rounds: sweeps }
     }
 
-    /// Computes f of all rows.
+    /// Computes f at all rows.
     fn values(&self, dual: &mut Dual, penalised: bool) {
         let constant = if penalised { dual.beta.iter().sum() } else { 0.0 };
         dual.f.iter_mut().zip(self.at).for_each(|(f, i)| *f = self.matrix.dot(*i, &self.w) + constant);
     }
 
-    /// Goes to the minimum along each multiplier of the rows that take part; returns the largest violation. Rows that want beyond their end by
-    /// more than `limit` take part no more.
+    /// Minimises along each multiplier of the active rows; returns the largest violation. Removes
+    /// rows that are optimal by a margin above `limit`.
     fn sweep(&mut self, dual: &mut Dual, constant: &mut Constant, limit: f64) -> f64 {
         let Self { matrix, at, w, squares, order, .. } = self;
         let stream = Stream::new(self.seed, Purpose::Permutations, self.sweeps);
@@ -138,7 +143,8 @@ impl<'m> Weights<'m> {
         largest
     }
 
-    /// Takes what Σβ is above s from multipliers within their pieces, and where these do not suffice from others.
+    /// Subtracts the excess of Σβ over s from multipliers strictly within their pieces, and then,
+    /// if necessary, from others.
     fn balance(&mut self, dual: &mut Dual) {
         let mut above = dual.beta.iter().sum::<f64>() - dual.terms.total;
         for inside in [true, false] {
@@ -160,7 +166,7 @@ impl<'m> Weights<'m> {
     }
 }
 
-/// The minimum of h(β⁺) + f (β⁺ − β) + q (β⁺ − β)²/2.
+/// Returns the minimiser β⁺ of h(β⁺) + f (β⁺ − β) + q (β⁺ − β)²/2.
 fn minimum(loss: Loss, row: Row, beta: f64, f: f64, q: f64) -> f64 {
     let (mut at, mut f) = (beta, f);
     let curvature = q + loss.curvature(row);

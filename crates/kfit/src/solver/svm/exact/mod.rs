@@ -1,21 +1,25 @@
-//! Support vector machines with the kernel itself: `map` exact.
+//! Support vector machines with the exact kernel: `map` exact.
 //!
-//! The problems are those of [`super`], over the whole space of the kernel, f(x) = Σ β_i k(x_i, x) + b. They are solved in their
-//! duals, by rounds of sequential minimal optimisation ([`dual`], [`smo`]). The rows stay in memory; kernel values stay where there is room, and
-//! are computed again where there is none, with the same bits. The model keeps the support vectors: the rows that have a multiplier in any
-//! machine.
+//! The problems of [`super`] are solved in their duals over the whole space of the kernel, with
+//! f(x) = Σ β_i k(x_i, x) + b, by rounds of sequential minimal optimisation ([`dual`], [`smo`]).
+//! The rows stay in memory; kernel values are stored if they fit and otherwise recomputed,
+//! bit-identically. The model stores the support vectors: the rows with a nonzero multiplier in any
+//! SVM.
 //!
-//! The linear kernel on sparse rows needs no kernel value, and its model no row ([`linear`]).
+//! The linear kernel on sparse rows needs no kernel values, and its model no rows ([`linear`]).
 //!
-//! A kernel that is not positive definite, such as the sigmoid, is taken, as LIBSVM does, where multipliers have bounds: steps along
-//! which the problem is not convex go to the end of their piece. P − D is 0 where the conditions of the optimum hold and positive elsewhere, with
-//! any kernel (each loss_i(f_i) + h_i(β_i) is at least −β_i f_i), but only with a definite one does it bound how far P is above its minimum.
+//! A kernel that is not positive definite, such as the sigmoid, is accepted, as in LIBSVM, if
+//! multipliers are bounded: steps along which the problem is not convex end at the end of their
+//! piece. P − D is 0 at points that satisfy the optimality conditions and positive elsewhere, for
+//! any kernel (each loss_i(f_i) + h_i(β_i) is at least −β_i f_i), but it bounds the distance of P
+//! from its minimum only for a definite kernel.
 //!
-//! Machines of pairs of classes have few rows each, and threads take a pair at a time. Machines that share all rows are solved one after the other,
-//! with the kernel values of those before, and all threads work on each.
+//! One-vs-one SVMs have few rows each, and each thread solves one at a time. SVMs that share all
+//! rows are solved one after the other and reuse the kernel values, and all threads work on each.
 //!
-//! *Cost*: about n^1.5 to n² steps in all, with the support vectors; a machine of 4,096 rows or fewer computes its kernel matrix once. *Bytes*: the rows; for every
-//! machine at work 64 a row and its kernel matrix, or 1,152 rows of it.
+//! *Cost*: about n^1.5 to n² steps in total, growing with the number of support vectors; an SVM on
+//! at most 4,096 rows computes its kernel matrix once. *Bytes*: the rows; for each SVM being solved
+//! 64 per row and its kernel matrix, or 1,152 rows of it.
 
 mod dual;
 mod gram;
@@ -48,10 +52,10 @@ use kstore::{MemoryRows, Workers};
 use linear::Weights;
 use std::sync::Arc;
 
-/// Rows of a part of a matrix that is computed in parts.
+/// Rows per part of a matrix that is computed in parts.
 const PART: usize = 512;
 
-/// Rows that are scored at once.
+/// Rows that are scored together.
 const SCORED: usize = 256;
 
 struct Exact<'a, T: Real> {
@@ -60,23 +64,24 @@ struct Exact<'a, T: Real> {
     d: usize,
     kernel: Arc<dyn KernelFunction<T>>,
     wide: Arc<dyn KernelFunction<f64>>,
-    /// Folds of the rows; empty where there is only one.
+    /// Fold of every row; empty with a single fold.
     folds: Vec<u16>,
     weights: RowWeights,
-    /// The rows, where the kernel is the inner product of sparse ones.
+    /// The rows, if the kernel is the inner product of sparse rows.
     sparse: Option<SparseMatrix>,
-    /// Memory of matrices of machines that have ended.
+    /// Memory of finished SVMs' matrices, for reuse.
     spare: Pool<Vec<T>>,
 }
 
-/// Machines that have the same rows.
+/// SVMs on the same rows.
 struct Machines<'m, T> {
     at: Vec<usize>,
-    /// Rows of each part, whose kernel matrices may be known.
+    /// Number of rows of each part; `known` may contain the kernel matrices of parts.
     parts: Vec<usize>,
     known: Vec<Option<&'m [T]>>,
     count: usize,
-    /// Target and cost of a row: of a machine, at a penalty, by its position.
+    /// Target and cost of a row, by SVM, index of the regularisation parameter, and position of the
+    /// row.
     row: Box<dyn Fn(usize, usize, usize) -> Row + Sync + Send + 'm>,
 }
 
@@ -91,16 +96,17 @@ impl<'m, T> Machines<'m, T> {
 #[derive(Clone, Copy)]
 struct SolveOptions<'s> {
     terms: &'s [Terms],
-    /// Most sweeps: as many rounds as bring all rows of a machine to work.
+    /// Maximum number of sweeps; one sweep is as many rounds as bring all rows into the working
+    /// set.
     steps: usize,
-    /// True for machines that are kept: their gaps are proved.
+    /// True for SVMs of the final model, whose gaps are verified in f64.
     prove: bool,
 }
 
-/// The machines of some rows: for each machine, what was found at each penalty.
+/// For each SVM on the same rows, the solution at each regularisation parameter.
 type Paths = Vec<Vec<SolvedMachine>>;
 
-/// Functions of the support vectors of some machines, or of their weights.
+/// Functions of some SVMs in terms of their support vectors, or of their weights.
 struct Expansion<T> {
     points: Vec<T>,
     rows: Vec<u64>,
@@ -109,7 +115,7 @@ struct Expansion<T> {
 }
 
 impl<'a, T: Real> Exact<'a, T> {
-    /// The rows of `data` and its kernel; `None` where the rows are features of a map.
+    /// Reads rows and kernel from `data`; `None` if `data` has features of a map instead of rows.
     fn new(data: &'a FitData<'a, T>) -> Result<Option<Self>> {
         let Rows(rows, shape, _) = &data.points else { return Ok(None) };
         let any = data.kernel.build()?;
@@ -125,7 +131,7 @@ impl<'a, T: Real> Exact<'a, T> {
         if data.folds.count() > 1 {
             for i in 0..rows.len() {
                 let group = rows.group_codes().map_or(kstore::Coded::UNKNOWN, |groups| groups[i]);
-                // there are at most a thousand
+                // there are at most a thousand folds
                 folds.push(data.folds.fold_of(rows.row(i), group)? as u16);
             }
         }
@@ -140,19 +146,19 @@ impl<'a, T: Real> Exact<'a, T> {
         MatRef::from_row_major_slice(self.rows.x(), self.rows.len(), d)
     }
 
-    /// Positions of the rows outside a fold, or of all.
+    /// Returns the positions of the rows outside a fold, or of all rows.
     fn outside(&self, held: Option<u16>) -> Vec<usize> {
         (0..self.rows.len()).filter(|i| held.is_none_or(|fold| self.folds.get(*i) != Some(&fold))).collect()
     }
 
-    /// Some rows as a matrix in `U`, row-major.
+    /// Copies some rows to a matrix in `U`, row-major.
     fn copied<U: Real>(&self, at: &[usize]) -> Vec<U> {
         let d = self.d;
         let rows = at.iter().flat_map(|i| &self.rows.x()[i * d..(i + 1) * d]);
         rows.map(|value| U::from_f64(value.to_f64())).collect()
     }
 
-    /// The kernel matrix of every class's rows, where there is room: machines of pairs take it from there.
+    /// Computes the kernel matrix of every class's rows, if they fit, for reuse by one-vs-one SVMs.
     fn within(&self, classes: &[Vec<usize>], intercept: Intercept) -> Vec<Option<Vec<T>>> {
         let bytes: usize = classes.iter().map(|at| at.len() * at.len() * size_of::<T>()).sum();
         if bytes > self.data.spare {
@@ -175,12 +181,13 @@ impl<'a, T: Real> Exact<'a, T> {
         KernelPoints { kernel: &*self.kernel, x, shift }
     }
 
-    /// Solves all machines. Threads take machines of different rows, or work together on machines of the same.
+    /// Solves all SVMs. Threads solve SVMs on different rows separately, or together one SVM after
+    /// the other if there are fewer sets than threads.
     fn solve(&self, sets: &[Machines<'_, T>], asked: SolveOptions<'_>, observer: &dyn Observer) -> Result<Vec<Paths>> {
         let workers = self.data.resources.workers;
         let mut found: Vec<Paths> = sets.iter().map(|_| Vec::new()).collect();
         let mut work: Vec<_> = sets.iter().zip(&mut found).collect();
-        // the largest first: threads end together
+        // largest first, so that threads finish at about the same time
         work.sort_by_key(|(set, _)| std::cmp::Reverse(set.at.len()));
         match sets.len() >= workers.threads() {
             true => workers.each(work, |(set, found)| {
@@ -201,7 +208,8 @@ impl<'a, T: Real> Exact<'a, T> {
         self.data.resources.workers.is_cancelled() || observer.stop()
     }
 
-    /// Solves the machines of some rows, with memory for a kernel matrix, or room for rows of one.
+    /// Solves the SVMs on some rows, with `memory` for a kernel matrix and `room` bytes for rows of
+    /// one.
     fn of_rows(
         &self,
         set: &Machines<'_, T>,
@@ -246,7 +254,7 @@ impl<'a, T: Real> Exact<'a, T> {
         paths
     }
 
-    /// Solves the machines of some sparse rows with the linear kernel, threads a machine each.
+    /// Solves the linear SVMs on some sparse rows, one per thread.
     fn of_sparse_rows(
         &self,
         sparse: &SparseMatrix,
@@ -271,7 +279,8 @@ impl<'a, T: Real> Exact<'a, T> {
         paths
     }
 
-    /// The support vectors of machines, in the order of the rows, and their coefficients; of linear machines on sparse rows their weights.
+    /// Returns the support vectors of some SVMs, in row order, and their dual coefficients; the
+    /// weights of linear SVMs on sparse rows.
     fn expansion<'f>(&self, machines: impl Iterator<Item = (&'f [usize], &'f SolvedMachine)> + Clone) -> Expansion<T> {
         if self.sparse.is_some() {
             let weights: Vec<Vec<f64>> = machines.clone().map(|(_, found)| found.weights.clone()).collect();
@@ -293,7 +302,7 @@ impl<'a, T: Real> Exact<'a, T> {
         Expansion { points, rows, coefficients, intercept: machines.map(|(_, found)| found.b).collect() }
     }
 
-    /// Scores the rows of a fold: `to` gets the position of a row and its scores.
+    /// Scores the rows of a fold: `to` receives the position of a row and its scores.
     fn score(&self, fold: u16, functions: &Expansion<T>, mut to: impl FnMut(usize, &[f64])) {
         let (d, t) = (self.d, functions.intercept.len());
         let (workers, m) = (self.data.resources.workers, functions.rows.len());
@@ -317,7 +326,7 @@ impl<'a, T: Real> Exact<'a, T> {
         }
     }
 
-    /// The functions of solved machines, with their report. `deviations` are those of the targets.
+    /// Builds the result from solved SVMs. `deviations` are the standard deviations of the targets.
     fn fitted<'f>(
         &self,
         machines: impl Iterator<Item = (&'f [usize], &'f SolvedMachine)> + Clone,
@@ -348,7 +357,8 @@ impl<'a, T: Real> Exact<'a, T> {
     }
 }
 
-/// The stages: statistics; then the rows, and the machines on them, `at_once` at a time, each of all rows at most.
+/// Returns the stages: statistics; then the rows and their SVMs, `at_once` at a time, each on at
+/// most all rows.
 pub(super) fn stages(
     work: &FitRequest<'_>,
     problems: usize,

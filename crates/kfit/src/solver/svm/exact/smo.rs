@@ -1,44 +1,47 @@
-//! Sequential minimal optimisation: the dual of a machine on a dense kernel matrix, one or two multipliers at a time.
+//! Sequential minimal optimisation: the dual of an SVM on a dense kernel matrix, one or two
+//! multipliers at a time.
 //!
-//! Minimises ½βᵀKβ + Σ h_i(β_i), where Σβ stays as it is or is free. With f = Kβ a multiplier can rise at the slope f + h′₊ and fall at
-//! f + h′₋. The point is optimal where no slope of falling is above a slope of rising (Σβ given), or where no slope of
-//! rising is below 0 and none of falling above it (Σβ free). The largest excess is the **violation**.
+//! Minimises ½βᵀKβ + Σ h_i(β_i) with Σβ fixed or free. With f = Kβ a multiplier can rise at the
+//! slope f + h′₊ and fall at f + h′₋. For fixed Σβ the point is optimal if no slope of falling is
+//! above a slope of rising; for free Σβ, if no slope of rising is below 0 and no slope of falling
+//! above 0. The largest excess is the **violation**.
 //!
-//! A step takes the row i of the least slope of rising, and of the rows j above it that by which a step along e_i − e_j lowers the
-//! objective most: by excess²/(2(K_ii + K_jj − 2K_ij + h″_i + h″_j)). It goes to the minimum, or to the end of a piece of h.
+//! A step takes the row i with the least slope of rising, and among the rows j with a larger slope
+//! of falling the one whose step along e_i − e_j lowers the objective most: by excess²/(2(K_ii +
+//! K_jj − 2K_ij + h″_i + h″_j)). It moves to the minimum, or to the end of a piece of h.
 //!
-//! *Cost of a step*: two rows of K are read, 10q flops. *Bytes*: 24q.
+//! *Cost per step*: reading two rows of K, 10q flops. *Bytes*: 24q.
 //!
-//! References: Platt, "Fast training of support vector machines using sequential minimal optimization", in *Advances in
-//! Kernel Methods*, MIT Press 1999; Fan, Chen, Lin, "Working set selection using second order information for training
-//! support vector machines", JMLR 6, 2005.
+//! References: Platt, "Fast training of support vector machines using sequential minimal
+//! optimization", in *Advances in Kernel Methods*, MIT Press 1999; Fan, Chen, Lin, "Working set
+//! selection using second order information for training support vector machines", JMLR 6, 2005.
 
 use super::super::loss::{Loss, Row};
 use kapprox::Real;
 use std::array::from_fn;
 
-/// Numbers that are compared side by side: a vector of AVX-512 in f64.
+/// Numbers compared together: a vector of AVX-512 in f64.
 const LANES: usize = 8;
 
-/// The least curvature of a step, as a share of the kernel's diagonal.
+/// Minimum curvature of a step, relative to the kernel's diagonal.
 const FLAT: f64 = 1e-12;
 
-/// Steps between two looks whether the run is to end.
+/// Steps between two checks of `stop`.
 const LOOK: usize = 512;
 
-/// A machine on q rows.
+/// The dual of an SVM on q rows.
 pub(super) struct Local<'a, T> {
     pub(super) k: &'a [T],
     pub(super) rows: &'a [Row],
     pub(super) loss: Loss,
-    /// True where Σβ is to stay as it is.
+    /// True if Σβ is fixed.
     pub(super) balanced: bool,
     pub(super) beta: &'a mut [f64],
-    /// The values f, which are kept up to date.
+    /// Values f, updated with every step.
     pub(super) f: &'a mut [f64],
 }
 
-/// The slopes of h at the multipliers, and the curvatures.
+/// Slopes of h at the multipliers, and the curvatures.
 struct Slopes {
     rise: Vec<f64>,
     fall: Vec<f64>,
@@ -46,7 +49,8 @@ struct Slopes {
 }
 
 impl<'a, T: Real> Local<'a, T> {
-    /// Makes steps until the violation is at most `tolerance`, at most `most` of them, or until `stop` says so; returns their number.
+    /// Makes at most `most` steps until the violation is at most `tolerance`, or `stop` returns
+    /// true; returns their number.
     pub(super) fn solve(mut self, tolerance: f64, most: usize, stop: &dyn Fn() -> bool) -> usize {
         let q = self.rows.len();
         let mut slopes = Slopes { rise: vec![0.0; q], fall: vec![0.0; q], curvature: vec![0.0; q] };
@@ -87,7 +91,7 @@ impl<'a, T: Real> Local<'a, T> {
                 (self.loss.piece(self.beta[i], self.rows[i]), self.loss.piece(self.beta[j], self.rows[j]));
             let room = (rising.above - self.beta[i], self.beta[j] - falling.below);
             let t = (excess / curvature).min(room.0).min(room.1);
-            // the ends of pieces are met exactly
+            // ends of pieces are reached exactly
             let (to_i, to_j) = (
                 if t >= room.0 { rising.above } else { self.beta[i] + t },
                 if t >= room.1 { falling.below } else { self.beta[j] - t },
@@ -123,13 +127,14 @@ impl<'a, T: Real> Local<'a, T> {
     }
 }
 
-/// The place and the value of the least of f + rise, of equals the first.
+/// Returns the place and the value of the least f + rise, on ties the first.
 fn lowest(f: &[f64], rise: &[f64]) -> (usize, f64) {
     let each = f.iter().zip(rise).map(|(f, rise)| f + rise).enumerate();
     each.fold((0, f64::INFINITY), |best, (i, value)| if value < best.1 { (i, value) } else { best })
 }
 
-/// f += t(k_i − k_j); returns [`lowest`] of the new f, of equals any, always the same one.
+/// Updates f += t(k_i − k_j); returns the place and the value of the least f + rise, on ties a
+/// deterministic one.
 fn shift<T: Real>(f: &mut [f64], rise: &[f64], ki: &[T], kj: &[T], t: f64) -> (usize, f64) {
     let mut best = Best::new();
     kapprox::vectorised!({
@@ -138,7 +143,7 @@ fn shift<T: Real>(f: &mut [f64], rise: &[f64], ki: &[T], kj: &[T], t: f64) -> (u
         let (ki, i_tail) = ki.as_chunks::<LANES>();
         let (kj, j_tail) = kj.as_chunks::<LANES>();
         for (c, (((f, rise), ki), kj)) in f.iter_mut().zip(rise).zip(ki).zip(kj).enumerate() {
-            // lane by lane, a store between two loads would keep the compiler from vectors
+            // separate lanes: a store between two loads would prevent vectorisation
             *f = from_fn(|l| t.mul_add(ki[l].to_f64() - kj[l].to_f64(), f[l]));
             best.take(c, from_fn(|l| -(f[l] + rise[l])));
         }
@@ -151,12 +156,13 @@ fn shift<T: Real>(f: &mut [f64], rise: &[f64], ki: &[T], kj: &[T], t: f64) -> (u
     (at, -value)
 }
 
-/// The row whose step with row i lowers the objective most, and the highest slope of falling of all rows.
+/// Returns the row whose step with row i lowers the objective most, and the highest slope of
+/// falling of all rows.
 fn second<T: Real>(f: &[f64], slopes: &Slopes, ki: &[T], i: usize, least: f64) -> (usize, f64) {
     let (mut best, mut highest) = (Best::new(), [f64::NEG_INFINITY; LANES]);
     let own = slopes.curvature[i];
     let flat = (FLAT * own.abs()).max(f64::MIN_POSITIVE);
-    // a step along nothing gains nothing: the excess of a row is 0 where it is not positive
+    // a row without a positive excess gains nothing
     let gain = |value: f64, curvature: f64, k: f64| {
         let excess = (value - least).max(0.0);
         excess * excess / (own + curvature - 2.0 * k).max(flat)
@@ -184,7 +190,8 @@ fn second<T: Real>(f: &[f64], slopes: &Slopes, ki: &[T], i: usize, least: f64) -
     (best.place().0, highest.into_iter().fold(f64::NEG_INFINITY, f64::max))
 }
 
-/// The row whose step alone lowers the objective most, and the largest violation of all rows.
+/// Returns the row whose step alone lowers the objective most, and the largest violation of all
+/// rows.
 fn steepest(f: &[f64], slopes: &Slopes) -> (usize, f64) {
     let (mut best, mut highest) = (Best::new(), [0.0; LANES]);
     kapprox::vectorised!({
@@ -204,12 +211,12 @@ fn steepest(f: &[f64], slopes: &Slopes) -> (usize, f64) {
     (best.place().0, highest.into_iter().fold(0.0, f64::max))
 }
 
-/// f += t k.
+/// Updates f += t k.
 pub(super) fn add<T: Real>(f: &mut [f64], k: &[T], t: f64) {
     kapprox::vectorised!(f.iter_mut().zip(k).for_each(|(f, k)| *f = t.mul_add(k.to_f64(), *f)));
 }
 
-/// The largest value of every lane, and the chunk that it is in.
+/// Largest value of every lane, and the chunk that contains it.
 struct Best {
     value: [f64; LANES],
     chunk: [u64; LANES],

@@ -1,4 +1,4 @@
-//! The three machines on rows in memory: classes, values, novelty.
+//! The three SVM solvers on rows in memory: classification, regression and novelty detection.
 
 use super::super::classes::Svm;
 use super::super::lagrangian::Terms;
@@ -25,7 +25,7 @@ fn warn_of_gap<T: Real>(sets: &[Paths], gap: f64, data: &FitData<'_, T>, whose: 
 }
 
 impl<T: Real> Exact<'_, T> {
-    /// The rows of a fold are scored by machines that have not seen them: `sets` makes the machines that are to be solved.
+    /// Scores the rows of every fold by SVMs fitted without them; `sets` makes the SVMs to solve.
     fn held_out<'m>(
         &self,
         sets: &dyn Fn(Option<u16>) -> Vec<Machines<'m, T>>,
@@ -53,7 +53,8 @@ impl<T: Real> Exact<'_, T> {
         Ok(found)
     }
 
-    /// The functions of machines of all rows at one penalty, with their report. `deviations` are those of the targets.
+    /// Solves the SVMs on all rows at one regularisation parameter, with their report. `deviations`
+    /// are the standard deviations of the targets.
     fn final_fit(
         &self,
         sets: &[Machines<'_, T>],
@@ -65,13 +66,13 @@ impl<T: Real> Exact<'_, T> {
         let stage = self.data.resources.stages.steps("machines", deviations.len() as u64);
         let paths = self.solve(sets, SolveOptions { terms: &[terms], steps, prove: true }, &*stage)?;
         warn_of_gap(&paths, terms.gap, self.data, "");
-        // objectives are reported of the sum of losses, or of the one-class machine as it is
+        // reports mean loss plus lambda ‖w‖², or the one-class objective unchanged
         let unit = lambda.map_or(1.0, |lambda| 2.0 * lambda);
         Ok(self.fitted(at_penalty(sets, &paths, 0), (unit, lambda), deviations))
     }
 }
 
-/// The machines of all sets at a penalty, in their order.
+/// Returns the SVMs of all sets at one regularisation parameter, in order.
 fn at_penalty<'f, T>(
     sets: &'f [Machines<'_, T>],
     paths: &'f [Paths],
@@ -84,14 +85,15 @@ fn at_penalty<'f, T>(
 }
 
 impl Svm {
-    /// The fit with the kernel itself; `None` where the rows are features of a map.
+    /// Fits with the exact kernel; `None` if the data has features of a map instead of rows.
     pub(in super::super) fn fit_exactly<T: Real>(&self, data: &FitData<'_, T>) -> Result<Option<Found<T>>> {
         let Some(exact) = Exact::new(data)? else { return Ok(None) };
         let (Some(classes), Some(codes)) = (data.classes(), exact.rows.class_codes()) else {
             return Err(Error::TooFewClasses { classes: 0 });
         };
         if self.squared {
-            // its multipliers have no bound, and along a negative eigenvalue the dual has no minimum
+            // its multipliers are unbounded, and along a negative eigenvalue the dual has no
+            // minimum
             kapprox::kernel::require_positive_definite(
                 &*exact.wide,
                 "a support vector machine with `loss` squared-hinge",
@@ -200,7 +202,7 @@ impl OneClass {
         let c = 1.0 / (self.nu * weights.total(0..exact.rows.len()));
         let terms = Terms { total: 1.0, ..Terms::new(Loss::OneSided, Intercept::Free, self.gap) };
         let sets = [Machines::new(exact.outside(None), 1, move |_, _, i| Row { y: 0.0, c: c * weights.of(i) })];
-        // scores are of the size of the kernel's diagonal
+        // scores have the size of the kernel's diagonal
         let mut diagonal = vec![0.0; exact.rows.len()];
         exact.kernel.diag(exact.x(), &mut diagonal);
         let unit = diagonal.iter().map(|k| k.abs()).sum::<f64>() / diagonal.len().max(1) as f64;

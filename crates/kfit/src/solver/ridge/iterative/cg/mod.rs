@@ -1,15 +1,18 @@
 //! Preconditioned conjugate gradient for several right sides at once.
 //!
-//! Solves A x_j = b_j, A symmetric positive definite and known by its products alone. Every column runs its own
-//! recurrence (Hestenes, Stiefel 1952; Golub and Van Loan, *Matrix Computations*, 4th ed., 11.5) and all share the
-//! products with A, which cost everything. A column that has converged leaves, and the products become narrower.
+//! Solves A x_j = b_j for a symmetric positive definite A that is given only by its products. Every
+//! column runs its own recurrence (Hestenes, Stiefel 1952; Golub and Van Loan, *Matrix
+//! Computations*, 4th ed., 11.5), and all share the products with A, which dominate the cost.
+//! Converged columns are removed, and the products become narrower.
 //!
-//! The residual of the recurrence drifts from b − Ax by rounding; every ten iterations, and before a column is taken for
-//! converged, the true one is computed and takes its place, in f64 where A is applied in f32. Where it turns out much larger than
-//! the recurrence's, the directions begin anew. A column that leaves unconverged returns to the best of the iterates whose true
-//! residual is known, x = 0 among them. So what is reported is true of the x that is returned, and never above 1.
+//! The recurrence's residual drifts from b − Ax by rounding. Every ten iterations, and before a
+//! column counts as converged, the true residual replaces it, computed in f64 even if A is applied
+//! in f32. If it is much larger than the recurrence's, the search directions restart. A column that
+//! ends unconverged returns the iterate with the smallest computed true residual, possibly x = 0.
+//! So the reported residual belongs to the returned x and is at most 1.
 //!
-//! *Cost of an iteration*: one product, one application of the preconditioner, 10·n·t flops; *bytes*: [`bytes`].
+//! *Cost per iteration*: one product, one application of the preconditioner, 10·n·t flops; *bytes*:
+//! [`bytes`].
 
 mod state;
 #[cfg(test)]
@@ -27,64 +30,69 @@ use state::{Column, State};
 /// Iterations between two computations of the true residual.
 const TRUE_EVERY: usize = 10;
 
-/// Most iterations. At a rate of 0.98 each, which a condition number of 10⁴ gives, they are worth eight digits.
+/// Maximum number of iterations. At a rate of 0.98 each, from a condition number of 10⁴, they gain
+/// eight digits.
 const MOST: usize = 1000;
 
-/// Most iterations for n unknowns: more of them where they are few, for then an iteration costs next to nothing, and a badly
-/// conditioned system takes several for each unknown before rounding lets it end.
+/// Returns the maximum number of iterations for n unknowns. It exceeds [`MOST`] for n between 100
+/// and 10,000: iterations are then cheap, and a badly conditioned system takes several per unknown
+/// until rounding stops it.
 fn most(n: usize) -> usize {
     MOST.max(10 * n.min(MOST).min(MOST * MOST / n.max(1)))
 }
 
-/// A true residual below this share of the smallest one before is progress.
+/// A true residual below this fraction of the smallest previous one is progress.
 const PROGRESS: f64 = 0.95;
 
-/// Iterations without progress after which rounding leaves no more to gain. The residual of a badly conditioned system goes up and
-/// down for about as many iterations as there are unknowns; where those are many, iterations are dear.
+/// Returns the number of iterations without progress after which rounding prevents further gains.
+/// The residual of a badly conditioned system oscillates for about as many iterations as unknowns;
+/// for large n iterations are expensive, so the number falls again.
 fn patience(n: usize) -> usize {
     100.max(n.min(MOST * MOST / n.max(1)))
 }
 
-/// How much larger than the recurrence's rᵀM⁻¹r the true one is where the directions begin anew.
+/// Ratio of the true rᵀM⁻¹r to the recurrence's above which the search directions restart.
 const DRIFTED: f64 = 4.0;
 
 /// A symmetric positive definite matrix A, with a preconditioner M⁻¹ near its inverse.
 pub(crate) trait Positive {
-    /// `out` = A v.
+    /// Computes `out` = A v.
     fn apply(&mut self, v: MatRef<'_, f64>, out: MatMut<'_, f64>) -> Result<()>;
-    /// `out` = A v, computed as exactly as possible, for true residuals.
+    /// Computes `out` = A v as exactly as possible, for true residuals.
     fn apply_exactly(&mut self, v: MatRef<'_, f64>, out: MatMut<'_, f64>) -> Result<()> {
         self.apply(v, out)
     }
-    /// `z` = M⁻¹ r.
+    /// Computes `z` = M⁻¹ r.
     fn precondition(&mut self, r: MatRef<'_, f64>, z: MatMut<'_, f64>) -> Result<()>;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Norm {
     Euclidean,
-    /// √(rᵀM⁻¹r), which is about the energy norm √(eᵀAe) of the error e where M is near A.
+    /// √(rᵀM⁻¹r), which is about the energy norm √(eᵀAe) of the error e if M is near A.
     Preconditioned,
 }
 
-/// The end of an iteration: its tolerance, and the observer and the journal that go with it.
+/// Stopping rule of an iteration, with its observer and journal.
 #[derive(Clone, Copy)]
 pub(crate) struct Until<'a> {
-    /// Residual at which a column has converged, as a share of the norm of its right side.
+    /// Residual at which a column has converged, relative to the norm of its right side.
     pub(crate) tolerance: f64,
     pub(crate) observer: &'a dyn Observer,
     pub(crate) journal: Option<&'a Journal<'a>>,
 }
 
-/// Bytes for n unknowns and t right sides, the right sides and the solution among them.
+/// Returns the bytes for n unknowns and t right sides, including the right sides and the solution.
 pub(crate) fn bytes(n: usize, t: usize) -> usize {
-    // b, x, the best x, r, z, p, Ap, and the columns that still run, of two of them
+    // b, x, the best x, r, z, p, Ap, and the running columns of two of them
     8 * 9 * n * t
 }
 
-/// Solves for every column. With a journal, iterations are saved in it, and a run that is resumed goes on behind the last
-/// one, with the same bits.
-/// Errors: those of the products; [`kstore::Error::Interrupted`]; [`Error::NotFinite`] for numbers that overflow.
+/// Solves for every column. A journal stores the iterations; a resumed run continues after the last
+/// one, bit-identically.
+///
+/// # Errors
+/// The products fail; [`kstore::Error::Interrupted`]; [`Error::NotFinite`] if numbers overflow.
 pub(crate) fn solve(system: &mut dyn Positive, b: MatRef<'_, f64>, norm: Norm, until: Until<'_>) -> Result<CgSolution> {
     let Until { tolerance, observer, journal } = until;
     let (mut steps, state) = Steps::begin(journal, "conjugate gradient", || State::new(b));
@@ -112,7 +120,7 @@ pub(crate) fn solve(system: &mut dyn Positive, b: MatRef<'_, f64>, norm: Norm, u
     Ok(run.state.found)
 }
 
-/// √(rᵀM⁻¹r) or ‖r‖.
+/// Returns √(rᵀM⁻¹r) or ‖r‖.
 fn size(norm: Norm, rz: f64, r: MatRef<'_, f64>, j: usize) -> f64 {
     match norm {
         Norm::Preconditioned => rz.max(0.0).sqrt(),
@@ -124,7 +132,7 @@ fn dot_of(a: MatRef<'_, f64>, i: usize, b: MatRef<'_, f64>, j: usize) -> f64 {
     dot(contiguous(a.col(i)), contiguous(b.col(j)))
 }
 
-/// `to` column j += factor · `from` column i.
+/// Adds factor · `from` column i to `to` column j.
 fn add(to: &mut Mat<f64>, j: usize, factor: f64, from: &Mat<f64>, i: usize) {
     to.col_mut(j).iter_mut().zip(from.col(i).iter()).for_each(|(to, from)| *to += factor * from);
 }
@@ -137,7 +145,7 @@ struct Iteration<'a> {
     /// M⁻¹r, by right side.
     z: Mat<f64>,
     state: State,
-    /// True where the state is that after a whole iteration.
+    /// True if the state is at the end of a whole iteration.
     whole: bool,
 }
 
@@ -149,7 +157,7 @@ impl Iteration<'_> {
             column.rz = dot_of(r.as_ref(), column.j, self.z.as_ref(), column.j);
             column.scale = size(self.norm, column.rz, r.as_ref(), column.j);
         }
-        // nothing to solve for
+        // a right side of 0 has the solution 0
         columns.retain(|column| column.scale > 0.0);
         p.copy_from(&self.z);
         Ok(())
@@ -174,13 +182,13 @@ impl Iteration<'_> {
         Ok(())
     }
 
-    /// The columns that still run, side by side.
+    /// Returns the running columns as a matrix.
     fn gather(&self, from: &Mat<f64>) -> Mat<f64> {
         let columns = &self.state.columns;
         Mat::from_fn(from.nrows(), columns.len(), |i, c| from[(i, columns[c].j)])
     }
 
-    /// z = M⁻¹r of the columns that still run.
+    /// Computes z = M⁻¹r of the running columns.
     fn precondition(&mut self) -> Result<()> {
         let r = self.gather(&self.state.r);
         let mut z = Mat::zeros(r.nrows(), r.ncols());
@@ -191,14 +199,13 @@ impl Iteration<'_> {
         Ok(())
     }
 
-    /// A v for the gathered columns v.
     fn apply(&mut self, v: &Mat<f64>) -> Result<Mat<f64>> {
         let mut out = Mat::zeros(v.nrows(), v.ncols());
         self.system.apply(v.as_ref(), out.as_mut())?;
         Ok(out)
     }
 
-    /// x += αp, r −= αAp.
+    /// Updates x += αp, r −= αAp.
     fn step(&mut self, ap: &Mat<f64>) -> Result<()> {
         let State { found, r, p, columns, .. } = &mut self.state;
         for (c, column) in columns.iter().enumerate() {
@@ -209,7 +216,8 @@ impl Iteration<'_> {
                     remedy: "raise `lambda` or scale the target",
                 });
             }
-            // a direction without curvature has nothing left to give: the residual, looked at next, says whether it is enough
+            // a direction without curvature gains nothing more; the residual, checked next, decides
+            // the result
             let alpha = if curvature > 0.0 { column.rz / curvature } else { 0.0 };
             add(&mut found.x, column.j, alpha, p, column.j);
             add(r, column.j, -alpha, ap, c);
@@ -217,7 +225,7 @@ impl Iteration<'_> {
         Ok(())
     }
 
-    /// True where the recurrence says that some column has converged.
+    /// Returns true if the recurrence indicates that some column has converged.
     fn claims(&self) -> bool {
         let (r, z) = (self.state.r.as_ref(), self.z.as_ref());
         let small = |column: &Column| {
@@ -227,8 +235,8 @@ impl Iteration<'_> {
         self.state.columns.iter().any(small)
     }
 
-    /// Replaces the residuals by the true ones, and drops the columns that are done: converged, stalled, or at the
-    /// `last` iteration.
+    /// Replaces the residuals by the true ones, and removes the finished columns: converged,
+    /// stalled, or at the `last` iteration.
     fn finish(&mut self, last: bool) -> Result<()> {
         let x = self.gather(&self.state.found.x);
         let mut ax = Mat::zeros(x.nrows(), x.ncols());
@@ -265,7 +273,7 @@ impl Iteration<'_> {
         Ok(())
     }
 
-    /// p = z + βp.
+    /// Updates p = z + βp.
     fn turn(&mut self) {
         let State { r, p, columns, .. } = &mut self.state;
         for column in columns {

@@ -1,10 +1,11 @@
-//! The state of conjugate gradient between iterations and how it is saved, and the solution.
+//! State of conjugate gradient between iterations, its storage in a journal, and the solution.
 
 use crate::{Error, Result, solver::Figure};
 use faer::{Mat, MatRef};
 use kstore::checkpoint::{Arrays, Persist, Stored};
 
-/// A relative residual from which on the solution is of no use: its fitted values may be off by as much as a tenth of the target.
+/// Relative residual above which the solution is rejected: its fitted values may be wrong by a
+/// tenth of the target.
 const USELESS: f64 = 0.1;
 
 #[derive(Clone, Debug)]
@@ -12,9 +13,9 @@ pub(crate) struct CgSolution {
     /// The solution x, n x t.
     pub(crate) x: Mat<f64>,
     pub(crate) iterations: Vec<usize>,
-    /// True residual of each column in the norm asked for, as a share of the norm of its right side.
+    /// True residual of each column in the requested norm, relative to the norm of its right side.
     pub(crate) residuals: Vec<f64>,
-    /// False where a column ended above the residual that was asked for.
+    /// False if a column ended above the requested residual.
     pub(crate) converged: bool,
 }
 
@@ -23,7 +24,7 @@ impl CgSolution {
         self.residuals.iter().copied().fold(0.0, f64::max)
     }
 
-    /// Refuses a solution that is too far off to be of use; `remedy` says what to do.
+    /// Rejects a solution with too large a residual; `remedy` completes the message.
     pub(crate) fn check(&self, remedy: &'static str) -> Result<()> {
         let (residual, iterations) = (self.residual(), self.iterations.iter().copied().max().unwrap_or(0));
         if residual < USELESS { Ok(()) } else { Err(Error::NoSolution { residual, iterations, remedy }) }
@@ -37,23 +38,23 @@ impl CgSolution {
     }
 }
 
-/// The state of a right side whose iteration still runs.
+/// State of a right side that is still iterating.
 pub(super) struct Column {
     pub(super) j: usize,
     pub(super) scale: f64,
-    /// rᵀz; 0 where the directions begin anew.
+    /// rᵀz; 0 if the search directions restart.
     pub(super) rz: f64,
     /// rᵀz of the recurrence, while the true residual is computed.
     pub(super) claimed: f64,
-    /// The smallest true residual so far, which belongs to the best x; that begins as 0.
+    /// Smallest true residual so far, of the best x, which starts as 0.
     pub(super) proven: f64,
-    /// How many times in a row the true residual was not improved.
+    /// Number of iterations since the true residual last improved.
     pub(super) stalls: usize,
 }
 
 pub(super) struct State {
     pub(super) found: CgSolution,
-    /// The x of the smallest true residual, by right side.
+    /// x with the smallest true residual, by right side.
     pub(super) best: Mat<f64>,
     /// Residuals, by right side.
     pub(super) r: Mat<f64>,

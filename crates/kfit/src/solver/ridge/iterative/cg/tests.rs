@@ -1,7 +1,7 @@
 use super::*;
 use kstore::pass::Unobserved;
 
-/// A dense matrix with its diagonal for a preconditioner.
+/// A dense matrix with its diagonal as the preconditioner.
 struct Dense(Mat<f64>, usize);
 
 impl Positive for Dense {
@@ -30,7 +30,7 @@ fn dense(n: usize) -> Dense {
 #[test]
 fn residuals_are_those_of_the_solution_and_columns_leave_when_they_have_converged() {
     let mut system = dense(60);
-    // the second right side is A e_7, the third is nothing
+    // the second right side is A e_7, the third is 0
     let b = Mat::from_fn(60, 3, |i, j| [(i as f64).cos(), system.0[(i, 7)], 0.0][j]);
     for norm in [Norm::Euclidean, Norm::Preconditioned] {
         system.1 = 0;
@@ -89,7 +89,7 @@ fn products_with_an_error_come_to_the_solution_all_the_same() {
 #[test]
 fn an_iterate_that_diverges_is_given_up_for_the_best_one() {
     let b = Mat::from_fn(60, 1, |i, _| (i as f64).cos());
-    // errors far above the least eigenvalue: what is applied is no positive definite matrix
+    // errors far above the least eigenvalue: the applied matrix is not positive definite
     let mut system = Rounded(dense(60), 50.0);
     let found = solve(&mut system, b.as_ref(), Norm::Euclidean, until(1e-9)).unwrap();
     let r = &b - &system.0.0 * &found.x;
@@ -100,7 +100,7 @@ fn an_iterate_that_diverges_is_given_up_for_the_best_one() {
     assert!(refused.contains("no useful solution") && refused.ends_with("raise `lambda`"), "{refused}");
 }
 
-/// Stops after so many looks.
+/// Stops after the given number of checks.
 struct Impatient(std::sync::atomic::AtomicU64);
 
 impl Observer for Impatient {
@@ -110,7 +110,7 @@ impl Observer for Impatient {
     }
 }
 
-/// A listener to whom nothing goes wrong.
+/// A listener that fails the test on a warning.
 struct Calm;
 
 impl kstore::checkpoint::Listener for Calm {
@@ -156,7 +156,7 @@ fn a_run_that_is_stopped_again_and_again_has_the_bits_of_one_that_is_not() {
     };
     assert!(stops >= 3 && found.x == whole.x, "{stops} stops");
     assert_eq!((found.iterations, found.residuals), (whole.iterations, whole.residuals));
-    // nothing is done twice
+    // nothing is computed twice
     let mut system = dense(60);
     solve(&mut system, b.as_ref(), Norm::Euclidean, until(1e-10)).unwrap();
     assert_eq!(products, system.1);

@@ -5,7 +5,7 @@ use super::*;
 const LOSSES: [(Loss, f64); 4] =
     [(Loss::Hinge, 0.0), (Loss::SquaredHinge, 0.0), (Loss::Insensitive { epsilon: 0.1 }, 0.0), (Loss::OneSided, 1.0)];
 
-/// Rows of two groups that overlap, more than are at work at a time.
+/// Rows of two overlapping classes, more than a working set.
 fn problem() -> (usize, Vec<f64>, Vec<f64>) {
     let n = WORKING + 500;
     let noise = |i: usize| ((i * 7919 % 1013) as f64 / 1013.0 - 0.5) * 4.0;
@@ -14,7 +14,8 @@ fn problem() -> (usize, Vec<f64>, Vec<f64>) {
     (n, x, (0..n).map(sign).collect())
 }
 
-/// Solves a machine by parts and by its whole matrix: both end within the gap of the same objective.
+/// Solves an SVM with working sets and with its whole matrix: both end within the gap of the same
+/// objective.
 #[test]
 fn a_machine_by_parts_is_the_machine_of_the_whole_matrix() {
     let kernel = kapprox::Kernel::parse("gaussian(sigma=0.7)").unwrap().build().unwrap().typed::<f64>();
