@@ -100,7 +100,8 @@ impl<T: Real> FitData<'_, T> {
         }
     }
 
-    /// Computes the second moments of features and targets, and the certificate of every rank: one pass.
+    /// Computes the second moments of features and targets, and the certificate of every rank: one
+    /// pass.
     ///
     /// # Errors
     /// Errors of reading the rows.

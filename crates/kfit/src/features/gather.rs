@@ -78,7 +78,8 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
     /// process that shares the run stores the features of its own rows only.
     ///
     /// # Errors
-    /// Errors of reading the rows and of the scratch folder; [`Error::NotFinite`] for a kernel that overflows.
+    /// Errors of reading the rows and of the scratch folder; [`Error::NotFinite`] for a kernel that
+    /// overflows.
     pub fn gather(data: &'a FitData<'a, T>, wanted: Wanted) -> Result<(Self, Gathered)> {
         let p = data.map.dims().1;
         let projects = data.map.is_projection();

@@ -103,7 +103,8 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
     /// Calls `work` with every tile of features, in the order of the rows.
     ///
     /// # Errors
-    /// Errors of reading the rows, of the scratch folder and of `work`; [`kstore::Error::Interrupted`].
+    /// Errors of reading the rows, of the scratch folder and of `work`;
+    /// [`kstore::Error::Interrupted`].
     pub fn visit(
         &self,
         observer: &dyn Observer,

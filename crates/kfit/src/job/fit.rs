@@ -34,7 +34,8 @@ kmodel::enum_of_words!(ElementType, "precision", "f32" => F32, "f64" => F64);
 /// ```
 /// use ksolve::job::Fit;
 /// let fit = Fit::solver("svm")?.set("C", "0.1..10").set("probabilities", true).rank(500).seed(7);
-/// let text = r#"{"solver": "svm", "options": {"C": "0.1..10", "probabilities": "true"}, "rank": 500, "seed": 7}"#;
+/// let text = r#"{"solver": "svm", "options": {"C": "0.1..10", "probabilities": "true"},
+///     "rank": 500, "seed": 7}"#;
 /// let same: Fit = serde_json::from_str(text)?;
 /// assert_eq!(same.settings()?, fit.settings()?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -365,11 +366,12 @@ impl Fit {
         Ok(table.select(&self.selection(self.selected_rows())?)?)
     }
 
-    /// A selection with the columns that the solver reads beside features and targets: class, weights, folds.
+    /// Returns a selection with all columns that the solver reads: features, targets, class,
+    /// weights, folds.
     ///
     /// # Errors
-    /// The errors of [`Fit::settings`]; [`Error::Missing`] without the target of a solver that learns from one, and a target too
-    /// many.
+    /// The errors of [`Fit::settings`]; [`Error::Missing`] for a missing target; [`Error::Option`]
+    /// for a target too many.
     #[doc(hidden)]
     pub fn selection(&self, selection: Selection) -> Result<Selection> {
         let settings = self.settings()?;

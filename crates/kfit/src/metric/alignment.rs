@@ -1,7 +1,9 @@
-//! Centred kernel-target alignment from second moments: how well a kernel suits a target, without a fit.
+//! Centred kernel-target alignment from second moments: how well a kernel suits a target, without a
+//! fit.
 //!
 //! ```text
-//! ⟨HKH, HLH⟩ / (‖HKH‖ ‖HLH‖) = ‖Φ̃ᵀỸ‖² / (‖Φ̃ᵀΦ̃‖ ‖ỸᵀỸ‖),     K = ΦΦᵀ, L = YYᵀ, all norms Frobenius
+//! ⟨HKH, HLH⟩ / (‖HKH‖ ‖HLH‖) = ‖Φ̃ᵀỸ‖² / (‖Φ̃ᵀΦ̃‖ ‖ỸᵀỸ‖)
+//! K = ΦΦᵀ,   L = YYᵀ,   all norms Frobenius
 //! ```
 //!
 //! with centred features and targets: these are the sums of ridge regression's one pass. For

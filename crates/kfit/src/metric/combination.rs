@@ -3,7 +3,8 @@
 //! With centred features Φ̃_k of each kernel and centred targets ỹ, the weights solve
 //!
 //! ```text
-//! min_{μ ≥ 0} μᵀMμ − 2μᵀa,     M_kl = ⟨HK_kH, HK_lH⟩ = ‖Φ̃_kᵀΦ̃_l‖²_F,     a_k = ⟨HK_kH, yyᵀ⟩ = ‖Φ̃_kᵀỹ‖²
+//! min_{μ ≥ 0} μᵀMμ − 2μᵀa
+//! M_kl = ⟨HK_kH, HK_lH⟩ = ‖Φ̃_kᵀΦ̃_l‖²_F,     a_k = ⟨HK_kH, yyᵀ⟩ = ‖Φ̃_kᵀỹ‖²
 //! ```
 //!
 //! which maximises the alignment of Σ μ_k K_k with the target. The sum is an ordinary kernel
@@ -14,7 +15,8 @@
 //! *Passes*: statistics, the passes of each kernel's map, and one. *Flops*: the maps, and n(Σp)².
 //! *Bytes*: about 8(Σp)².
 //!
-//! Reference: Cortes, Mohri, Rostamizadeh, "Algorithms for learning kernels based on centered alignment", JMLR 13, 2012.
+//! Reference: Cortes, Mohri, Rostamizadeh, "Algorithms for learning kernels based on centered
+//! alignment", JMLR 13, 2012.
 
 use super::alignment::CentredMoments;
 use crate::prepare::landmarks::Mapping;

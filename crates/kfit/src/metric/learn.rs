@@ -161,7 +161,7 @@ impl<T: Real> MetricRequest<'_, T> {
     }
 
     /// Learns a metric without the rows of one fold and evaluates it on them; `learn` rejects a
-    /// metric that is not better there. With two folds there is no evaluation, because one fold
+    /// metric that is not better there. With two folds it skips the evaluation, because one fold
     /// cannot compare rounds.
     fn judged(
         &self,

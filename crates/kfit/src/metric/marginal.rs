@@ -1,4 +1,5 @@
-//! The marginal likelihood of a Nyström Gaussian process with a factor per feature, and its gradient.
+//! The marginal likelihood of a Nyström Gaussian process with a factor per feature, and its
+//! gradient.
 //!
 //! Rows z = a ∘ x, kernel s²k, noise τ², m landmarks (the first rows), T targets with the same s²
 //! and τ²:

@@ -20,9 +20,10 @@
 //! *Cost*: the rounds use a uniform sample in memory; if the table has more rows, one round over
 //! all rows follows. *Passes over the table*: two for the sample, and five for that round.
 //!
-//! References: Radhakrishnan, Beaglehole, Pandit, Belkin, "Mechanism for feature learning in neural networks and
-//! backpropagation-free machine learning models", Science 383, 2024 (recursive feature machines); Beaglehole, Holzmüller,
-//! Radhakrishnan, Belkin, "xRFM: accurate, scalable, and interpretable feature learning models for tabular data", 2025.
+//! References: Radhakrishnan, Beaglehole, Pandit, Belkin, "Mechanism for feature learning in neural
+//! networks and backpropagation-free machine learning models", Science 383, 2024 (recursive feature
+//! machines); Beaglehole, Holzmüller, Radhakrishnan, Belkin, "xRFM: accurate, scalable, and
+//! interpretable feature learning models for tabular data", 2025.
 
 pub mod alignment;
 pub mod combination;

@@ -159,7 +159,8 @@ pub struct TrainOptions {
     pub metric: MetricSource,
     /// Kernel; an unresolved length scale is found on a sample.
     pub kernel: Kernel,
-    /// Kernel of a second view, whose features follow those of `kernel`; `None` for one view.
+    /// Kernel of a second view, whose features follow the features of `kernel`; `None` for one
+    /// view.
     pub with: Option<Kernel>,
     /// Map from rows to features.
     pub map: MapSpec,

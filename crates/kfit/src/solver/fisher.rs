@@ -38,8 +38,9 @@
 //! factor of each fold and lambda. *Bytes*: 4p² numbers in f64, and p² for each fold; with `within`
 //! equal, p² for each class of each fold.
 //!
-//! References: Mika, Rätsch, Weston, Schölkopf, Müller, "Fisher discriminant analysis with kernels", NNSP 1999; Baudat,
-//! Anouar, "Generalized discriminant analysis using a kernel approach", Neural Computation 12, 2000.
+//! References: Mika, Rätsch, Weston, Schölkopf, Müller, "Fisher discriminant analysis with
+//! kernels", NNSP 1999; Baudat, Anouar, "Generalized discriminant analysis using a kernel
+//! approach", Neural Computation 12, 2000.
 
 use super::held_out;
 use super::mistakes::Mistakes;

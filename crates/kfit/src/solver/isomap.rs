@@ -7,17 +7,19 @@
 //! coordinates of a row are
 //!
 //! ```text
-//! z_j(x) = −½ λ_j^(−½) v_jᵀ(δ(x) − δ̄),     δ_l(x) = min over the k nearest nodes j of (‖x − x_j‖ + g_lj)²
+//! z_j(x) = −½ λ_j^(−½) v_jᵀ(δ(x) − δ̄)
+//! δ_l(x) = min over the k nearest nodes j of (‖x − x_j‖ + g_lj)²
 //! ```
 //!
 //! linear in δ(x); the model stores the nodes and g ([`crate::model::Form::Paths`]). Distances are
 //! Euclidean, of the scaled features.
 //!
-//! *Passes*: one that draws the nodes. *Time*: 3N²d flops for the neighbours, m searches of N(k + log N), 9m³ for the
-//! eigenvectors. *Bytes*: 8Nm, 72Nk, and about 40m².
+//! *Passes*: one that draws the nodes. *Time*: 3N²d flops for the neighbours, m searches of N(k +
+//! log N), 9m³ for the eigenvectors. *Bytes*: 8Nm, 72Nk, and about 40m².
 //!
-//! References: Tenenbaum, de Silva, Langford, "A global geometric framework for nonlinear dimensionality reduction", Science 290,
-//! 2000; de Silva, Tenenbaum, "Global versus local methods in nonlinear dimensionality reduction", NIPS 2002.
+//! References: Tenenbaum, de Silva, Langford, "A global geometric framework for nonlinear
+//! dimensionality reduction", Science 290, 2000; de Silva, Tenenbaum, "Global versus local methods
+//! in nonlinear dimensionality reduction", NIPS 2002.
 
 use super::embedding::{ClassicalScaling, check_components, facts, landmarks};
 use super::neighbour_graph::{NeighbourGraph, NeighbourOptions};

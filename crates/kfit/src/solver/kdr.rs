@@ -7,7 +7,8 @@
 //!
 //! ```text
 //! W = (ΦᵀΦ + n lambda I)⁻¹ ΦᵀΨ,      f(x) = Wᵀφ(x)
-//! M = (1/n) Σ_i J_i J_iᵀ,            J_i = ∂f(x_i)/∂x, d x t            U = the leading eigenvectors of M
+//! M = (1/n) Σ_i J_i J_iᵀ,            J_i = ∂f(x_i)/∂x, d x t
+//! U = the leading eigenvectors of M
 //! ```
 //!
 //! With all rows as landmarks this is M = (1/n) Σ D_iᵀ (K + n lambda I)⁻¹ L (K + n lambda I)⁻¹ D_i,
@@ -20,10 +21,11 @@
 //! M_jj is the mean square of the slope along feature j: the importance of the feature. Signs: the
 //! largest entry of each direction is positive.
 //!
-//! *Passes*: two, and one for the sample of the targets. *Flops*: the map and np² + 2npt; 5nmdt for the gradients. *Bytes*: about 3p² + 4pt + d² numbers.
+//! *Passes*: two, and one for the sample of the targets. *Flops*: the map and np² + 2npt; 5nmdt for
+//! the gradients. *Bytes*: about 3p² + 4pt + d² numbers.
 //!
-//! References: Fukumizu, Leng, "Gradient-based kernel dimension reduction for regression", JASA 109, 2014; Mukherjee, Zhou, "Learning
-//! coordinate covariances via gradients", JMLR 7, 2006.
+//! References: Fukumizu, Leng, "Gradient-based kernel dimension reduction for regression", JASA
+//! 109, 2014; Mukherjee, Zhou, "Learning coordinate covariances via gradients", JMLR 7, 2006.
 
 use super::parameter::{COMPONENTS, EMBEDDED, LAMBDA, TASK, TOLERANCE};
 use super::target::{self, TARGET_KERNEL};

@@ -22,8 +22,8 @@
 //! *Passes*: one. *Flops*: the map and np² for the moments, 9p³ for the eigenvectors, also for each
 //! fold. *Bytes*: about 6p² numbers in f64, and p² for each fold.
 //!
-//! Reference: Schölkopf, Smola, Müller, "Nonlinear component analysis as a kernel eigenvalue problem", Neural Computation
-//! 10, 1998.
+//! Reference: Schölkopf, Smola, Müller, "Nonlinear component analysis as a kernel eigenvalue
+//! problem", Neural Computation 10, 1998.
 
 use super::parameter::{COMPONENTS, FOLDS, NOVELTY, Parameter, Settings, TOLERANCE, UNCENTRED, WEIGHTS};
 use super::{Figure, Found, Solver, SolverFacts, SolverFamily};

@@ -21,9 +21,9 @@
 //! for every component one and the iterations of its searches, 4np flops each. *Bytes*: a few
 //! numbers for each feature and component.
 //!
-//! References: Kwak, "Nonlinear projection trick in kernel methods: an alternative to the kernel trick", IEEE Trans. Neural
-//! Networks and Learning Systems 24, 2013; Kwak, "Principal component analysis based on L1-norm maximization", IEEE TPAMI 30,
-//! 2008.
+//! References: Kwak, "Nonlinear projection trick in kernel methods: an alternative to the kernel
+//! trick", IEEE Trans. Neural Networks and Learning Systems 24, 2013; Kwak, "Principal component
+//! analysis based on L1-norm maximization", IEEE TPAMI 30, 2008.
 
 use super::parameter::{COMPONENTS, NOVELTY, Parameter, STARTS, STEPS, Settings, TOLERANCE, UNCENTRED};
 use super::{Figure, Found, Solver, SolverFacts, SolverFamily};

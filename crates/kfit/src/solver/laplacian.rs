@@ -16,8 +16,9 @@
 //! *Passes*: one that [stores](crate::features::StoredFeatures) the features, and two over them.
 //! *Flops*: the map and np², 9p³ for the eigenvectors. *Bytes*: about 6p² numbers in f64.
 //!
-//! References: Belkin, Niyogi, "Laplacian eigenmaps for dimensionality reduction and data representation", Neural Computation 15,
-//! 2003; Bengio et al., "Out-of-sample extensions for LLE, Isomap, MDS, eigenmaps, and spectral clustering", NIPS 2003.
+//! References: Belkin, Niyogi, "Laplacian eigenmaps for dimensionality reduction and data
+//! representation", Neural Computation 15, 2003; Bengio et al., "Out-of-sample extensions for LLE,
+//! Isomap, MDS, eigenmaps, and spectral clustering", NIPS 2003.
 
 use super::normalised_moments::{self, NormalisedMoments};
 use super::parameter::{EMBEDDED, Settings, TOLERANCE};

@@ -14,9 +14,11 @@
 //! are regularised by 1e-3 of the trace. A row that is a node is its own nearest node and gets its
 //! coordinates.
 //!
-//! *Passes*: one that draws the nodes. *Flops*: 3N²d for the neighbours, 9N³ for the eigenvectors. *Bytes*: about 40N².
+//! *Passes*: one that draws the nodes. *Flops*: 3N²d for the neighbours, 9N³ for the eigenvectors.
+//! *Bytes*: about 40N².
 //!
-//! Reference: Roweis, Saul, "Nonlinear dimensionality reduction by locally linear embedding", Science 290, 2000.
+//! Reference: Roweis, Saul, "Nonlinear dimensionality reduction by locally linear embedding",
+//! Science 290, 2000.
 
 use super::embedding::{check_components, facts, landmarks};
 use super::neighbour_graph::{NeighbourGraph, NeighbourOptions};

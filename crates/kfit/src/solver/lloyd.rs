@@ -11,8 +11,9 @@
 //! *Passes*: one for the sample and one for each iteration. *Flops*: the map and 2kq a row.
 //! *Bytes*: kq numbers in f64 for each state and each strip of a bin, and the sample.
 //!
-//! References: Lloyd, "Least squares quantization in PCM", IEEE Trans. Inf. Theory 28, 1982; Arthur, Vassilvitskii,
-//! "k-means++", SODA 2007. On the sphere: Dhillon, Modha, "Concept decompositions", Machine Learning 42, 2001.
+//! References: Lloyd, "Least squares quantization in PCM", IEEE Trans. Inf. Theory 28, 1982;
+//! Arthur, Vassilvitskii, "k-means++", SODA 2007. On the sphere: Dhillon, Modha, "Concept
+//! decompositions", Machine Learning 42, 2001.
 
 use super::parameter::{CLUSTERS, STARTS, Settings};
 use crate::features::{self, FitData, StoredFeatures, Tile};

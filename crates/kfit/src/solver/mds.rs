@@ -5,7 +5,8 @@
 //! a row at squared distances δ(x) from the landmarks are
 //!
 //! ```text
-//! z_j(x) = −½ λ_j^(−½) v_jᵀ(δ(x) − δ̄),     δ_l(x) = k(x, x) − 2k(x, x_l) + k(x_l, x_l),     δ̄ = Δ1/m
+//! z_j(x) = −½ λ_j^(−½) v_jᵀ(δ(x) − δ̄)
+//! δ_l(x) = k(x, x) − 2k(x, x_l) + k(x_l, x_l),     δ̄ = Δ1/m
 //! ```
 //!
 //! Each v_j sums to 0, so k(x, x) cancels and the coordinates are linear in the landmarks' kernel
@@ -16,7 +17,8 @@
 //! *Passes*: the landmark scheme's. *Flops*: 9m³ for the eigenvectors. *Bytes*: about 5m² numbers
 //! in f64.
 //!
-//! Reference: de Silva, Tenenbaum, "Sparse multidimensional scaling using landmark points", Stanford 2004.
+//! Reference: de Silva, Tenenbaum, "Sparse multidimensional scaling using landmark points",
+//! Stanford 2004.
 
 use super::embedding::{ClassicalScaling, check_components, facts, landmarks};
 use super::parameter::{EMBEDDED, Settings};
@@ -72,7 +74,8 @@ impl<T: Real> Solver<T> for LandmarkMds {
         }
         let diag: Vec<f64> = (0..m).map(|l| k[(l, l)]).collect();
         let mean = diag.iter().sum::<f64>() / m as f64;
-        // δ̄_l = mean k(x, x) − 2 mean_i k(x_i, x_l) + k(x_l, x_l), and the constant is ½ Σ_l w_l (δ̄_l − k(x_l, x_l))
+        // δ̄_l = mean k(x, x) − 2 mean_i k(x_i, x_l) + k(x_l, x_l), and the intercept is
+        // ½ Σ_l w_l (δ̄_l − k(x_l, x_l))
         let shift: Vec<f64> = k.col_iter().map(|column| 0.5 * mean - column.iter().sum::<f64>() / m as f64).collect();
         let scaled = ClassicalScaling::new(k, self.components, data)?;
         let weights = &scaled.weights;

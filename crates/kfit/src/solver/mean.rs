@@ -4,7 +4,8 @@
 //! With μ = (1/n) Σ φ_i the mean of the features, the squared distance is
 //!
 //! ```text
-//! d²(x) = ‖k(x, ·) − μ‖² = k(x, x) − 2 μᵀφ(x) + ‖μ‖² = k(x, x) − (2/n) Σ k(x, x_i) + (1/n²) Σ k(x_i, x_j)
+//! d²(x) = ‖k(x, ·) − μ‖² = k(x, x) − 2 μᵀφ(x) + ‖μ‖²
+//!       = k(x, x) − (2/n) Σ k(x, x_i) + (1/n²) Σ k(x_i, x_j)
 //! ```
 //!
 //! and the score is c − d², where a fraction nu of the training rows has d² > c: it is negative for
@@ -18,7 +19,8 @@
 //! *Passes*: one for the features, two over the stored features. *Flops*: the map and 4np. *Bytes*:
 //! the features, 32n.
 //!
-//! Reference: Smola, Gretton, Song, Schölkopf, "A Hilbert space embedding for distributions", ALT 2007.
+//! Reference: Smola, Gretton, Song, Schölkopf, "A Hilbert space embedding for distributions", ALT
+//! 2007.
 
 use super::parameter::{NU, Settings, TOLERANCE};
 use super::{Figure, Found, Solver, SolverFacts, SolverFamily};
