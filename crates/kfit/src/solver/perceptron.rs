@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! two classes:  y (wᵀφ + c) ≤ 0         →  w += yφ, c += y
-//! more:         f_j ≥ f_class, j ≠ class  →  w_class += φ, w_j −= φ for the largest f_j, same for c
+//! more:         f_j ≥ f_class, j ≠ class  →  w_class += φ, w_j −= φ at the largest f_j; same for c
 //! ```
 //!
 //! With `intercept` none c stays 0. If a function with margin γ > 0 separates the rows and ‖φ‖ ≤ R,

@@ -2,8 +2,8 @@
 //!
 //! | pass | result |
 //! |---|---|
-//! | 1 | scaling statistics, labels, number of rows; if there are labels, an earlier pass over them alone, for the plan |
-//! | 2 | a uniform sample of candidate rows; a scheme that selects among all rows has a pass per round |
+//! | 1 | scaling statistics, labels, number of rows; any labels are read before, for the plan |
+//! | 2 | a uniform sample of candidate rows, or one pass per round for schemes on all rows |
 //! | 3 and later | the result of the [solver](crate::solver) |
 //!
 //! [`train`] runs any solver and [`forecast()`] predicts its memory and reads. Both follow the

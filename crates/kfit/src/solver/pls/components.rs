@@ -7,7 +7,7 @@ use faer::{Accum, Col, ColRef, Mat, MatRef, Par, linalg::matmul::matmul};
 use kapprox::decompose::symmetric_eigen;
 
 /// A covariance below this many roundings of the first, or a variance below this many roundings of
-/// tr G, counts as 0, and there are no more components.
+/// tr G, counts as 0 and ends the iteration.
 const NOISE: f64 = 64.0;
 
 /// The components: column j of each matrix belongs to component j.

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! w = first left singular vector of B      direction of largest covariance with residual targets
-//! r = w − Σ_j (p_jᵀ w) r_j                 as a function of φ̃: scores uncorrelated with earlier ones
+//! r = w − Σ_j (p_jᵀ w) r_j                 on φ̃, with scores uncorrelated with earlier ones
 //! τ = rᵀG r,   p = G r/τ,   c = Bᵀ r/τ,   B ← B − τ p cᵀ
 //! ```
 //!

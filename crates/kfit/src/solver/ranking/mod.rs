@@ -25,8 +25,12 @@
 //! let grades: Vec<f64> = x.iter().map(|x| (2.0 * x).round()).collect();
 //! let fit = Fit::solver("ranking")?.rank(20).set("lambda", 1e-6);
 //! let fitted = fit.on(&Table::from_rows(&x, 1, &grades)?, &["y"], &Run::new())?;
-//! let name = "share of pairs in the wrong order";
-//! let wrong = fitted.report.figures.iter().find(|figure| figure.name == name).unwrap();
+//! let wrong = fitted
+//!     .report
+//!     .figures
+//!     .iter()
+//!     .find(|figure| figure.name == "share of pairs in the wrong order")
+//!     .unwrap();
 //! assert!(wrong.values[0] < 0.01, "{wrong:?}");
 //! # Ok::<(), ksolve::Error>(())
 //! ```
