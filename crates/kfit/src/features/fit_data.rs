@@ -29,7 +29,7 @@ pub enum Points<'a, T: Real> {
     Rows(&'a MemoryRows<T>, &'a ProblemSize, Reading),
 }
 
-/// A solver's view of the rows of a table, for its folds.
+/// A solver's view of the rows of a table: the input of its fit.
 #[derive(Debug)]
 pub struct FitData<'a, T: Real> {
     /// The source of the rows.

@@ -111,8 +111,8 @@ impl Fit {
         Ok(Self { family: solver::named(name)?, ..Self::default() })
     }
 
-    /// Sets a parameter of the solver to a value as a user types it: `set("C", 10)`, `set("folds",
-    /// "blocks:6")`.
+    /// Sets a parameter of the solver to a value as a user types it: `set("C", 10)`,
+    /// `set("folds", "blocks:6")`.
     #[must_use]
     pub fn set(self, name: &str, value: impl ToString) -> Self {
         let given = self.given.clone().set(name, value);

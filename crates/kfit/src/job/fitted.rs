@@ -54,7 +54,7 @@ impl Fit {
     ///
     /// # Errors
     /// Options that contradict each other; errors of reading these rows. A plan that exceeds the
-    /// memory budget is returned, not an error.
+    /// memory budget is not an error here.
     pub fn plan(&self, selected: &Selected, run: &Run<'_>) -> Result<Forecast> {
         let (selected, resources) = (&run.coded(selected)?, &run.resources());
         let (training, solver) = (self.training(selected)?, &*self.checked()?.solver);

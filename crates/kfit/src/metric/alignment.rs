@@ -51,8 +51,8 @@ pub fn centred_alignments(gram: &GramState, ranks: &[usize], classes: bool) -> R
     Ok(ranks.iter().map(of).collect())
 }
 
-/// Computes ‖ỸᵀỸ‖: for one target its centred square, for codes of classes of sizes n_c 4‖diag(n_c)
-/// − n_c n_d/n‖.
+/// Computes ‖ỸᵀỸ‖: for one target its centred square, for codes of classes of sizes n_c
+/// 4‖diag(n_c) − n_c n_d/n‖.
 fn ideal_norm(moments: &CentredMoments<'_>) -> f64 {
     let (n, yy) = (moments.n, moments.sum(|fold| fold.yy[0]));
     if let [sum] = moments.sy[..] {

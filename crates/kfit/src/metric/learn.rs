@@ -283,7 +283,7 @@ pub fn draw<T: Real>(
     Ok((candidates::with_targets(rows, source, data.pass)?, sample))
 }
 
-/// Returns the forms to try. A kernel on named columns needs features that are not mixed.
+/// Returns the forms to try. For a kernel on named columns `learn` tries the diagonal form only.
 fn forms(form: MetricForm, (rows, d): (usize, usize), options: &TrainOptions) -> Vec<MetricForm> {
     match form {
         MetricForm::Best if options.kernel.looks_at_columns() || rows < ROWS_EACH * d => vec![MetricForm::Diagonal],

@@ -32,8 +32,8 @@ const MULTIPLES: [(f64, &str); 5] = [
     (0.0625, "a sixteenth of the median distance"),
 ];
 
-/// Another length scale must reduce the gcv of the median by this factor; a smaller gain is chance
-/// on a thousand rows.
+/// Maximum gcv of a better length scale, as a fraction of the median's; a smaller gain is chance on
+/// a thousand rows.
 const BETTER: f64 = 0.99;
 
 /// How a length scale was found.

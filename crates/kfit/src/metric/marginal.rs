@@ -4,16 +4,16 @@
 //! Rows z = a ∘ x, kernel s²k, noise τ², m landmarks (the first rows), T targets with the same s²
 //! and τ²:
 //!
-//! F = T (½ log|Q + τ²I| + (n/2) log 2π + tr(K − Q) / 2τ²) + ½ Σ yᵀ(Q + τ²I)⁻¹y,  Q = K_nm K_mm⁻¹
-//! K_mn,
+//! F = T (½ log|Q + τ²I| + (n/2) log 2π + tr(K − Q) / 2τ²) + ½ Σ yᵀ(Q + τ²I)⁻¹y
 //!
-//! in nats: the negative of the variational bound of Titsias (*Variational learning of inducing
-//! variables in sparse Gaussian processes*, 2009), which for m = n is the negative log marginal
-//! likelihood (Rasmussen, Williams, *Gaussian Processes for Machine Learning*, 2006, chapter 5).
+//! with Q = K_nm K_mm⁻¹ K_mn, in nats: the negative of the variational bound of Titsias
+//! (*Variational learning of inducing variables in sparse Gaussian processes*, 2009),
+//! which for m = n is the negative log marginal likelihood (Rasmussen, Williams, *Gaussian
+//! Processes for Machine Learning*, 2006, chapter 5).
 //!
 //! With k_mm = L Lᵀ, Φ = k_nm L⁻ᵀ (n x m), ρ = s²/τ², S = ΦᵀΦ and B = I + ρS, only k_mm and B are
-//! factorised. With V = L_B⁻¹ρS, R = L_B⁻ᵀV = I − B⁻¹, E = √ρ B⁻¹ΦᵀY and α = (Q + τ²I)⁻¹Y = (Y − √ρ
-//! ΦE) / τ² the derivatives are
+//! factorised. With V = L_B⁻¹ρS, R = L_B⁻ᵀV = I − B⁻¹, E = √ρ B⁻¹ΦᵀY and
+//! α = (Q + τ²I)⁻¹Y = (Y − √ρ ΦE) / τ² the derivatives are
 //!
 //! * by k_nm: −√ρ (T √ρ Φ (L⁻ᵀR)ᵀ + α (L⁻ᵀE)ᵀ);
 //! * by k_mm: ½ L⁻ᵀ(T VᵀV + EEᵀ/τ²)L⁻¹;
@@ -107,8 +107,8 @@ impl Sample<'_> {
     /// its first rows), `own` the derivative by the jitter, and `each` the derivative by every
     /// k_ii.
     ///
-    /// ∂/∂log a_k of Σ_ij G_ij k(z_i, z_j) is Σ_i z_ik Σ_j G_ij ∇_k k(z_i, z_j) + Σ_j z_jk Σ_i G_ij
-    /// ∇_k k(z_j, z_i).
+    /// ∂/∂log a_k of Σ_ij G_ij k(z_i, z_j) is Σ_i z_ik Σ_j G_ij ∇_k k(z_i, z_j) + Σ_j z_jk
+    /// Σ_i G_ij ∇_k k(z_j, z_i).
     fn by_factors(
         &self,
         z: MatRef<'_, f64>,

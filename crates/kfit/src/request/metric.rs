@@ -70,7 +70,7 @@ pub enum MetricSource {
 }
 
 impl MetricSource {
-    /// Returns a known metric for the scaled features of the fit.
+    /// Wraps a known metric, for the features as scaled by the fit.
     pub fn of(metric: Arc<Metric>) -> Self {
         Self::Given(KnownMetric { metric, scaler: None })
     }

@@ -152,6 +152,7 @@ const ROUNDS: u64 = 8;
 pub struct TrainOptions {
     /// Regression, classification, or the task of another solver.
     pub task: Task,
+    /// Scaling of the features.
     pub scaling: Scaling,
     /// True if predictions clip each feature to its training range.
     pub clip: bool,

@@ -26,7 +26,7 @@ pub(super) fn landmarks<'a, T: Real>(data: &FitData<'a, T>) -> Result<&'a Landma
     }
 }
 
-/// Rejects as many coordinates as points, or more.
+/// Rejects a number of coordinates that is not less than the number of points.
 pub(super) fn check_components(components: usize, points: usize, what: &str) -> Result<()> {
     let why = format!("{points} {what} have at most {} coordinates; lower it", points.saturating_sub(1));
     refuse(components >= points, COMPONENTS.name, components, why)

@@ -6,9 +6,9 @@
 //! S_W = (1/n) Σ_i (φ_i − μ_{k(i)})(φ_i − μ_{k(i)})ᵀ,     S_B = Σ_k π_k (μ_k − μ)(μ_k − μ)ᵀ
 //! ```
 //!
-//! the discriminants are the k − 1 directions v with S_B v = ρ (S_W + lambda I) v, scaled to vᵀ(S_W
-//! + lambda I)v = 1. A row belongs to the class whose mean is nearest in these coordinates, with
-//! the class proportions as priors:
+//! the discriminants are the k − 1 directions v with S_B v = ρ (S_W + lambda I) v, scaled to
+//! vᵀ(S_W + lambda I)v = 1. A row belongs to the class whose mean is nearest in these coordinates,
+//! with the class proportions as priors:
 //!
 //! ```text
 //! score_k(x) = φ(x)ᵀ W⁻¹μ_k − ½ μ_kᵀ W⁻¹ μ_k + ln π_k,     W = S_W + lambda I
@@ -291,8 +291,8 @@ impl<T: Real> Solver<T> for Fisher {
 struct Discriminants {
     /// ρ, descending: the eigenvalues of W⁻¹S_B.
     ratios: Vec<f64>,
-    /// v_j = Σ_k u_jk √ρ_j⁻¹ W⁻¹ M̃_k, as coefficients of the columns W⁻¹μ_k, k x (k − 1); 0 if ρ_j
-    /// = 0.
+    /// v_j = Σ_k u_jk √ρ_j⁻¹ W⁻¹ M̃_k, as coefficients of the columns W⁻¹μ_k, k x (k − 1); 0
+    /// if ρ_j = 0.
     combinations: Mat<f64>,
 }
 

@@ -14,8 +14,8 @@
 //! linear in δ(x); the model stores the nodes and g ([`crate::model::Form::Paths`]). Distances are
 //! Euclidean, of the scaled features.
 //!
-//! *Passes*: one that draws the nodes. *Time*: 3N²d flops for the neighbours, m searches of N(k +
-//! log N), 9m³ for the eigenvectors. *Bytes*: 8Nm, 72Nk, and about 40m².
+//! *Passes*: one that draws the nodes. *Time*: 3N²d flops for the neighbours, m searches of
+//! N(k + log N), 9m³ for the eigenvectors. *Bytes*: 8Nm, 72Nk, and about 40m².
 //!
 //! References: Tenenbaum, de Silva, Langford, "A global geometric framework for nonlinear
 //! dimensionality reduction", Science 290, 2000; de Silva, Tenenbaum, "Global versus local methods

@@ -49,7 +49,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     |settings| Ok(Box::new(KernelDimensionReduction::new(settings)?)),
 );
 
-/// Eigenvalues below this many roundings of the largest are zero.
+/// Eigenvalues below this many roundings of the largest count as 0.
 const NOISE: f64 = 64.0;
 
 #[derive(Clone, Debug)]

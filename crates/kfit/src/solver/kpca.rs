@@ -11,9 +11,9 @@
 //! μ = 0. Signs: the largest entry of each direction is positive. Whitened scores are divided by
 //! √eigenvalue and have mean square 1 over the rows.
 //!
-//! The squared distance of a row from the span of the components, ‖φ − μ − Σ_j v_j v_jᵀ(φ − μ)‖² +
-//! k(x, x) − ‖φ‖², is its reconstruction error, and a novelty score (Hoffmann, "Kernel PCA for
-//! novelty detection", Pattern Recognition 40, 2007).
+//! The squared distance of a row from the span of the components,
+//! ‖φ − μ − Σ_j v_j v_jᵀ(φ − μ)‖² + k(x, x) − ‖φ‖², is its reconstruction error, and a novelty
+//! score (Hoffmann, "Kernel PCA for novelty detection", Pattern Recognition 40, 2007).
 //!
 //! With folds, the components of the other folds are applied to the rows of each fold; the held-out
 //! fraction of variance per component is reported. If it is below the fraction on the training

@@ -2,9 +2,10 @@
 //! combination of its neighbours.
 //!
 //! The rows of a sample are nodes. The rows of W are the weights w, Σ_j w_j = 1, that reconstruct
-//! each node from its k nearest nodes. The coordinates y of the nodes minimise Σ_i ‖y_i − Σ_j W_ij
-//! y_j‖² at YᵀY = I: they are the eigenvectors 2, …, q + 1 of M = (I − W)ᵀ(I − W), from its
-//! smallest eigenvalue. The first has eigenvalue 0 and is constant. A new row has the coordinates
+//! each node from its k nearest nodes. The coordinates y of the nodes minimise
+//! Σ_i ‖y_i − Σ_j W_ij y_j‖² at YᵀY = I: they are the eigenvectors 2, …, q + 1 of M = (I − W)ᵀ(I −
+//! W), from its smallest eigenvalue. The first has eigenvalue 0 and is constant. A new row has the
+//! coordinates
 //!
 //! ```text
 //! y(x) = Σ_j w_j(x) y_j    over the k nearest nodes j

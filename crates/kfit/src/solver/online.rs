@@ -9,13 +9,14 @@
 //! lms:  w += rate (e φ − lambda w) / (‖φ‖² + lambda)
 //! ```
 //!
-//! After i rows, recursive least squares has the w that minimises Σ_j f^(i−j) (y_j − wᵀφ_j)² + f^i
-//! n lambda ‖w‖². With f = 1 (`forgetting`) one pass ends at the coefficients of ridge regression.
-//! With f < 1 past rows fade, mostly those before the last 1/(1 − f), and w follows a target that
-//! changes. Normalised least mean squares (Widrow, Hoff) takes a step for the current row only:
-//! with `rate` 1 and lambda 0 it would then predict the row exactly, and a rate up to 1 is stable
-//! for any scale of the features. The intercept is not regularised, except that rls needs a
-//! billionth of a row. More `passes` repeat the rows, as if the table were longer.
+//! After i rows, recursive least squares has the w that minimises
+//! Σ_j f^(i−j) (y_j − wᵀφ_j)² + f^i n lambda ‖w‖². With f = 1 (`forgetting`) one pass ends at the
+//! coefficients of ridge regression. With f < 1 past rows fade, mostly those before the last 1/(1 −
+//! f), and w follows a target that changes. Normalised least mean squares (Widrow, Hoff) takes a
+//! step for the current row only: with `rate` 1 and lambda 0 it would then predict the row exactly,
+//! and a rate up to 1 is stable for any scale of the features. Lambda does not regularise the
+//! intercept; rls regularises it by a billionth of a row with target 0. More `passes` repeat the
+//! rows, as if the table were longer.
 //!
 //! The mean of e² over the rows of a pass, the running mse, is reported: in the first pass it is an
 //! error on rows not seen before.

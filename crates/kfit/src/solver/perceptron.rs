@@ -9,8 +9,8 @@
 //!
 //! With `intercept` none c stays 0. If a function with margin γ > 0 separates the rows and ‖φ‖ ≤ R,
 //! there are at most (R/γ)² mistakes in total (Novikoff 1962), and a sweep without a mistake ends
-//! the search. Otherwise w does not converge, but its average over all rows seen does, and usually
-//! predicts better; the average is used unless `last` is set.
+//! the search. Otherwise w keeps changing; its average over all rows seen is stable and predicts
+//! better, and is used unless `last` is set.
 //!
 //! *Passes*: one that stores the features, then one for each sweep. *Flops*: 2pk a row. *Bytes*:
 //! 2(p + 1)k numbers in f64.

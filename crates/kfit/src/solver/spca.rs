@@ -125,8 +125,8 @@ fn covariance(moments: &FoldGram) -> Mat<f64> {
     Mat::from_fn(p, t, |i, j| moments.b[j * p + i] - moments.s[i] * moments.sy[j] / n)
 }
 
-/// Bound on the rounding of B for uncorrelated features and targets: a fraction of √(Σ‖φ̃‖²
-/// Σ‖ψ̃‖²).
+/// Bound on the rounding of B for uncorrelated features and targets: a fraction of
+/// √(Σ‖φ̃‖² Σ‖ψ̃‖²).
 fn least(moments: &FoldGram, epsilon: f64) -> f64 {
     let (p, n) = (moments.s.len(), moments.rows as f64);
     let trace: f64 = (0..p).map(|i| moments.g[i * p + i] - moments.s[i] * moments.s[i] / n).sum();

@@ -125,7 +125,7 @@ impl fmt::Display for FitReport {
     }
 }
 
-/// Landmark scheme and number of candidates.
+/// Landmark scheme, number of landmarks and number of candidates.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct LandmarkReport {
     /// Name of the scheme.

@@ -1,8 +1,8 @@
 //! Partial least squares: components of the features with the largest covariance with the targets,
 //! and regression on them.
 //!
-//! With centred features φ̃ and targets ỹ, the method needs only the moments G = Σ φ̃φ̃ᵀ and B = Σ
-//! φ̃ỹᵀ from one pass. For each component
+//! With centred features φ̃ and targets ỹ, the method needs only the moments G = Σ φ̃φ̃ᵀ and
+//! B = Σ φ̃ỹᵀ from one pass. For each component
 //!
 //! ```text
 //! w = first left singular vector of B      direction of largest covariance with residual targets

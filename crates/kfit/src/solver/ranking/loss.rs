@@ -81,7 +81,7 @@ impl PairLoss {
         last
     }
 
-    /// Multiplies the Hessian by the scores of a group with `along`.
+    /// Multiplies the Hessian with respect to the scores of a group by the vector `along`.
     fn products(self, group: Group<'_>, (scores, along): (&[f64], &[f64]), found: &mut [f64]) {
         if self == Self::Logistic {
             return group.pairs(|better, worse| {

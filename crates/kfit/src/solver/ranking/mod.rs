@@ -4,10 +4,10 @@
 //! minimise over w   F = (1/P) Σ ℓ(wᵀφ_i − wᵀφ_j) + lambda ‖w‖²
 //! ```
 //!
-//! over the P pairs of rows i, j of one group (`group`) with grade y_i > y_j; ℓ(z) is max(0, 1 −
-//! z)² or ln(1 + e^−z). Only the order of the grades matters, and an intercept would cancel: scores
-//! are comparable only within a group. Preferences, one row before another, are groups of two rows
-//! with grades 1 and 0.
+//! over the P pairs of rows i, j of one group (`group`) with grade y_i > y_j; ℓ(z) is
+//! max(0, 1 − z)² or ln(1 + e^−z). Only the order of the grades matters, and an intercept would
+//! cancel: scores are comparable only within a group. Preferences, one row before another, are
+//! groups of two rows with grades 1 and 0.
 //!
 //! Newton's method with conjugate gradients (`../newton.rs`), preconditioned by the second moments
 //! of the features or, near the solution, of pairs drawn by their second derivatives. Products with

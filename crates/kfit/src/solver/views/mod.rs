@@ -129,7 +129,8 @@ fn require_pairs(moments: &Moments, pairs: &Pairs, epsilon: f64, asked: usize) -
     refuse(pairs.values.is_empty() || !moments.vary(epsilon), COMPONENTS.name, asked, why)
 }
 
-/// Calls `each` with the moments of the rows outside and inside every fold that has held-out rows.
+/// Calls `each` with the moments of the rows outside and inside every fold of at least two held-out
+/// rows.
 fn held_out(gram: &GramState, second: usize, mut each: impl FnMut(&Moments, &Moments) -> Result<()>) -> Result<()> {
     let folds = gram.folds();
     if folds.len() < 2 {
