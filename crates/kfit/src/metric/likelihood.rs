@@ -3,8 +3,8 @@
 //! Minimises F(a, s², τ²) of [`super::marginal`] for the model y = f(x) + noise, f a Gaussian
 //! process with the kernel s² k(a ∘ x, a ∘ x'), by [L-BFGS](crate::linalg::lbfgs) over log a, log
 //! s² and log τ² (automatic relevance determination: Rasmussen, Williams, *Gaussian Processes for
-//! Machine Learning*, 2006, sections 5.1 and 5.4.1). Irrelevant features get small factors, never
-//! 0.
+//! Machine Learning*, 2006, sections 5.1 and 5.4.1). Irrelevant features get small factors,
+//! never 0.
 //!
 //! F has several minima. The sample therefore grows in stages, and each stage starts from the
 //! factors of the previous one. A stage that explains almost nothing tries other overall scales,

@@ -22,7 +22,7 @@ pub enum Scaling {
     /// Mean 0 and population standard deviation 1 over the training rows.
     #[default]
     Standard,
-    /// Range [0, 1] over the training rows.
+    /// From 0 to 1 over the training rows.
     Minmax,
     /// (v − median)/spread, where the spread is the median absolute deviation: for columns with a
     /// few outliers.

@@ -19,8 +19,8 @@
 //! *Passes*: one for the features, two over the stored features. *Flops*: the map and 4np. *Bytes*:
 //! the features, 32n.
 //!
-//! Reference: Smola, Gretton, Song, Schölkopf, "A Hilbert space embedding for distributions", ALT
-//! 2007.
+//! Reference: Smola, Gretton, Song, Schölkopf, "A Hilbert space embedding for distributions",
+//! ALT 2007.
 
 use super::parameter::{NU, Settings, TOLERANCE};
 use super::{Figure, Found, Solver, SolverFacts, SolverFamily};

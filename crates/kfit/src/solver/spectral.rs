@@ -19,8 +19,8 @@
 //! *Bytes*: about 6p² numbers in f64.
 //!
 //! References: Ng, Jordan, Weiss, "On spectral clustering: analysis and an algorithm", NIPS 2001;
-//! Fowlkes, Belongie, Chung, Malik, "Spectral grouping using the Nyström method", IEEE TPAMI 26,
-//! 2004.
+//! Fowlkes, Belongie, Chung, Malik, "Spectral grouping using the Nyström method", IEEE
+//! TPAMI 26, 2004.
 
 use super::lloyd::{self, ClusteringOptions, Space};
 use super::normalised_moments::{self, NormalisedMoments};
