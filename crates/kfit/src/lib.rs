@@ -1,8 +1,9 @@
 //! Fits of kernel machines: from rows to a model, in few passes and a stated amount of memory.
 //!
-//! A [`job::Fit`] describes what is learned and a [`job::Run`] the resources; a [`solver`] learns linear functions of
-//! features; [`train`] is the one run of all solvers. Programs use this crate through `ksolve`, which adds the typed
-//! solvers, the search for a model, and statistics. The modules that are hidden here are for `ksolve` alone.
+//! A [`job::Fit`] describes what to learn and a [`job::Run`] the resources. A [`solver`] learns
+//! linear functions of features, and [`train`] runs any solver. Programs use this crate through
+//! `ksolve`, which adds typed solvers, model search and statistics. The modules hidden here are for
+//! `ksolve` only.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 

@@ -1,22 +1,26 @@
 //! Probabilities from decision values: Platt scaling.
 //!
-//! P(y = 1 | f) = 1/(1 + exp(a f + b)) with the a and b that minimise the cross-entropy of values f of rows that the machine had not
-//! seen. Their targets are not 1 and 0 but (n₊ + 1)/(n₊ + 2) and 1/(n₋ + 2), so that few or separable rows give no certainty.
-//! Newton's method with halved steps; the problem is convex in two numbers. A probability does not fall as the score rises: where a would be
-//! positive, as scores of rows that were held out may have it, a is 0 and b the best for that.
+//! P(y = 1 | f) = 1/(1 + exp(a f + b)) with the a and b that minimise the cross-entropy on decision
+//! values f of held-out rows. The targets are not 1 and 0 but (n₊ + 1)/(n₊ + 2) and 1/(n₋ + 2), so
+//! that few or separable rows give no certainty. Newton's method with step halving solves this
+//! convex problem in two variables. The probability must not fall as the score rises: if the
+//! minimiser has a > 0, as it may on held-out scores, a is set to 0 and b to its minimiser
+//! for a = 0.
 //!
-//! *Cost*: a few tens of flops a row and step. References: Platt, "Probabilistic outputs for support vector machines", 1999; Lin, Lin,
-//! Weng, "A note on Platt's probabilistic outputs for support vector machines", Machine Learning 68, 2007.
+//! *Cost*: a few tens of flops a row and step. References: Platt, "Probabilistic outputs for
+//! support vector machines", 1999; Lin, Lin, Weng, "A note on Platt's probabilistic outputs for
+//! support vector machines", Machine Learning 68, 2007.
 
-/// Most steps; below, the least step that is taken, and the gradient at which the iteration ends.
+/// Maximum number of steps; below, the smallest step length, and the gradient at which to stop.
 const STEPS: usize = 100;
 const LEAST: f64 = 1e-10;
 const GRADIENT: f64 = 1e-10;
 
-/// Added to the diagonal of the Hessian, to keep it definite where all values are alike.
+/// Added to the diagonal of the Hessian, to keep it definite if all values are equal.
 const RIDGE: f64 = 1e-12;
 
-/// Finds a and b from the decision values of rows, each with a flag that tells whether the row is of the class, and its weight.
+/// Returns a and b. Each row is its decision value, whether it belongs to the class, and its
+/// weight.
 pub(crate) fn fit(rows: impl Iterator<Item = (f64, bool, f64)> + Clone) -> (f64, f64) {
     let (mut own, mut others, mut scale) = (0.0, 0.0, 0.0f64);
     for (f, is, weight) in rows.clone() {
@@ -27,7 +31,7 @@ pub(crate) fn fit(rows: impl Iterator<Item = (f64, bool, f64)> + Clone) -> (f64,
         }
         scale = scale.max(f.abs());
     }
-    // values of any size become numbers up to 1
+    // scale the values to at most 1 in magnitude
     let scale = if scale > 0.0 { scale } else { 1.0 };
     let target = |is: bool| if is { (own + 1.0) / (own + 2.0) } else { 1.0 / (others + 2.0) };
     let rows = rows.map(|(f, is, weight)| (f / scale, target(is), weight));
@@ -108,7 +112,7 @@ mod tests {
                 })
                 .collect();
             let (a, b) = fit(rows.iter().map(|(f, is)| (*f, *is, 1.0)));
-            // the deviation of either is about 0.03 here
+            // either deviation is about 0.03 here
             assert!((a * size - slope).abs() < 0.15 && (b - shift).abs() < 0.15, "{size}: {a} {b}");
             let (own, others) =
                 rows.iter().fold((0.0, 0.0), |(o, r), (_, is)| if *is { (o + 1.0, r) } else { (o, r + 1.0) });
@@ -128,7 +132,7 @@ mod tests {
         let separable: Vec<(f64, bool)> = (0..100).map(|i| (f64::from(i) - 49.5, i >= 50)).collect();
         let (a, b) = fit(separable.iter().map(|(f, is)| (*f, *is, 1.0)));
         assert!(a < 0.0 && a.is_finite() && b.is_finite(), "{a} {b}");
-        // 51/52 and 1/52 are the most that 50 rows of each say
+        // the targets of 50 rows in each class are 51/52 and 1/52, the largest certainty
         let p = logistic(-(a * 49.5 + b));
         assert!(p > 0.97 && p < 1.0, "{p}");
         let (a, b) = fit([(0.0, true, 1.0), (0.0, false, 2.0)].into_iter());
@@ -140,7 +144,7 @@ mod tests {
     fn probabilities_do_not_fall_as_scores_rise() {
         let reversed = [(1.0, false, 1.0), (0.5, false, 2.0), (-0.5, true, 1.0), (-1.0, true, 2.0), (-2.0, true, 1.0)];
         let (a, b) = fit(reversed.into_iter());
-        // 4 of the weight 7 are of the class: (4 · 5/6 + 3 · 1/5)/7
+        // weight 4 of 7 is in the class: (4 · 5/6 + 3 · 1/5)/7
         let mean = (4.0 * 5.0 / 6.0 + 3.0 / 5.0) / 7.0;
         assert!(a == 0.0 && (logistic(-b) - mean).abs() < 1e-14, "{a} {b}");
     }

@@ -1,4 +1,5 @@
-//! What a visit of the features needs: how passes are cut, and buffers for the features of a block.
+//! Context of a pass over the features: pass shape, resources, and buffers for the features of a
+//! block.
 
 use crate::linalg::strips::for_each_strip;
 use crate::request::{PassShape, Resources};
@@ -7,7 +8,7 @@ use kapprox::{FeatureMap, Real};
 use kstore::pass::{Engine, Observer};
 use kstore::{Pass, RowBlock, Workers};
 
-/// Rows that are transposed by one thread at a time.
+/// Rows that one thread transposes at a time.
 const TURNED: usize = 64;
 
 #[derive(Clone, Copy)]
@@ -15,17 +16,18 @@ pub(super) struct VisitContext<'a> {
     pub(super) cut: PassShape,
     pub(super) resources: &'a Resources<'a>,
     pub(super) seed: u64,
-    /// Bytes for copies that only save time.
+    /// Bytes available for copies that only save time.
     pub(super) spare: usize,
 }
 
 impl<'a> VisitContext<'a> {
-    /// Who shares the passes of the run.
+    /// The engine of the processes that share the run's passes, if any.
     pub(super) fn engine(&self) -> Option<&'a dyn Engine> {
         self.resources.journal.and_then(|journal| journal.engine())
     }
 
-    /// A pass that gives tiles one after the other in row order, with all threads on each: solvers do not merge states.
+    /// Returns a pass that visits tiles one by one in row order, with all threads on each tile,
+    /// because solvers do not merge states.
     pub(super) fn pass<'p>(&self, observer: &'p dyn Observer) -> Pass<'p>
     where
         'a: 'p,
@@ -34,7 +36,7 @@ impl<'a> VisitContext<'a> {
     }
 }
 
-/// Features of a tile, column-major as the map gives them and row-major as they are kept.
+/// Features of a tile: column-major from the map, and row-major as stored.
 #[derive(Default)]
 pub(super) struct Buffers<T> {
     pub(super) columns: Vec<T>,

@@ -1,4 +1,4 @@
-//! The rows of a table as a solver sees them.
+//! A solver's view of the rows of a table.
 
 use super::tier::FeatureTier;
 use crate::moments::{RidgeFold, RidgeState};
@@ -10,54 +10,55 @@ use kstore::checkpoint::Persist;
 use kstore::{Fold, MemoryRows, Merge, Pass, Reading, RowSource};
 use std::fmt::Debug;
 
-/// Why `FitData::warn_of_fewer` found fewer components, if the directions of the features are exhausted.
+/// Reason for `FitData::warn_of_fewer` if the features have too few directions of variation.
 pub const FEWER_DIRECTIONS: &str =
     "the features vary in no more directions; more rows, or a higher `rank`, may have some";
 
-/// The name of the pass that sums second moments, and of its stage.
+/// Name of the pass that sums second moments, and of its stage.
 pub const GRAM: &str = "Gram matrix";
 
-/// The points whose kernel functions a solver combines: see [`crate::request::RowAccess`].
+/// The points whose kernel sections a solver combines: see [`crate::request::RowAccess`].
 #[derive(Clone, Debug)]
 pub enum Points<'a, T: Real> {
-    /// Those of the map: the solver combines its features.
+    /// No points: the solver combines the features of the map.
     Map,
-    /// The landmarks, in [`crate::request::RowAccess::Landmarks`], and the shape of the work.
+    /// The landmarks, for [`crate::request::RowAccess::Landmarks`], and the problem size.
     Landmarks(&'a LandmarkSet<T>, &'a ProblemSize),
-    /// All rows with their targets, in [`crate::request::RowAccess::Rows`], the shape of the work, and how the rows were read.
+    /// All rows with their targets, for [`crate::request::RowAccess::Rows`], the problem size, and
+    /// how the rows were read.
     Rows(&'a MemoryRows<T>, &'a ProblemSize, Reading),
 }
 
-/// The rows of a table as a solver sees them: what it folds over.
+/// A solver's view of the rows of a table: the input of its fit.
 #[derive(Debug)]
 pub struct FitData<'a, T: Real> {
     /// The source of the rows.
     pub source: &'a dyn RowSource<T>,
-    /// The kernel, every parameter a number.
+    /// The kernel, with every parameter resolved to a number.
     pub kernel: &'a Kernel,
-    /// The map; it has no features for a solver that combines kernel functions itself.
+    /// The map; it has no features for a solver that combines kernel sections itself.
     pub map: &'a dyn FeatureMap<T>,
-    /// Number of features of the second view, which are the last ones; 0 for one view.
+    /// Number of features of the second view, which are the last; 0 for one view.
     pub second: usize,
-    /// The targets of the rows; empty for solvers without.
+    /// The targets of the rows; empty for solvers without targets.
     pub targets: &'a Targets,
     /// Number of selected rows, n.
     pub rows: u64,
-    /// What the weights of the rows were divided by, as the source gives them: a cost C counts by the weights of the table.
+    /// Divisor of the row weights in the source; C refers to the weights of the table.
     pub weight_unit: f64,
-    /// How passes are cut into tiles, segments and lanes.
+    /// Tiles, segments and lanes of the passes.
     pub cut: PassShape,
-    /// What defines the result beside the solver's own settings.
+    /// Options of the fit, without the solver's own settings.
     pub options: &'a TrainOptions,
     /// Memory, threads, progress, checkpoints.
     pub resources: &'a Resources<'a>,
-    /// Where features that are read many times are kept.
+    /// Where features that are read many times are stored.
     pub keep: FeatureTier,
-    /// Bytes that the plan leaves, for copies that only save time.
+    /// Bytes that the plan leaves unused, for copies that only save time.
     pub spare: usize,
-    /// Which rows are held out together, for solvers that choose by it.
+    /// The folds, for solvers that cross-validate.
     pub folds: &'a Folds,
-    /// The points whose kernel functions the solver combines.
+    /// The points whose kernel sections the solver combines.
     pub points: Points<'a, T>,
 }
 
@@ -70,8 +71,8 @@ impl<T: Real> FitData<'_, T> {
         }
     }
 
-    /// Runs a fold over all rows in one pass and returns its state. The name must be unique among the passes of a fit:
-    /// progress shows it, and a resumed fit finds its state by it.
+    /// Runs a fold over all rows in one pass and returns its state. The name must be unique among
+    /// the passes of a fit: progress shows it, and a resumed fit finds its state by it.
     ///
     /// # Errors
     /// Errors of reading the rows and of the fold.
@@ -88,7 +89,7 @@ impl<T: Real> FitData<'_, T> {
         self.cut.pass(self.cut.gram_lanes, self.resources, observer)
     }
 
-    /// The rule that puts all rows in one fold.
+    /// Returns folds with all rows in one fold.
     pub fn whole(&self) -> Result<Folds> {
         Folds::new(&FoldSpec::None, self.options.seed, self.source.range(), &[])
     }
@@ -99,7 +100,8 @@ impl<T: Real> FitData<'_, T> {
         }
     }
 
-    /// Computes the second moments of features and targets, and the certificate of every rank: one pass.
+    /// Computes the second moments of features and targets, and the certificate of every rank: one
+    /// pass.
     ///
     /// # Errors
     /// Errors of reading the rows.
@@ -107,7 +109,7 @@ impl<T: Real> FitData<'_, T> {
         self.moments_with(None)
     }
 
-    /// The moments of [`FitData::moments`] with features of the targets, where there are some, in the place of the targets.
+    /// Computes [`FitData::moments`] with target features, if any, instead of the targets.
     pub(crate) fn moments_with(&self, target_features: Option<&dyn FeatureMap<f64>>) -> Result<RidgeState> {
         let folds = self.whole()?;
         let fold = RidgeFold::new(self.map, &folds, self.targets).with_target_features(target_features);
@@ -118,7 +120,7 @@ impl<T: Real> FitData<'_, T> {
         self.moments_of_classes(1)
     }
 
-    /// The moments of [`FitData::moments`], fold by fold and in each class by class.
+    /// Computes [`FitData::moments`] for each fold and, within it, for each class.
     pub(crate) fn moments_of_classes(&self, classes: usize) -> Result<RidgeState> {
         let fold = RidgeFold::new(self.map, self.folds, self.targets).by_class(classes);
         self.fold(GRAM, &fold.with_bin(self.cut.tile))

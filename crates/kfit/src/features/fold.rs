@@ -1,5 +1,7 @@
-//! Passes over the features whose result is a state: one state for every segment of the stored rows, merged along the tree of all passes. So the
-//! bits are the same wherever the features are kept; and processes that share a run share these passes too, and exchange the states.
+//! Passes over the features whose result is a state: one state per segment of the stored rows,
+//! merged along the same tree in every pass. The result is therefore bit-identical wherever the
+//! features are stored, and processes that share a run also share these passes and exchange the
+//! states.
 
 use crate::Result;
 use crate::features::{StoredFeatures, Tile};
@@ -9,9 +11,9 @@ use kstore::checkpoint::{Cut, Number, Persist};
 use kstore::pass::{Deliver, Engine, Observer, fold_lots};
 use std::ops::Range;
 
-/// The segments of a lot, whose states are delivered one after the other.
+/// The segments of a work unit, whose states are delivered one by one.
 pub(super) struct Segments<'d, S> {
-    /// The segment that is being folded: its number, its rows so far, and its state.
+    /// The current segment: its number, its rows so far, and its state.
     open: Option<(u64, u64, S)>,
     deliver: Deliver<'d, S, crate::Error>,
 }
@@ -21,7 +23,7 @@ impl<'d, S> Segments<'d, S> {
         Self { open: None, deliver }
     }
 
-    /// The state of a segment, to which so many rows are added.
+    /// Returns the state of a segment, after adding this many rows to its count.
     pub(super) fn at(&mut self, number: u64, rows: u64, init: &(dyn Fn() -> S + Sync)) -> Result<&mut S> {
         if let Some((at, rows, state)) = self.open.take_if(|(at, ..)| *at != number) {
             (self.deliver)(at, rows, state)?;
@@ -37,10 +39,12 @@ impl<'d, S> Segments<'d, S> {
 }
 
 impl<T: Real> StoredFeatures<'_, T> {
-    /// Folds all tiles into one state; `init` gives that of no rows, and `step` adds a tile. The name says what the pass finds.
+    /// Folds all tiles into one state; `init` returns the initial state, and `step` adds a tile.
+    /// The name identifies the pass.
     ///
     /// # Errors
-    /// Errors of reading the rows, of the scratch folder and of `step`; those of other processes; [`kstore::Error::Interrupted`].
+    /// Errors of reading the rows, of the scratch folder and of `step`; errors of other processes;
+    /// [`kstore::Error::Interrupted`].
     pub fn fold<S: Merge + Persist>(
         &self,
         name: &str,
@@ -60,7 +64,7 @@ impl<T: Real> StoredFeatures<'_, T> {
         Ok(fold_lots(self.engine(), (name, cut), observer, &|| init(), &mut lot)?.0)
     }
 
-    /// Σ φ over all rows: one pass, and a stage of this name.
+    /// Computes Σ φ over all rows, in one pass with a stage of this name.
     pub(crate) fn sum(&self, name: &str) -> Result<Vec<f64>> {
         let stage = self.context.resources.stages.stage(name, Some(self.n as u64));
         let Sums(sums) = self.fold(name, &*stage, &|| Sums::new(self.p), |sums, tile| {
@@ -74,7 +78,7 @@ impl<T: Real> StoredFeatures<'_, T> {
         self.engine().is_some()
     }
 
-    /// Who shares the passes over these rows.
+    /// The engine of the processes that share the passes over these rows, if any.
     fn engine(&self) -> Option<&dyn Engine> {
         self.context.engine().filter(|_| self.own)
     }
@@ -84,7 +88,7 @@ impl<T: Real> StoredFeatures<'_, T> {
         after.checked_sub(1).map_or(0, |place| self.segments[place].1)
     }
 
-    /// The position of the first row of a segment, or of those behind it.
+    /// The position of the first row of a segment or, if it has no rows, of the next one that has.
     pub(super) fn position(&self, number: u64) -> usize {
         let place = self.segments.partition_point(|(_, at)| *at < number);
         self.segments.get(place).map_or(self.n, |(first, _)| *first)
@@ -96,7 +100,7 @@ impl<T: Real> StoredFeatures<'_, T> {
 pub struct Sums(pub Vec<f64>);
 
 impl Sums {
-    /// So many sums of no rows.
+    /// Returns this many sums, all 0.
     pub fn new(count: usize) -> Self {
         Self(vec![0.0; count])
     }
@@ -104,7 +108,7 @@ impl Sums {
 
 kstore::summed!(Sums { fill "sums": 0 });
 
-/// Numbers of the rows, in the order of the rows.
+/// Values of the rows, in row order.
 #[derive(Clone, Debug, Default)]
 pub struct Values<V>(pub Vec<V>);
 

@@ -1,4 +1,5 @@
-//! The pass that keeps the features: what it finds of the rows is a state too, so that processes share it.
+//! The pass that stores the features. Its other results form a state, so that processes can share
+//! it.
 
 use super::context::{Buffers, VisitContext};
 use crate::features::fold::Segments;
@@ -13,29 +14,30 @@ use kstore::pass::{Deliver, fold_lots};
 use kstore::{Coded, RowBlock};
 use std::ops::Range;
 
-/// The sums that the pass that keeps the features is to compute beside them.
+/// Which additional sums the pass that stores the features computes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted {
-    /// True for the second moments of the features.
+    /// True to sum the second moments of the features.
     pub moments: bool,
-    /// True for the squared length of every row in feature space.
+    /// True to compute the squared norm of every row in feature space.
     pub squares: bool,
-    /// True for the group of every row.
+    /// True to store the group of every row.
     pub groups: bool,
 }
 
-/// The sums that the pass that keeps the features computed beside them.
+/// Sums computed by the pass that stores the features.
 #[derive(Debug, Default)]
 pub struct Gathered {
-    /// Residuals of the map at every rank, where it is a projection.
+    /// Residuals of the map at every rank, if it is a projection.
     pub certificate: Option<CertificateState>,
-    /// Second moments, where they were asked for.
+    /// Second moments, if requested.
     pub moments: Option<GramState>,
-    /// k(x, x) of every row, or ‖φ‖² for maps that are no projection, n numbers; empty where they were not asked for.
+    /// k(x, x) of every row, or ‖φ‖² for maps that are not projections, n numbers; empty if not
+    /// requested.
     pub squares: Vec<f64>,
 }
 
-/// What the table says of the rows, and the sums.
+/// Values of the rows from the table, and the sums.
 #[derive(Default)]
 struct RowFacts {
     codes: Vec<u32>,
@@ -44,7 +46,7 @@ struct RowFacts {
     folds: Vec<u16>,
     weights: RowWeights,
     tiles: Vec<u32>,
-    /// Number and rows of every segment that has rows.
+    /// Number and row count of every nonempty segment.
     segments: Vec<u64>,
     sums: Gathered,
 }
@@ -62,7 +64,7 @@ kstore::summed!(RowFacts {
     some "moments": sums.moments,
 });
 
-/// The positions at which parts of so many rows begin, and the number of all rows.
+/// Returns the start positions of consecutive parts with these row counts, then the total.
 fn positions(rows: impl Iterator<Item = u64>) -> Vec<usize> {
     let ends = rows.scan(0, |end, rows| {
         *end += rows as usize;
@@ -72,11 +74,12 @@ fn positions(rows: impl Iterator<Item = u64>) -> Vec<usize> {
 }
 
 impl<'a, T: Real> StoredFeatures<'a, T> {
-    /// Computes the features of all rows in one pass, and keeps them where `data` says: all of them, or those of the rows of this process
-    /// where several share the run.
+    /// Computes the features of all rows in one pass and stores them in the tier of `data`. A
+    /// process that shares the run stores the features of its own rows only.
     ///
     /// # Errors
-    /// Errors of reading the rows and of the scratch folder; [`Error::NotFinite`] for a kernel that overflows.
+    /// Errors of reading the rows and of the scratch folder; [`Error::NotFinite`] for a kernel that
+    /// overflows.
     pub fn gather(data: &'a FitData<'a, T>, wanted: Wanted) -> Result<(Self, Gathered)> {
         let p = data.map.dims().1;
         let projects = data.map.is_projection();
@@ -127,7 +130,7 @@ struct Gather<'a, T: Real> {
 }
 
 impl<T: Real> Gather<'_, T> {
-    /// Takes in a tile: its features, then what is learned of them, then what the table says of its rows.
+    /// Adds a tile: its features, their sums, and the values of its rows from the table.
     fn add(&mut self, block: &RowBlock<'_, T>, writer: &mut Writer<'_, T>, found: &mut RowFacts) -> Result<()> {
         let (b, p) = (block.len(), self.data.map.dims().1);
         writer.add(block, &mut self.buffers, self.data.resources.workers)?;
@@ -145,7 +148,7 @@ impl<T: Real> Gather<'_, T> {
         Ok(())
     }
 
-    /// Residuals, squared lengths and moments of the features in the buffers.
+    /// Updates residuals, squared norms and moments from the features in the buffers.
     fn learn(&mut self, block: &RowBlock<'_, T>, sums: &mut Gathered) -> Result<()> {
         let (b, map, buffers) = (block.len(), self.data.map, &mut self.buffers);
         let workers = self.data.resources.workers;
@@ -172,7 +175,7 @@ impl<T: Real> Gather<'_, T> {
         Ok(())
     }
 
-    /// Classes or numeric targets, weights where there are some, and folds where there are several.
+    /// Adds classes or numeric targets, weights if any, and folds if there are several.
     fn targets(&self, block: &RowBlock<'_, T>, found: &mut RowFacts) -> Result<()> {
         match (self.data.targets, block.classes) {
             (Targets::Classes(classes), Some(Coded { codes, .. })) => {
@@ -195,7 +198,7 @@ impl<T: Real> Gather<'_, T> {
         }
         if self.data.folds.count() > 1 {
             for (i, row) in block.rows.iter().enumerate() {
-                // there are at most a thousand
+                // there are at most a thousand folds
                 found.folds.push(self.data.folds.fold_of(*row, group(i))? as u16);
             }
         }

@@ -1,11 +1,11 @@
 //! The features of all rows, for solvers that read them many times.
 //!
-//! They are kept in memory where the plan leaves room, else in the scratch folder where there is one with room, else they
-//! are computed anew in every pass. A solver sees the same tiles of rows in the same order in all three cases, with the same
-//! bits: the map works on the same tiles, and what is kept is what it gave.
+//! They are stored in memory if the plan leaves room, else in the scratch folder if there is one
+//! with room, else they are recomputed in every pass. In all three cases a solver sees the same
+//! tiles of rows in the same order, bit-identical, because the map always works on the same tiles.
 //!
-//! *Bytes*: n·p elements in memory or on disk; beside them two tiles of features. *Cost of a pass*: nothing from memory, the
-//! rate of the disk from scratch, the map otherwise.
+//! *Bytes*: n·p elements in memory or on disk, and two tiles of features. *Cost of a pass*: none
+//! from memory, the rate of the disk from scratch, else the map.
 
 mod context;
 mod fit_data;
@@ -37,14 +37,14 @@ use kstore::pass::Observer;
 use kstore::{RowBlock, RowSource, Workers};
 use std::ops::Range;
 
-/// The features of all rows, by the place where they are kept.
+/// The features of all rows, by their storage.
 enum Phi<'a, T: Real> {
     Stored(Stored<'a, T>),
-    /// Rows that were picked out, n x p row-major.
+    /// Copies of selected rows, n x p row-major.
     Picked(Vec<T>),
-    /// Rows of others by their positions, which ascend; they are picked out in every visit.
+    /// Selected rows of other features, by ascending positions; every visit extracts them.
     Positions(&'a StoredFeatures<'a, T>, Vec<usize>),
-    /// The features of another type, converted when they are read.
+    /// Features of another type, converted when they are read.
     Wide(&'a dyn Widen<T>),
 }
 
@@ -58,20 +58,21 @@ pub struct StoredFeatures<'a, T: Real> {
     pub p: usize,
     /// Codes of the classes of the rows, n numbers; empty for numeric targets.
     pub codes: Vec<u32>,
-    /// Numeric targets, n x t row-major, as they are in the table.
+    /// Numeric targets, n x t row-major, as in the table.
     pub y: Vec<f64>,
-    /// Codes of the groups of the rows, n numbers; empty where they were not asked for.
+    /// Codes of the groups of the rows, n numbers; empty if not requested.
     pub groups: Vec<u32>,
-    /// Folds of the rows, n numbers; empty where there is only one.
+    /// Folds of the rows, n numbers; empty if there is only one fold.
     pub folds: Vec<u16>,
     /// Weights of the rows.
     pub weights: RowWeights,
-    /// Position of the first row of every tile, and n.
+    /// Positions of the first row of every tile, then n.
     starts: Vec<usize>,
-    /// Position of the first row of every segment that has rows, and its number among all of the stored rows.
+    /// Position of the first row of every nonempty segment, and its number among all segments of
+    /// the stored rows.
     segments: Vec<(usize, u64)>,
     range: Range<u64>,
-    /// True for features of the rows of the run, false for some of them that were picked out.
+    /// True for the features of all rows of the run, false for selected rows.
     own: bool,
 }
 
@@ -81,8 +82,8 @@ impl<T: Real> std::fmt::Debug for StoredFeatures<'_, T> {
     }
 }
 
-/// Bytes that every pass over the features holds: decoded rows or stored features, two tiles of features, and some in
-/// f64.
+/// Bytes of every pass over the features: decoded rows or stored features, two tiles of features,
+/// and a part in f64.
 pub(crate) fn pass_bytes(shape: &ProblemSize, cut: PassShape) -> usize {
     let row = (shape.d.max(shape.map.p)) * shape.element + (shape.t + 2) * 8;
     let features = 2 * shape.map.p * shape.element + 8;
@@ -92,7 +93,7 @@ pub(crate) fn pass_bytes(shape: &ProblemSize, cut: PassShape) -> usize {
 }
 
 impl<'a, T: Real> StoredFeatures<'a, T> {
-    /// Features alone, without classes, targets, groups, folds and weights.
+    /// Features without classes, targets, groups, folds and weights.
     fn bare(context: VisitContext<'a>, phi: Phi<'a, T>, (n, p): (usize, usize), range: Range<u64>, own: bool) -> Self {
         let (codes, y, groups, folds, weights) = Default::default();
         let (starts, segments) = Default::default();
@@ -102,7 +103,8 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
     /// Calls `work` with every tile of features, in the order of the rows.
     ///
     /// # Errors
-    /// Errors of reading the rows, of the scratch folder and of `work`; [`kstore::Error::Interrupted`].
+    /// Errors of reading the rows, of the scratch folder and of `work`;
+    /// [`kstore::Error::Interrupted`].
     pub fn visit(
         &self,
         observer: &dyn Observer,
@@ -111,7 +113,8 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         self.visit_lot(None, observer, &mut work)
     }
 
-    /// [`StoredFeatures::visit`] of some segments, or of all, compiled once for all kinds of work. Rows that were picked out are visited whole.
+    /// Visits some segments or, for `None`, all, like [`StoredFeatures::visit`]; compiled once for
+    /// all kinds of work. Rows selected by positions are always visited completely.
     fn visit_lot(&self, lot: Option<&Range<u64>>, observer: &dyn Observer, work: Work<'_, T>) -> Result<()> {
         match &self.phi {
             Phi::Stored(stored) => self.visit_stored(stored, lot, observer, work),
@@ -124,7 +127,8 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         }
     }
 
-    /// The features of the rows of the run. Those that are kept, but not by this process, are computed before.
+    /// Visits features of the rows of the run. Computes stored features first if this process lacks
+    /// them.
     fn visit_stored(
         &self,
         stored: &Stored<'_, T>,
@@ -147,14 +151,14 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         }
     }
 
-    /// Features of rows of one segment, where this process has them in memory.
+    /// Features of rows of one segment, if this process has them in memory.
     fn in_memory<'s>(&self, stored: &'s Stored<'_, T>, rows: Range<usize>) -> Option<&'s [T]> {
         let number = self.segment_of(rows.start);
         let first = self.position(number);
         stored.memory(number)?.get((rows.start - first) * self.p..(rows.end - first) * self.p)
     }
 
-    /// The rows of a source, which are features or become them by `map`.
+    /// Visits the rows of a source, which are features, or are mapped to features by `map`.
     fn visit_rows(
         &self,
         source: &dyn RowSource<T>,
@@ -180,7 +184,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         pass.visit_lot(source, lot, tile).map(drop)
     }
 
-    /// The tiles of some rows in memory, whose features `of` has.
+    /// Visits the tiles of rows in memory; `of` returns their features.
     fn visit_memory<'s>(
         &self,
         rows: Range<usize>,
@@ -200,7 +204,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         Ok(())
     }
 
-    /// The features of a row, where this process has them in memory.
+    /// The features of a row, if this process has them in memory.
     pub fn row(&self, i: usize) -> Option<&[T]> {
         match &self.phi {
             Phi::Stored(stored) => self.in_memory(stored, i..i + 1),
@@ -209,12 +213,12 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         }
     }
 
-    /// The sum of the weights of the rows outside a fold, or of all: their number, where all count alike.
+    /// Sum of the weights of the rows outside a fold, or of all rows; their number without weights.
     pub fn weight_outside(&self, held: Option<u16>) -> f64 {
         self.weights.total((0..self.n).filter(|i| held.is_none_or(|fold| self.folds[*i] != fold)))
     }
 
-    /// The mean weight of the rows outside a fold, or of all.
+    /// Mean weight of the rows outside a fold, or of all rows.
     pub(crate) fn mean_weight(&self, held: Option<u16>) -> f64 {
         let rows = self.folds.iter().filter(|fold| held == Some(**fold)).count();
         self.weight_outside(held) / (self.n - rows).max(1) as f64

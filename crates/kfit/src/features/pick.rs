@@ -1,4 +1,4 @@
-//! Some of the rows, picked out by their positions: those of some classes, or a random sample.
+//! Rows selected by position: the rows of some classes, or a random sample.
 
 use super::tile::{Tile, Work};
 use super::{Phi, StoredFeatures, fold::Values, stored::Quiet, tier::exchanged};
@@ -9,16 +9,18 @@ use kstore::pass::Observer;
 
 const TILE: usize = 2048;
 
-/// Bytes of buffers of a visit of rows that are picked out again each time.
+/// Bytes of buffers of a visit that extracts the selected rows each time.
 pub(crate) fn class_rows_bytes(p: usize, element: usize) -> usize {
     TILE * p * element
 }
 
 impl<'a, T: Real> StoredFeatures<'a, T> {
-    /// The rows that `takes` chooses by their class, with their classes, targets, folds and weights.
+    /// Returns the rows whose class `takes` accepts, with their classes, targets, folds and
+    /// weights.
     ///
-    /// They are copied, in one pass, where the plan leaves room; otherwise every visit picks them out again. Both give
-    /// tiles of these rows alone, the same ones wherever the features are.
+    /// If the plan leaves room, one pass copies them; otherwise every visit extracts them again.
+    /// Either way the tiles have only these rows, and do not depend on where the features are
+    /// stored.
     ///
     /// # Errors
     /// Errors of reading the rows.
@@ -38,9 +40,10 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         })
     }
 
-    /// Draws `m` ≤ n rows into memory, one at random of every n/m, and returns them with their positions: one pass.
+    /// Draws `m` ≤ n rows into memory, one at random from each of m strata of n/m rows, and returns
+    /// them with their positions: one pass.
     ///
-    /// Targets, classes, folds and weights are not copied: they are found by the positions.
+    /// Targets, classes, folds and weights are not copied; the positions give access to them.
     ///
     /// # Errors
     /// Errors of reading the rows.
@@ -56,7 +59,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         Ok((self.part(m, Phi::Picked(self.copied(&at, observer)?)), at))
     }
 
-    /// The features of the rows at these positions, which ascend: one pass.
+    /// The features of the rows at these ascending positions: one pass.
     pub(crate) fn copied(&self, at: &[usize], observer: &dyn Observer) -> Result<Vec<T>> {
         let mut phi = Vec::with_capacity(at.len() * self.p);
         self.pick(at, observer, |tile| {
@@ -66,7 +69,8 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         Ok(phi)
     }
 
-    /// n rows that were picked out, whose segments are numbered by their positions; without classes, targets, folds and weights.
+    /// Returns n selected rows, with segments numbered by position; without classes, targets, folds
+    /// and weights.
     fn part<'k>(&self, n: usize, phi: Phi<'k, T>) -> StoredFeatures<'k, T>
     where
         'a: 'k,
@@ -79,8 +83,9 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         }
     }
 
-    /// Calls `work` with tiles of the rows at these positions alone, which ascend; the position of a tile is that among these. Processes that
-    /// share the run exchange the features of the rows: none computes those that another has.
+    /// Calls `work` with tiles of the rows at these ascending positions; `first` of a tile counts
+    /// these rows only. Processes that share the run exchange the features, so that each row's
+    /// features are computed once.
     pub(crate) fn pick(
         &self,
         at: &[usize],
@@ -104,7 +109,8 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         Ok(())
     }
 
-    /// [`StoredFeatures::pick`] without an exchange: features that another process has are computed.
+    /// Does [`StoredFeatures::pick`] without an exchange: computes features that only another
+    /// process has.
     pub(super) fn pick_here(&self, at: &[usize], observer: &dyn Observer, work: Work<'_, T>) -> Result<()> {
         let p = self.p;
         let (mut phi, mut done): (Vec<T>, usize) = (Vec::with_capacity(TILE.min(at.len()) * p), 0);

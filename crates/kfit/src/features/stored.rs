@@ -1,7 +1,7 @@
-//! Features where they are kept, segment by segment.
+//! Storage of features, segment by segment.
 //!
-//! A process keeps the features of the segments that it has folded. Of segments that another process of a shared run has folded it has none,
-//! until it visits them: then it computes them, and keeps them too.
+//! A process stores the features of the segments that it folds. In a shared run it computes and
+//! stores the features of other processes' segments when it first visits them.
 
 use super::context::{Buffers, VisitContext};
 use super::{fit_data::FitData, tier::FeatureTier};
@@ -12,7 +12,7 @@ use kstore::{RowBlock, RowSource, TableShape, Workers, checkpoint::Cut, pass::Ob
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// The features that this process has, and what they are computed from.
+/// The stored features of this process, and their source.
 pub(super) struct Stored<'a, T: Real> {
     pub(super) source: &'a dyn RowSource<T>,
     pub(super) map: &'a dyn FeatureMap<T>,
@@ -20,16 +20,16 @@ pub(super) struct Stored<'a, T: Real> {
     held: Held<'a, T>,
 }
 
-/// The features by the place where they are kept.
+/// The features, by storage tier.
 enum Held<'a, T: Real> {
-    /// For every segment of the stored rows its features, row-major, if they are there.
+    /// Features of every segment of the stored rows, row-major; unset if missing.
     Memory(Vec<OnceLock<Vec<T>>>),
-    /// Segments in the scratch folder, in the order in which they were written.
+    /// Segments in the scratch folder, in the order of writing.
     Scratch(&'a Scratch, Mutex<Vec<CachedSegments<T>>>),
     Nowhere,
 }
 
-/// Segments in the scratch folder that were written one after the other.
+/// Consecutive segments in the scratch folder.
 type CachedSegments<T> = (Range<u64>, Arc<Cache<T>>);
 
 impl<'a, T: Real> Stored<'a, T> {
@@ -71,7 +71,7 @@ impl<'a, T: Real> Stored<'a, T> {
         }
     }
 
-    /// Computes the features of a lot that are kept, but were folded by another process.
+    /// Computes and stores the features of a work unit that another process folded.
     pub(super) fn fill(&self, lot: &Range<u64>, context: &VisitContext<'_>, observer: &dyn Observer) -> Result<()> {
         let mut buffers = Buffers::default();
         for run in self.missing(lot) {
@@ -84,7 +84,8 @@ impl<'a, T: Real> Stored<'a, T> {
         Ok(())
     }
 
-    /// Runs of segments of a lot that are not there, where features are kept at all.
+    /// Returns runs of segments of a work unit that are not stored yet; none if features are not
+    /// stored.
     fn missing(&self, lot: &Range<u64>) -> Vec<Range<u64>> {
         let there: Vec<Range<u64>> = match &self.held {
             Held::Memory(_) => lot.clone().filter(|at| self.memory(*at).is_some()).map(|at| at..at + 1).collect(),
@@ -119,13 +120,14 @@ impl<'a, T: Real> Stored<'a, T> {
 pub(super) struct Writer<'s, T: Real> {
     stored: &'s Stored<'s, T>,
     lot: Range<u64>,
-    /// The segment that is being written, its features, and how many of them there are.
+    /// The current segment: its number, its features, and their count so far.
     open: Option<(u64, Vec<T>, usize)>,
     cache: Option<CacheWriter<T>>,
 }
 
 impl<T: Real> Writer<'_, T> {
-    /// Computes the features of a block, in the order of the rows, and keeps them. The buffers have them by columns.
+    /// Computes and stores the features of a block, in row order. Also leaves them in the column
+    /// buffers.
     pub(super) fn add(&mut self, block: &RowBlock<'_, T>, buffers: &mut Buffers<T>, workers: &Workers) -> Result<()> {
         let Stored { map, held, cut, .. } = self.stored;
         let p = map.dims().1;
@@ -141,7 +143,7 @@ impl<T: Real> Writer<'_, T> {
         if self.open.as_ref().is_none_or(|(at, ..)| *at != number) {
             self.close();
             let Range { start, end } = self.stored.rows(&(number..number + 1));
-            // zeros that nobody wrote: the threads that fill the pages are the first to touch them
+            // zeroed pages are still untouched: each is first touched by the thread that fills it
             self.open = Some((number, vec![T::ZERO; (end - start) as usize * p], 0));
         }
         if let Some((_, phi, at)) = &mut self.open {
@@ -152,7 +154,7 @@ impl<T: Real> Writer<'_, T> {
         Ok(())
     }
 
-    /// Ends a segment in memory. What was there before is kept: it has the same bits.
+    /// Stores the segment in memory. An existing copy stays, because it is bit-identical.
     fn close(&mut self) {
         let (Some((number, mut phi, at)), Held::Memory(segments)) = (self.open.take(), &self.stored.held) else {
             return;
@@ -167,7 +169,7 @@ impl<T: Real> Writer<'_, T> {
             (Held::Memory(segments), _) => {
                 let first = self.stored.cut.segments().start;
                 let lot = (self.lot.start - first) as usize..(self.lot.end - first) as usize;
-                // segments without rows have no features, and that is known
+                // mark segments without rows as stored
                 segments[lot].iter().for_each(|segment| drop(segment.set(Vec::new())));
             }
             (Held::Scratch(_, runs), Some(cache)) => lock(runs).push((self.lot, Arc::new(cache.finish()?))),
@@ -177,7 +179,7 @@ impl<T: Real> Writer<'_, T> {
     }
 }
 
-/// An observer that has heard of these rows, and may interrupt work on them.
+/// An observer for rows that were already counted: it does not advance, but can stop the work.
 pub(crate) struct Quiet<'o>(pub(crate) &'o dyn Observer);
 
 impl Observer for Quiet<'_> {

@@ -1,20 +1,21 @@
-//! Where the features of all rows are between the passes.
+//! Storage of the features between passes.
 
 use crate::request::{ProblemSize, Resources};
 use kstore::Plan;
 
-/// States that a fold holds: that of the segment, of the stretch, and of those before.
+/// States of a fold: of the segment, of the reduction block, and of the blocks before.
 pub const STATES: usize = 3;
 
-/// Bytes of so many numbers of rows in the states of a fold: together they are those of all rows, in memory that doubles as it grows.
+/// Bytes of row values in the states of a fold. The states together have the values of all rows,
+/// and their memory doubles as it grows.
 pub fn values_bytes(numbers: usize, element: usize) -> usize {
     numbers.saturating_mul(3 * element)
 }
 
-/// Bytes of features that processes which share a run exchange at once.
+/// Bytes of features that processes of a shared run exchange at once.
 const EXCHANGED: usize = 16 << 20;
 
-/// Rows whose features are exchanged at once.
+/// Number of rows whose features are exchanged at once.
 pub(super) fn exchanged(p: usize, element: usize) -> usize {
     (EXCHANGED / (p * element).max(1)).max(256)
 }
@@ -23,7 +24,7 @@ fn exchange_bytes(p: usize, element: usize) -> usize {
     values_bytes(exchanged(p, element) * p, element)
 }
 
-/// The place where the features are between the passes.
+/// Where the features are between passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FeatureTier {
@@ -31,13 +32,14 @@ pub enum FeatureTier {
     Memory,
     /// In the scratch folder.
     Scratch,
-    /// Nowhere: the features are computed anew in every pass.
+    /// Nowhere: every pass recomputes the features.
     #[default]
     Recomputed,
 }
 
 impl FeatureTier {
-    /// Chooses the place for the features of `shape` beside the memory of `plan`, and adds them to the plan.
+    /// Chooses the tier for the features of `shape` given the memory of `plan`, and adds them to
+    /// the plan.
     pub fn choose(plan: Plan, shape: &ProblemSize, resources: &Resources<'_>) -> (Self, Plan) {
         let plan = match resources.journal.is_some_and(|journal| journal.is_shared()) {
             true => plan.term("features that processes exchange", exchange_bytes(shape.map.p, shape.element), ""),
@@ -48,7 +50,7 @@ impl FeatureTier {
         if plan.bytes().saturating_add(needed) <= plan.budget {
             return (Self::Memory, plan.term("features of all rows", needed, ""));
         }
-        // as the cache counts them: a row number and two codes beside the features
+        // like the cache: a row number and two codes in addition to the features
         let on_disk = (needed as u64).saturating_add(16 * shape.n);
         match resources.scratch {
             Some(scratch) if on_disk <= scratch.left() => (Self::Scratch, plan),
@@ -56,7 +58,7 @@ impl FeatureTier {
         }
     }
 
-    /// The warning for features that are computed anew in every pass; `None` where they are kept.
+    /// A warning if every pass recomputes the features; else `None`.
     pub fn warning(self, shape: &ProblemSize) -> Option<String> {
         let rows = usize::try_from(shape.n).unwrap_or(usize::MAX);
         let bytes = kstore::budget::bytes(rows.saturating_mul(shape.map.p).saturating_mul(shape.element));

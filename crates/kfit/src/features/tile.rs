@@ -1,8 +1,9 @@
-//! A tile: the features of some rows, and products with them; and tiles of the features in f64, whatever their own type, from which
-//! certificates are computed.
+//! Tiles: the features of some rows, and products with them; and tiles converted to f64, for final
+//! results.
 //!
-//! Solvers iterate in the type of the features, which is fast, and whose sums carry its rounding. What they report of their result,
-//! they compute by one more pass over these: the same numbers, widened, whose products and sums are those of f64.
+//! Solvers iterate in the type of the features, which is fast but rounds sums to that type. What
+//! they report is computed in one more pass over the same features in f64, with products and sums
+//! in f64.
 
 use super::{Phi, StoredFeatures};
 use crate::{Result, linalg::strips::for_each_strip};
@@ -10,7 +11,7 @@ use kapprox::{Real, thin};
 use kstore::{Workers, pass::Observer};
 use std::ops::Range;
 
-/// Rows whose features are converted to another type at once.
+/// Rows converted to f64 at once.
 pub(super) const WIDENED: usize = 1024;
 
 /// Rows that one thread converts.
@@ -19,7 +20,8 @@ const CONVERTED: usize = 128;
 /// Rows of a strip of a product, which one thread computes.
 const STRIP: usize = 256;
 
-/// Number of rows whose transposed products are summed in the type of the features; these sums are added in f64.
+/// Number of rows whose transposed products are summed in the type of the features; these sums are
+/// added in f64.
 const SUMMED: usize = 512;
 
 /// Features of a panel of a transposed product, which one thread computes.
@@ -46,7 +48,8 @@ impl<T: Real> Tile<'_, T> {
         &self.phi[i * self.p..(i + 1) * self.p]
     }
 
-    /// `out` (b x c row-major) = Φ·`weights` (p x c row-major). Strips of rows go to the workers. 2pc flops a row.
+    /// Computes `out` (b x c row-major) = Φ·`weights` (p x c row-major). One task per strip of
+    /// rows. 2pc flops a row.
     pub fn times(&self, weights: &[T], out: &mut [T], workers: &Workers) {
         let (p, c) = (self.p, weights.len() / self.p);
         for_each_strip(workers, out, STRIP * c, |strip, out| {
@@ -54,8 +57,9 @@ impl<T: Real> Tile<'_, T> {
         });
     }
 
-    /// `sums` (p x c row-major) += Φᵀ·`right` (b x c row-major): the product of a few hundred rows in the type of the
-    /// features, the sum in f64. Panels of features go to the workers. 2pc flops a row.
+    /// Computes `sums` (p x c row-major) += Φᵀ·`right` (b x c row-major): products of a few hundred
+    /// rows in the type of the features, sums in f64. One task per panel of features. 2pc flops a
+    /// row.
     pub fn add_transposed(&self, right: &[T], sums: &mut [f64], workers: &Workers) {
         let (p, c) = (self.p, right.len() / self.rows().max(1));
         for_each_strip(workers, sums, PANEL * c, |panel, sums| {
@@ -70,7 +74,7 @@ pub(super) type Work<'w, T> = &'w mut (dyn FnMut(&Tile<'_, T>) -> Result<()> + S
 
 /// Features that can be read in the type `T`.
 pub(super) trait Widen<T>: Sync {
-    /// Calls `work` with some rows of a lot at a time, or of all, in the order of the rows.
+    /// Calls `work` with parts of a work unit, or of all rows for `None`, in row order.
     fn widen(&self, lot: Option<&Range<u64>>, observer: &dyn Observer, work: Work<'_, T>) -> Result<()>;
 }
 
@@ -93,7 +97,7 @@ impl<N: Real> Widen<f64> for StoredFeatures<'_, N> {
 }
 
 impl<T: Real> StoredFeatures<'_, T> {
-    /// The features in f64. Targets, classes, folds and weights are not copied.
+    /// The features in f64, without targets, classes, folds and weights.
     pub fn wide(&self) -> StoredFeatures<'_, f64> {
         let bare = StoredFeatures::bare(self.context, Phi::Wide(self), (self.n, self.p), self.range.clone(), self.own);
         StoredFeatures { segments: self.segments.clone(), ..bare }

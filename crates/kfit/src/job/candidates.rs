@@ -1,4 +1,4 @@
-//! Among which rows landmarks are chosen.
+//! Candidate rows for landmark selection.
 
 use crate::{Error, Result};
 use std::str::FromStr;
@@ -7,13 +7,13 @@ use std::str::FromStr;
 const CANDIDATES_PER_RANK: u64 = 20;
 const FEWEST_CANDIDATES: u64 = 50_000;
 
-/// Rows that landmarks are chosen among.
+/// Candidate rows for the landmarks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Candidates {
     /// Every row: a pass for each round of the scheme.
     All,
-    /// A uniform sample of so many rows, held in memory.
+    /// A uniform sample of this many rows, in memory.
     Rows(u64),
 }
 
@@ -41,7 +41,7 @@ impl FromStr for Candidates {
 }
 
 impl Candidates {
-    /// The default number of rows that landmarks are chosen among: max(20·rank, 50,000).
+    /// The default number of candidates: max(20·rank, 50,000).
     pub fn of_rank(rank: usize) -> Self {
         Self::Rows(CANDIDATES_PER_RANK.saturating_mul(rank as u64).max(FEWEST_CANDIDATES))
     }

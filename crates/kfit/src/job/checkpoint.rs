@@ -1,4 +1,4 @@
-//! The checkpoint of a job: its folder, and the manifest that tells which job it belongs to.
+//! The checkpoint of a job: its folder, and the manifest that identifies the job.
 
 use super::{Checkpoint, Run, fit::Fit};
 use crate::request::{MetricSource, TrainOptions};
@@ -9,10 +9,11 @@ use kstore::{Digest, Selected};
 use serde_json::Value;
 
 impl Fit {
-    /// Opens the journal of this fit in the folder of a checkpoint.
+    /// Opens the journal of this fit in the checkpoint folder.
     ///
     /// # Errors
-    /// The checkpoint of another run if this run is to continue, and anything else with the name of the folder.
+    /// A checkpoint of a different run, if this run resumes; any other file with the name of the
+    /// folder.
     #[doc(hidden)]
     pub fn open_checkpoint<'a>(
         &self,
@@ -25,10 +26,11 @@ impl Fit {
     }
 }
 
-/// Returns the journal of the passes of a run: one that other processes share, or that of its checkpoint.
+/// Returns the journal of a run's passes: shared with other processes, or from its checkpoint.
 ///
 /// # Errors
-/// Those of opening the checkpoint and of joining the processes; a run that shares its passes and is to continue from a checkpoint.
+/// Errors of opening the checkpoint or of joining the processes; a shared run that must resume from
+/// a checkpoint.
 pub(super) fn journal<'a>(
     run: &Run<'a>,
     fit: &Fit,
@@ -50,7 +52,7 @@ pub(super) fn journal<'a>(
     Ok(Some(Journal::through(engine)))
 }
 
-/// The manifest of a fit: the version, the instruction set, the options, the columns and the files.
+/// Returns the manifest of a fit: version, instruction set, options, columns and files.
 pub(super) fn manifest(
     fit: &Fit,
     selected: &Selected,
@@ -67,7 +69,7 @@ pub(super) fn manifest(
     }
     options.push(("features".to_string(), text(selected.feature_names().into())));
     if let Some(encoding) = selected.encoding() {
-        // names do not tell 7 from the text 7
+        // the names alone do not distinguish the integer 7 from the text "7"
         let values = serde_json::to_vec(encoding)
             .map_err(|error| Error::Damaged { path: "the encoding".into(), detail: error.to_string() })?;
         options.push(("values of the columns".to_string(), Digest::of(&values)));

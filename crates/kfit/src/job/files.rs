@@ -1,4 +1,4 @@
-//! The files beside the table that a fit reads: landmarks, and a metric.
+//! Files that a fit reads in addition to the table: landmarks and a metric.
 
 use super::Fit;
 use crate::model::MOST_HEADER_BYTES;
@@ -7,9 +7,9 @@ use crate::{AnyModel, Result};
 use kstore::{Categories, Selected, Selection, Table, TextOptions, encoding::Times};
 use std::{fs::File, io::Read, path::Path};
 
-/// True for a file that starts as safetensors does: a length that a header may have, and the
-/// opening brace of the header. A table has a larger number there: in text and behind the magic
-/// bytes of a format, the upper four bytes of eight are not 0.
+/// Returns true if the file starts like safetensors: a plausible header length, then an opening
+/// brace. In a table, text or magic bytes give a larger number: the upper four of the eight bytes
+/// are not 0.
 pub fn is_model(path: &Path) -> bool {
     let mut start = [0; 9];
     let read = kstore::source::regular(path).is_ok()
@@ -23,10 +23,11 @@ fn open(path: &Path, columns: &Selection, text: &TextOptions) -> Result<Selected
 }
 
 impl LandmarkSource {
-    /// The landmarks with their file open, which has the columns of the features; `text` says how text is read.
+    /// Opens the file of the landmarks, which has the feature columns; `text` are the options for
+    /// text files.
     ///
     /// # Errors
-    /// A file that cannot be read, or that holds other columns.
+    /// A file that cannot be read, or that has other columns.
     #[doc(hidden)]
     pub fn opened(self, selected: &Selected, text: &TextOptions) -> Result<Self> {
         match self {
@@ -40,7 +41,7 @@ impl LandmarkSource {
 }
 
 impl Fit {
-    /// The files that landmarks and a metric are still to be read from.
+    /// The files of landmarks and metric that are not open yet.
     #[doc(hidden)]
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         let landmarks = match &self.landmarks {
@@ -54,10 +55,11 @@ impl Fit {
         landmarks.into_iter().chain(metric)
     }
 
-    /// The fit with these files open, which have the columns of the features; `text` says how text is read.
+    /// Returns the fit with these files open. They have the feature columns; `text` are the options
+    /// for text files.
     ///
     /// # Errors
-    /// Files that cannot be read, or that hold other columns.
+    /// Files that cannot be read, or that have other columns.
     #[doc(hidden)]
     pub fn opened(mut self, selected: &Selected, text: &TextOptions) -> Result<Self> {
         self.landmarks = self.landmarks.map(|landmarks| landmarks.opened(selected, text)).transpose()?;
@@ -66,7 +68,7 @@ impl Fit {
         let metric = if is_model(path) {
             MetricSource::of_model(&AnyModel::load(path)?, &features)?
         } else {
-            // a number for every feature, those of categories too
+            // one number for every feature, including categories
             let columns =
                 Selection { features, categories: Categories::None, times: Times::None, ..Selection::default() };
             MetricSource::of_table(&open(path, &columns, text)?)?

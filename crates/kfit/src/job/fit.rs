@@ -12,7 +12,7 @@ use kstore::{Selected, Selection, Table};
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, OnceLock};
 
-/// Type of rows, kernel values and features. Sums over rows are in f64 either way.
+/// Type of rows, kernel values and features. Sums over rows are always in f64.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ElementType {
     /// 32-bit floating point.
@@ -24,16 +24,18 @@ pub enum ElementType {
 
 kmodel::enum_of_words!(ElementType, "precision", "f32" => F32, "f64" => F64);
 
-/// A fit to be run: the rows it is of, a solver with its parameters, a kernel, a map and its landmarks.
+/// A fit to run: rows, solver with parameters, kernel, map and landmarks.
 ///
-/// It holds everything that changes a bit of the result; [`Run`](super::Run) holds memory, threads and scratch, which do not. As JSON it has the texts that
-/// people type, and what is left out has its default; it is what the command, Python and the jobs of shards are told. What the texts say is
-/// parsed and checked once, and kept.
+/// It has everything that changes a bit of the result; [`Run`](super::Run) has memory, threads and
+/// scratch, which do not. In JSON its values are the texts that users type, and missing values have
+/// their defaults; the command line, Python and sharded jobs use this form. The texts are parsed
+/// and checked once, then cached.
 ///
 /// ```
 /// use ksolve::job::Fit;
 /// let fit = Fit::solver("svm")?.set("C", "0.1..10").set("probabilities", true).rank(500).seed(7);
-/// let text = r#"{"solver": "svm", "options": {"C": "0.1..10", "probabilities": "true"}, "rank": 500, "seed": 7}"#;
+/// let text = r#"{"solver": "svm", "options": {"C": "0.1..10", "probabilities": "true"},
+///     "rank": 500, "seed": 7}"#;
 /// let same: Fit = serde_json::from_str(text)?;
 /// assert_eq!(same.settings()?, fit.settings()?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -47,7 +49,7 @@ pub struct Fit {
     pub family: &'static SolverFamily,
     #[serde(rename = "options", default)]
     given: Options,
-    /// `None` where nothing was said: standard, and of sparse rows none.
+    /// `None` selects the default: standard scaling, or no scaling for sparse rows.
     #[serde(rename = "scale", default, with = "text::optional")]
     pub(super) scaling: Option<Scaling>,
     #[serde(default)]
@@ -59,7 +61,7 @@ pub struct Fit {
     pub(super) kernel: Kernel,
     #[serde(default, with = "text")]
     pub(super) map: MapSpec,
-    /// What chooses the landmarks; `None` where nothing was said, which is randomly pivoted Cholesky.
+    /// Source of the landmarks; `None` selects randomly pivoted Cholesky.
     #[serde(default, serialize_with = "text::landmarks", deserialize_with = "text::optional::deserialize")]
     pub(super) landmarks: Option<LandmarkSource>,
     #[serde(default, with = "text::optional")]
@@ -69,16 +71,16 @@ pub struct Fit {
     pub(super) seed: u64,
     #[serde(default, with = "text")]
     pub(super) precision: ElementType,
-    /// `None` where the caller selects rows.
+    /// `None` if the caller selects rows.
     pub(super) rows: Option<Selection>,
-    /// Further options that the caller wants in the model file.
+    /// Further options that the caller stores in the model file.
     #[serde(default)]
     pub(super) notes: serde_json::Map<String, serde_json::Value>,
     #[serde(skip)]
     checked: OnceLock<Arc<Checked>>,
 }
 
-/// What the parameters of a solver say.
+/// Parsed parameters of a solver.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Checked {
@@ -92,24 +94,25 @@ impl Checked {
     }
 }
 
-/// The map that is the kernel itself.
+/// Name of the map for the exact kernel.
 const EXACT: &str = "exact";
 
 impl Fit {
-    /// A fit of ridge regression, which chooses lambda by cross-validation in one pass.
+    /// Returns a fit of ridge regression, which chooses lambda by cross-validation in one pass.
     pub fn ridge() -> Self {
         Self::default()
     }
 
-    /// A fit of the solver with this name, from [`crate::solver::registry`].
+    /// Returns a fit of the solver with this name, from [`crate::solver::registry`].
     ///
     /// # Errors
-    /// [`Error::Option`] for a name that no solver has.
+    /// [`Error::Option`] for an unknown name.
     pub fn solver(name: &str) -> Result<Self> {
         Ok(Self { family: solver::named(name)?, ..Self::default() })
     }
 
-    /// Sets a parameter of the solver to a value, as it would be typed: `set("C", 10)`, `set("folds", "blocks:6")`.
+    /// Sets a parameter of the solver to a value as a user types it: `set("C", 10)`,
+    /// `set("folds", "blocks:6")`.
     #[must_use]
     pub fn set(self, name: &str, value: impl ToString) -> Self {
         let given = self.given.clone().set(name, value);
@@ -123,14 +126,15 @@ impl Fit {
         Self { given, checked: OnceLock::new(), ..self }
     }
 
-    /// Sets the rows and columns that it is of, for a fit that is run by [`Fit::select`]. The model file says which rows they are.
+    /// Sets rows and columns of the fit, for [`Fit::select`]. The model file records the rows.
     #[must_use]
     #[doc(hidden)]
     pub fn rows(self, rows: Selection) -> Self {
         Self { rows: Some(rows), ..self }
     }
 
-    /// Sets the kernel; `sigma=auto` and `sigma=median` are found on a sample of the rows. The default is `gaussian(sigma=auto)`.
+    /// Sets the kernel; `sigma=auto` and `sigma=median` are found on a sample of the rows. The
+    /// default is `gaussian(sigma=auto)`.
     #[must_use]
     pub fn kernel(self, kernel: Kernel) -> Self {
         Self { kernel, ..self }
@@ -148,34 +152,37 @@ impl Fit {
         Self { map, ..self }
     }
 
-    /// Sets the scheme that chooses landmarks, or a table of them; randomly pivoted Cholesky by default. A fit without landmarks
-    /// refuses it.
+    /// Sets the landmark scheme or a table of landmarks; randomly pivoted Cholesky by default. A
+    /// fit without landmarks rejects this option.
     #[must_use]
     pub fn landmarks(self, landmarks: LandmarkSource) -> Self {
         Self { landmarks: Some(landmarks), ..self }
     }
 
-    /// Sets the rows that landmarks are chosen among; a sample of max(20·rank, 50,000) by default. A fit that chooses none refuses
-    /// it.
+    /// Sets the candidate rows for the landmarks; a sample of max(20·rank, 50,000) by default. A
+    /// fit that does not choose landmarks rejects this option.
     #[must_use]
     pub fn candidates(self, candidates: Candidates) -> Self {
         Self { candidates: Some(candidates), ..self }
     }
 
-    /// Sets the number of features, which is the largest rank; 1,000 by default, or the rows of a table of landmarks.
+    /// Sets the number of features, which is the largest rank; 1,000 by default, or the number of
+    /// rows of a table of landmarks.
     #[must_use]
     pub fn rank(self, rank: usize) -> Self {
         Self { rank: Some(rank), ..self }
     }
 
-    /// Sets how features are scaled before the kernel sees them; to mean 0 and deviation 1 by default, those of sparse rows not at all.
+    /// Sets the scaling of the features; by default mean 0 and deviation 1, or none for sparse
+    /// rows.
     #[must_use]
     pub fn scaling(self, scaling: Scaling) -> Self {
         Self { scaling: Some(scaling), ..self }
     }
 
-    /// Sets whether each feature of a new row is taken to the range that it has in the rows of the fit, so that a stray value is predicted as
-    /// the nearest that was seen. Off by default; kernels that go on outside, such as linear ones, and novelty take rows as they are.
+    /// Sets whether predictions clip each feature of a new row to its training range, so that an
+    /// outlier is predicted like the nearest value of the training rows. Off by default. Novelty
+    /// detectors and unbounded or periodic kernels are not clipped.
     #[must_use]
     pub fn clip(self, clip: bool) -> Self {
         Self { clip, ..self }
@@ -193,7 +200,8 @@ impl Fit {
         Self { precision, ..self }
     }
 
-    /// Adds an entry to the options in the model file, such as the condition that chose the rows.
+    /// Adds an entry to the options in the model file, such as the condition that selected the
+    /// rows.
     #[must_use]
     #[doc(hidden)]
     pub fn note(mut self, name: &str, value: serde_json::Value) -> Self {
@@ -201,28 +209,29 @@ impl Fit {
         self
     }
 
-    /// The same kernel, metric, map, landmarks and seed for another solver, with its own defaults.
+    /// Returns the fit of another solver with the same kernel, metric, map, landmarks and seed, and
+    /// with the solver's own defaults.
     ///
     /// # Errors
-    /// [`Error::Option`] for a name that no solver has.
+    /// [`Error::Option`] for an unknown name.
     #[doc(hidden)]
     pub fn for_solver(&self, name: &str) -> Result<Self> {
         Ok(Self { family: Self::solver(name)?.family, ..self.clone() }.options(Options::new()))
     }
 
-    /// The fit at one rank, where it may have compared several.
+    /// Returns the fit at one rank instead of several.
     #[doc(hidden)]
     pub fn at_rank(self, rank: usize) -> Self {
         let given = self.given.clone().without(TOLERANCE.name);
         Self { rank: Some(rank), ..self.options(given).without_ranks() }
     }
 
-    /// The parameters that are chosen with the rank.
+    /// Parameters that are chosen together with the rank.
     fn of_rank(&self) -> impl Iterator<Item = &'static Parameter> + use<> {
         std::iter::once(&RANKS).chain(self.family.of_rank)
     }
 
-    /// The fit without the rank, and without the parameters that are chosen with it.
+    /// Returns the fit without the rank and without the parameters chosen with it.
     #[must_use]
     #[doc(hidden)]
     pub fn without_ranks(self) -> Self {
@@ -230,8 +239,8 @@ impl Fit {
         Self { rank: None, ..self }.options(given)
     }
 
-    /// The fit with the rank of another fit, and with the parameters that are chosen with it, if
-    /// its solver reads them.
+    /// Returns the fit with the rank of another fit, and with the parameters chosen with it that
+    /// this solver reads.
     #[must_use]
     #[doc(hidden)]
     pub fn with_ranks_of(self, other: &Self) -> Self {
@@ -241,8 +250,8 @@ impl Fit {
         Self { rank: other.rank, ..fit }
     }
 
-    /// The fit on the exact kernel, without what only a map has, and no more accurate than a search
-    /// needs.
+    /// Returns the fit with the exact kernel, without options of a map, and at the accuracy of a
+    /// search.
     #[doc(hidden)]
     pub fn on_kernel(self) -> Result<Self> {
         let of_maps = self.of_rank().chain([&TOLERANCE, &FOLDS]);
@@ -251,14 +260,15 @@ impl Fit {
         Ok(Self { map: EXACT.parse()?, landmarks: None, candidates: None, ..self }.options(given))
     }
 
-    /// The fit with the default map in the place of the kernel itself.
+    /// Returns the fit with the default map if its kernel was exact.
     #[doc(hidden)]
     pub fn on_map(self) -> Self {
         let map = if self.map.is_exact() { MapSpec::default() } else { self.map.clone() };
         Self { map, ..self }
     }
 
-    /// The fit with as many landmarks by a scheme, where they come from a table: that is in the units of another one.
+    /// Replaces a table of landmarks by a scheme with as many landmarks: the table is in the units
+    /// of the original columns.
     #[doc(hidden)]
     pub fn with_scheme(self) -> Self {
         match &self.landmarks {
@@ -271,7 +281,7 @@ impl Fit {
         }
     }
 
-    /// True where a parameter of the solver was set.
+    /// True if a parameter of the solver is set.
     #[doc(hidden)]
     pub fn gives(&self, name: &str) -> bool {
         self.given.get(name).is_some()
@@ -288,37 +298,37 @@ impl Fit {
         self.family
     }
 
-    /// The kernel that was asked for.
+    /// The requested kernel.
     #[doc(hidden)]
     pub fn kernel_spec(&self) -> &Kernel {
         &self.kernel
     }
 
-    /// Where the metric comes from.
+    /// The source of the metric.
     #[doc(hidden)]
     pub fn metric_source(&self) -> &MetricSource {
         &self.metric
     }
 
-    /// The map that was asked for.
+    /// The requested map.
     #[doc(hidden)]
     pub fn map_spec(&self) -> &MapSpec {
         &self.map
     }
 
-    /// Type of rows and features that was asked for.
+    /// The requested type of rows and features.
     #[doc(hidden)]
     pub fn element_type(&self) -> ElementType {
         self.precision
     }
 
-    /// The rows and columns that it is of; all of them where nothing was said.
+    /// The rows and columns of the fit; all by default.
     #[doc(hidden)]
     pub fn selected_rows(&self) -> Selection {
         self.rows.clone().unwrap_or_default()
     }
 
-    /// What the parameters say, parsed the first time that it is asked for.
+    /// The parsed parameters; the first call parses them.
     #[doc(hidden)]
     pub fn checked(&self) -> Result<&Checked> {
         if let Some(checked) = self.checked.get() {
@@ -332,8 +342,8 @@ impl Fit {
     /// The values of the solver's parameters.
     ///
     /// # Errors
-    /// [`Error::Option`] for a parameter that the solver does not read, or a value that it does not accept; [`Error::Missing`] for one that it
-    /// needs.
+    /// [`Error::Option`] for a parameter that the solver does not read, or an invalid value;
+    /// [`Error::Missing`] for a required parameter.
     pub fn settings(&self) -> Result<&Settings> {
         Ok(&self.checked()?.settings)
     }
@@ -356,11 +366,12 @@ impl Fit {
         Ok(table.select(&self.selection(self.selected_rows())?)?)
     }
 
-    /// A selection with the columns that the solver reads beside features and targets: class, weights, folds.
+    /// Returns a selection with all columns that the solver reads: features, targets, class,
+    /// weights, folds.
     ///
     /// # Errors
-    /// The errors of [`Fit::settings`]; [`Error::Missing`] without the target of a solver that learns from one, and a target too
-    /// many.
+    /// The errors of [`Fit::settings`]; [`Error::Missing`] for a missing target; [`Error::Option`]
+    /// for a target too many.
     #[doc(hidden)]
     pub fn selection(&self, selection: Selection) -> Result<Selection> {
         let settings = self.settings()?;

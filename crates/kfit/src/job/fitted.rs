@@ -1,4 +1,4 @@
-//! A job at work, and its result: a model, and the report of its fit.
+//! Runs a job and returns its result: a model and the report of its fit.
 
 use super::{ElementType, Fit, Run, fit::Checked, verdict::verdict};
 use crate::metric::combination::{self, Combination, combine};
@@ -35,10 +35,11 @@ fn on_rows(kernels: &[Kernel], selected: &Selected) -> Result<Vec<Kernel>> {
 }
 
 impl Fit {
-    /// Learns the weights of a sum of kernels from the target, for [`Fit::kernel`]: see [`crate::metric::combination`].
+    /// Learns the weights of a sum of kernels from the target, for [`Fit::kernel`]: see
+    /// [`crate::metric::combination`].
     ///
     /// # Errors
-    /// Options that contradict each other; those of [`combine`].
+    /// Options that contradict each other; errors of [`combine`].
     pub fn combined(&self, kernels: &[Kernel], selected: &Selected, run: &Run<'_>) -> Result<Combination> {
         let selected = &run.coded(selected)?;
         let (training, kernels) = (self.training(selected)?, on_rows(kernels, selected)?);
@@ -48,10 +49,12 @@ impl Fit {
         }
     }
 
-    /// The plan of the run: the passes and memory of each stage. Counts the classes, and reads the first rows to tell the bytes of a pass.
+    /// Returns the plan of the run: passes and memory of each stage. Counts the classes, and reads
+    /// the first rows to measure the bytes of a pass.
     ///
     /// # Errors
-    /// Options that contradict each other; errors of reading these rows. A plan over the budget is no error here.
+    /// Options that contradict each other; errors of reading these rows. A plan that exceeds the
+    /// memory budget is not an error here.
     pub fn plan(&self, selected: &Selected, run: &Run<'_>) -> Result<Forecast> {
         let (selected, resources) = (&run.coded(selected)?, &run.resources());
         let (training, solver) = (self.training(selected)?, &*self.checked()?.solver);
@@ -61,7 +64,8 @@ impl Fit {
         }
     }
 
-    /// The plan of a run that learns the weights of a sum of kernels first ([`Fit::combined`]): the stages of both.
+    /// Returns the plan of a run that first learns the weights of a sum of kernels
+    /// ([`Fit::combined`]): the stages of both.
     ///
     /// # Errors
     /// The errors of [`Fit::plan`] and [`Fit::combined`].
@@ -74,23 +78,25 @@ impl Fit {
             ElementType::F32 => combination::forecast::<f32>(selected, &training, &found, &resources)?,
             ElementType::F64 => combination::forecast::<f64>(selected, &training, &found, &resources)?,
         };
-        // a sum needs as much whatever its weights are
+        // the memory of a sum does not depend on its weights
         let sum = kernels.iter().cloned().reduce(std::ops::Add::add);
         let fit = sum.into_iter().fold(self.clone(), Self::kernel).plan(selected, run)?;
         stages.extend(fit.stages);
         Ok(Forecast { stages, ..fit })
     }
 
-    /// Learns from the selected rows, and returns the model with its report.
+    /// Learns from the selected rows; returns the model and its report.
     ///
     /// # Errors
-    /// Options that contradict each other; a plan that does not fit the memory, before the first pass; bad rows with
-    /// their place; errors of the solver. [`Error::is_interrupted`] tells a run that was asked to stop.
+    /// Options that contradict each other; a plan that exceeds the memory budget, before the first
+    /// pass; invalid rows with their position; errors of the solver. [`Error::is_interrupted`]
+    /// identifies a run that was stopped.
     pub fn run(&self, selected: &Selected, run: &Run<'_>) -> Result<Fitted> {
         self.run_and(selected, run, &|_| Ok(()))
     }
 
-    /// Learns as [`Fit::run`] does, and writes the model to `path` before the run's checkpoint is removed.
+    /// Learns like [`Fit::run`], and writes the model to `path` before removing the run's
+    /// checkpoint.
     ///
     /// # Errors
     /// The errors of [`Fit::run`] and of the file system.
@@ -110,17 +116,19 @@ impl Fit {
         }
     }
 
-    /// Learns from all rows of a table, with every column of numbers or text but the targets as a feature.
+    /// Learns from all rows of a table; every numeric or text column except the targets is a
+    /// feature.
     ///
     /// # Errors
-    /// Columns that are not there, and the errors of [`Fit::run`].
+    /// Missing columns, and the errors of [`Fit::run`].
     pub fn on(&self, table: &Table, targets: &[&str], run: &Run<'_>) -> Result<Fitted> {
         let targets = targets.iter().map(ToString::to_string).collect();
         self.run(&table.select(&self.selection(Selection { targets, ..Selection::default() })?)?, run)
     }
 }
 
-/// Trains, with a journal where the run has a checkpoint, and hands what was found to `keep` before the checkpoint goes.
+/// Trains, with a journal if the run has a checkpoint; calls `keep` with the result before removing
+/// the checkpoint.
 pub(super) fn fit<T: Real>(
     fit: &Fit,
     any: fn(Model<T>) -> AnyModel,
@@ -133,7 +141,7 @@ pub(super) fn fit<T: Real>(
     let journal = super::checkpoint::journal(run, fit, selected, training)?;
     let resources = Resources { stages: &watch, journal: journal.as_ref(), ..run.resources() };
     let found = train_model::<T>(fit, any, selected, training, &resources);
-    // steps that were ended early leave what looks like a result, or an error of the numbers
+    // an interrupted step leaves an invalid result or a numerical error
     let found = resources.workers.check().map_err(Error::from).and(found);
     let fitted = found.and_then(|mut fitted| {
         keep(&fitted)?;

@@ -1,4 +1,4 @@
-//! The values of a job in JSON, as the texts that people type.
+//! Serialises the values of a job as the texts that users type.
 
 use crate::request::{LandmarkSource, MetricSource};
 use crate::solver::{self, SolverFamily};
@@ -10,7 +10,7 @@ pub(super) fn serialize<V: Display, S: Serializer>(value: &V, to: S) -> Result<S
     to.collect_str(value)
 }
 
-/// The value of a text; the default where there is none.
+/// Parses the value of a text; a missing text gives the default.
 pub(super) fn deserialize<'de, V: FromStr<Err: Display> + Default, D: Deserializer<'de>>(
     from: D,
 ) -> Result<V, D::Error> {
@@ -44,7 +44,7 @@ pub(super) mod family {
     }
 }
 
-/// A metric: its text, a factor for each feature, or the rows of a matrix.
+/// A metric: its name, one factor per feature, or the rows of a matrix.
 pub(super) mod metric {
     use super::{Arc, Deserialize, Deserializer, Error, Metric, MetricSource, Serializer};
     use serde::{Serialize, ser::Error as _};
@@ -79,7 +79,7 @@ pub(super) mod metric {
     }
 }
 
-/// Landmarks: the name of a scheme or a file. Rows in memory have no text.
+/// Landmarks: the name of a scheme or of a file. Rows in memory cannot be written.
 pub(super) fn landmarks<S: Serializer>(source: &Option<LandmarkSource>, to: S) -> Result<S::Ok, S::Error> {
     match source {
         Some(LandmarkSource::Rows(_)) => {

@@ -1,4 +1,4 @@
-//! The training options of a fit: fills in every default and refuses every contradiction.
+//! Training options of a fit: fills in defaults and rejects contradictions.
 
 use super::candidates::Candidates;
 use super::fit::{Checked, Fit};
@@ -13,11 +13,11 @@ use kstore::condition::shown_rows;
 use kstore::{Missing, Selected, Selection, TextOptions};
 
 const RANK: usize = 1000;
-/// Largest rank of a tolerance without a rank: its Gram matrix takes 128 MB.
+/// Maximum rank of a tolerance without a rank: the Gram matrix has 128 MB.
 const TOLERANCE_CAP: usize = 4000;
 
 impl Fit {
-    /// The options of training, with every default filled in.
+    /// Returns the training options, with every default filled in.
     ///
     /// # Errors
     /// [`Error::Option`] for options that contradict each other or the rows.
@@ -60,7 +60,8 @@ impl Fit {
         })
     }
 
-    /// The kernel, and that of the second view, each on the columns of its own; of a solver of one view on all.
+    /// Returns the kernel and the second view's kernel, each on its own columns; a single view uses
+    /// all columns.
     fn kernels(&self, settings: &Settings, selected: &Selected) -> Result<(Kernel, Option<Kernel>)> {
         let names = selected.feature_names();
         let Some(patterns) = settings.columns(&WITH) else {
@@ -80,8 +81,9 @@ impl Fit {
         Ok((on(&self.kernel, &first)?, Some(on(&other, &second)?)))
     }
 
-    /// The options of a solver whose landmarks are the first of a larger sample of rows, its nodes. Unless nodes are uniform the kernel is
-    /// of use to their choice, and to that alone: distances are Euclidean.
+    /// Returns the options of a solver whose landmarks are the first of a larger sample of rows,
+    /// its nodes. The kernel only chooses the nodes, unless these are uniform: distances are
+    /// Euclidean.
     fn on_nodes(
         &self,
         settings: &Settings,
@@ -120,7 +122,7 @@ impl Fit {
         })
     }
 
-    /// The scaling of rows: of sparse ones how their entries are weighed, as the selection has it.
+    /// Returns the scaling of the rows; for sparse rows, the weighting of entries in the selection.
     fn scaling_of(&self, selected: &Selected) -> Result<Scaling> {
         let entries = selected.sparse().is_some();
         match self.scaling.filter(|scaling| entries != scaling.weighing().is_some() && *scaling != Scaling::None) {
@@ -134,8 +136,9 @@ impl Fit {
         }
     }
 
-    /// How a table is opened for the fit of these rows: where entries of sparse rows are weighed all rows stay sparse, and otherwise thin ones
-    /// where nothing in the fit computes with columns, fills zeros or treats missing values.
+    /// Returns how to open a table for the fit of these rows. If a scaling weights the entries of
+    /// sparse rows, all rows stay sparse. Otherwise rows with few nonzeros stay sparse, if nothing
+    /// in the fit computes with columns, fills zeros or handles missing values.
     #[doc(hidden)]
     pub fn reading(&self, rows: &Selection, options: TextOptions) -> TextOptions {
         if !rows.sparse || !matches!(rows.missing, Missing::Fitted | Missing::Error) {
@@ -153,7 +156,7 @@ impl Fit {
         }
     }
 
-    /// Refuses what computes with the columns of rows, where these are sparse.
+    /// Rejects options that compute with the columns of sparse rows.
     fn check_sparse(&self, facts: SolverFacts) -> Result<()> {
         let refuse = |option, value: &dyn std::fmt::Display, why| Err(Error::option(option, value, why));
         let by_distances = self
@@ -175,7 +178,7 @@ impl Fit {
         Ok(())
     }
 
-    /// Refuses landmarks, and candidates for them, that no step of the fit would read.
+    /// Rejects landmarks and candidates that no step of the fit reads.
     fn check_landmarks(&self, facts: SolverFacts) -> Result<()> {
         let exact = self.map.is_exact();
         let without = if self.map.is_without_rows() {
@@ -209,7 +212,7 @@ impl Fit {
         }
     }
 
-    /// The folds: those that were asked for, or five where there is something to choose by them.
+    /// Returns the requested folds, or five if there is something to choose by cross-validation.
     fn folds(&self, settings: &Settings, facts: SolverFacts, cells: usize) -> Result<FoldSpec> {
         let has_surface = self.family.reads(&RANKS);
         let several = if has_surface { cells > 1 } else { self.family.compares(settings) };
@@ -226,7 +229,8 @@ impl Fit {
         }
     }
 
-    /// The number of features and the ranks of the surface; `usual` is the rank that was asked for, or that of the solver.
+    /// Returns the number of features and the ranks of the surface; `usual` is the requested or
+    /// default rank.
     fn ranks(&self, settings: &Settings, usual: Option<usize>) -> Result<(usize, Vec<usize>)> {
         let ranks = settings.ranks(&RANKS);
         if let Some(tolerance) = settings.number(&TOLERANCE) {
@@ -261,7 +265,8 @@ impl Fit {
         }
     }
 
-    /// The options that define the result, as JSON with sorted keys for the model file; without paths.
+    /// Returns the options that define the result, as JSON with sorted keys for the model file;
+    /// without paths.
     pub(super) fn canonical(&self, training: &TrainOptions) -> Result<serde_json::Value> {
         let mut solver_options = self.settings()?.to_json();
         solver_options["folds"] = training.folds.to_string().into();

@@ -1,4 +1,4 @@
-//! What a report says of a fit that is no good yet, and what to do next.
+//! Warnings about a fit that can be improved, each with a remedy.
 
 use super::FitReport;
 use crate::Cell;
@@ -6,20 +6,21 @@ use crate::solver::parameter::{C, GAP, LAMBDA};
 use crate::solver::{self, AT_EACH};
 use kstore::shown;
 
-/// Share of the variance below which a model is hardly better than the mean.
+/// Fraction of the variance below which a model is hardly better than the mean.
 const HARDLY: f64 = 0.05;
 
-/// Relative change of the held-out error that is worth another grid.
+/// Relative change of the held-out error that justifies a larger grid.
 const WORTH: f64 = 0.01;
 
 /// Relative trace error above which the landmarks do not cover the rows.
 const UNCOVERED: f64 = 0.5;
 
-/// Relative trace error above which a machine with the kernel itself is another one, and the rows up to which it takes seconds.
+/// Relative trace error above which the exact kernel gives a different model; below, the number of
+/// rows up to which the exact solver takes seconds to minutes.
 const ANOTHER: f64 = 0.02;
 const AFFORDABLE: u64 = 50_000;
 
-/// The warnings of a fit: a sentence each, with what to do.
+/// Returns the warnings of a fit, one sentence each, with a remedy.
 pub(super) fn verdict(report: &FitReport) -> Vec<String> {
     let edges = [edge_of_lambdas(report), edge_of_penalties(report), edge_of_ranks(report)];
     let found = [uncovered(report).or_else(|| affordable(report)), wide(report), hardly(report)];
@@ -32,7 +33,7 @@ fn chosen(report: &FitReport) -> Option<(&Cell, f64)> {
     Some((cell, cell.cv_mse?))
 }
 
-/// The landmarks tell little of most rows.
+/// Warns if the landmarks do not cover the rows.
 fn uncovered(report: &FitReport) -> Option<String> {
     let error = report.certificate.as_ref().map(|certificate| certificate.trace_error).filter(|e| *e > UNCOVERED)?;
     Some(format!(
@@ -40,10 +41,10 @@ fn uncovered(report: &FitReport) -> Option<String> {
     ))
 }
 
-/// A machine is an approximation where the kernel itself would take seconds.
+/// Warns of an approximate SVM if the exact kernel is affordable.
 fn affordable(report: &FitReport) -> Option<String> {
     let error = report.certificate.as_ref().map(|certificate| certificate.trace_error).filter(|e| *e > ANOTHER)?;
-    // of those that learn with the kernel itself, what is solved up to a gap
+    // a solver with an exact kernel that stops at a duality gap
     let machine = solver::by_name(report.solver).is_some_and(|family| family.reads(&GAP));
     (machine && report.rows <= AFFORDABLE).then(|| {
         format!(
@@ -54,13 +55,13 @@ fn affordable(report: &FitReport) -> Option<String> {
     })
 }
 
-/// There are more features than rows.
+/// Warns of more features than rows.
 fn wide(report: &FitReport) -> Option<String> {
     let (rows, features) = (report.rows, report.features);
     (rows < features as u64).then(|| format!("{rows} rows have {features} features: folds tell whether that is enough"))
 }
 
-/// Held-out rows are hardly explained.
+/// Warns if the model explains little of the variance of held-out rows.
 fn hardly(report: &FitReport) -> Option<String> {
     let (_, error) = chosen(report)?;
     let (train, r2) = report.train.as_ref().and_then(|train| Some((train.mse, train.r2?)))?;
@@ -75,7 +76,7 @@ fn hardly(report: &FitReport) -> Option<String> {
     })
 }
 
-/// The error still falls at the end of the lambdas.
+/// Warns if the error still falls at the end of the lambda grid.
 fn edge_of_lambdas(report: &FitReport) -> Option<String> {
     let (cell, _) = chosen(report)?;
     let mut row: Vec<&Cell> = report.surface.iter().filter(|other| other.rank == cell.rank).collect();
@@ -85,7 +86,7 @@ fn edge_of_lambdas(report: &FitReport) -> Option<String> {
     edge("lambda", &tried, at, "the error")
 }
 
-/// Says that the error still falls at the end of what was tried, where the best one is there.
+/// Warns if the best value is the first or the last tried and the error still falls there.
 fn edge(name: &str, tried: &[(f64, Option<f64>)], best: usize, what: &str) -> Option<String> {
     let (at, error) = tried[best];
     let (next, word, way, beyond) = match best {
@@ -102,18 +103,19 @@ fn edge(name: &str, tried: &[(f64, Option<f64>)], best: usize, what: &str) -> Op
     })
 }
 
-/// A number of three digits, as a power of ten where that is shorter.
+/// Formats a number with three digits, as a power of ten if that is shorter.
 fn brief(value: f64) -> String {
     let value: f64 = format!("{value:.2e}").parse().unwrap_or(value);
     let (plain, power) = (shown::number(value), format!("{value:e}"));
     if power.len() < plain.len() { power } else { plain }
 }
 
-/// The error of rows held out still falls at the end of the penalties of a solver without a surface.
+/// Warns if the held-out error still falls at the end of the grid of regularisation parameters, for
+/// solvers without a surface.
 fn edge_of_penalties(report: &FitReport) -> Option<String> {
     let place = report.figures.iter().position(|figure| figure.name.ends_with(AT_EACH))?;
     let (tried, errors) = (report.figures.get(place.checked_sub(1)?)?, &report.figures[place].values);
-    // correlations, which are to be large, stand beside a list of another name
+    // lists with other names may precede scores for which larger is better, such as correlations
     if ![C.name, LAMBDA.name].contains(&tried.name) {
         return None;
     }
@@ -124,7 +126,7 @@ fn edge_of_penalties(report: &FitReport) -> Option<String> {
     edge(tried.name, &pairs, at, "the held-out error")
 }
 
-/// The error still falls at the largest rank.
+/// Warns if the error still falls at the largest rank.
 fn edge_of_ranks(report: &FitReport) -> Option<String> {
     let (cell, error) = chosen(report)?;
     let best = |rank: usize| {

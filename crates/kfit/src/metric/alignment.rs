@@ -1,26 +1,31 @@
-//! Centred kernel-target alignment from second moments: how well a kernel suits a target, without a fit.
+//! Centred kernel-target alignment from second moments: how well a kernel suits a target, without a
+//! fit.
 //!
 //! ```text
-//! ⟨HKH, HLH⟩ / (‖HKH‖ ‖HLH‖) = ‖Φ̃ᵀỸ‖² / (‖Φ̃ᵀΦ̃‖ ‖ỸᵀỸ‖),     K = ΦΦᵀ, L = YYᵀ, all norms Frobenius
+//! ⟨HKH, HLH⟩ / (‖HKH‖ ‖HLH‖) = ‖Φ̃ᵀỸ‖² / (‖Φ̃ᵀΦ̃‖ ‖ỸᵀỸ‖)
+//! K = ΦΦᵀ,   L = YYᵀ,   all norms Frobenius
 //! ```
 //!
-//! with centred features and targets: what ridge regression sums in its one pass already. Of classes the ideal kernel
-//! is 1 where two rows have the same and 0 elsewhere; the ±1 codes give it up to a factor and what centring removes.
-//! Nested maps give the alignment of every rank from one state. *Flops*: p² + pt.
+//! with centred features and targets: these are the sums of ridge regression's one pass. For
+//! classes, the ideal kernel is 1 if two rows have the same class, else 0; the ±1 codes give it up
+//! to a factor and what centring removes. Nested maps give the alignment of every rank from one
+//! state. *Flops*: p² + pt.
 //!
-//! References: Cristianini, Shawe-Taylor, Elisseeff, Kandola, "On kernel-target alignment", NIPS 2001; Cortes, Mohri,
-//! Rostamizadeh, "Algorithms for learning kernels based on centered alignment", JMLR 13, 2012. Of dense matrices:
+//! References: Cristianini, Shawe-Taylor, Elisseeff, Kandola, "On kernel-target alignment", NIPS
+//! 2001; Cortes, Mohri, Rostamizadeh, "Algorithms for learning kernels based on centered
+//! alignment", JMLR 13, 2012. For dense matrices:
 //! [`kapprox::kernel::feature_space::centred_alignment`].
 
 use crate::{Error, FoldGram, GramState, Result};
 
-/// The centred alignment of the leading features of each rank with the target, between 0 and 1, over the rows of all
-/// folds; `None` where the features or the target do not vary.
+/// Computes the centred alignment of the leading features of each rank with the target, from 0 to
+/// 1, over the rows of all folds; `None` if the features or the target are constant.
 ///
-/// `classes` says that several targets are the ±1 codes of classes.
+/// `classes` is true if several targets are the ±1 codes of classes.
 ///
 /// # Errors
-/// [`Error::Option`] for several numeric targets, of which the moments do not know the products; [`Error::Rank`].
+/// [`Error::Option`] for several numeric targets, whose products are not among the moments;
+/// [`Error::Rank`].
 pub fn centred_alignments(gram: &GramState, ranks: &[usize], classes: bool) -> Result<Vec<Option<f64>>> {
     let (p, t) = (gram.features(), gram.targets());
     if t == 0 || (t > 1 && !classes) {
@@ -33,7 +38,8 @@ pub fn centred_alignments(gram: &GramState, ranks: &[usize], classes: bool) -> R
     let largest = ranks.iter().copied().max().unwrap_or(0);
     let total = CentredMoments::of(gram, largest);
     let own = ideal_norm(&total);
-    // contributions of row i of the lower triangle: the norm at rank r is their sum up to r
+    // row i of the lower triangle: the squared norm at rank r is the sum of the first r
+    // contributions
     let squares: Vec<f64> = (0..largest)
         .map(|i| 2.0 * (0..i).map(|j| total.product(i, j).powi(2)).sum::<f64>() + total.product(i, i).powi(2))
         .collect();
@@ -45,11 +51,12 @@ pub fn centred_alignments(gram: &GramState, ranks: &[usize], classes: bool) -> R
     Ok(ranks.iter().map(of).collect())
 }
 
-/// ‖ỸᵀỸ‖: of one target its centred square, of codes by the sizes n_c of the classes 4‖diag(n_c) − n_c n_d/n‖.
+/// Computes ‖ỸᵀỸ‖: for one target its centred square, for codes of classes of sizes n_c
+/// 4‖diag(n_c) − n_c n_d/n‖.
 fn ideal_norm(moments: &CentredMoments<'_>) -> f64 {
     let (n, yy) = (moments.n, moments.sum(|fold| fold.yy[0]));
     if let [sum] = moments.sy[..] {
-        // beside the sum of squares the difference may be rounding
+        // if tiny compared with the sum of squares, the difference may be rounding
         let square = yy - sum * sum / n;
         return if square > f64::EPSILON * n * yy { square } else { 0.0 };
     }
@@ -60,7 +67,7 @@ fn ideal_norm(moments: &CentredMoments<'_>) -> f64 {
     4.0 * squares.sqrt()
 }
 
-/// Products of the leading features and of targets less their means, summed over folds in their order.
+/// Centred products of the leading features and of targets, summed over folds in order.
 pub(super) struct CentredMoments<'a> {
     folds: &'a [FoldGram],
     p: usize,
@@ -81,7 +88,7 @@ impl<'a> CentredMoments<'a> {
         self.folds.iter().map(of).sum()
     }
 
-    /// Of features i ≥ j.
+    /// Centred product of features i ≥ j.
     pub(super) fn product(&self, i: usize, j: usize) -> f64 {
         self.sum(|fold| fold.g[j * self.p + i]) - self.s[i] * self.s[j] / self.n
     }

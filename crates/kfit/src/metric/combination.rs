@@ -3,16 +3,20 @@
 //! With centred features Φ̃_k of each kernel and centred targets ỹ, the weights solve
 //!
 //! ```text
-//! min_{μ ≥ 0} μᵀMμ − 2μᵀa,     M_kl = ⟨HK_kH, HK_lH⟩ = ‖Φ̃_kᵀΦ̃_l‖²_F,     a_k = ⟨HK_kH, yyᵀ⟩ = ‖Φ̃_kᵀỹ‖²
+//! min_{μ ≥ 0} μᵀMμ − 2μᵀa
+//! M_kl = ⟨HK_kH, HK_lH⟩ = ‖Φ̃_kᵀΦ̃_l‖²_F,     a_k = ⟨HK_kH, yyᵀ⟩ = ‖Φ̃_kᵀỹ‖²
 //! ```
 //!
-//! which makes the alignment of Σ μ_k K_k with the target the largest there is. The sum is an ordinary kernel expression, Σ μ_k k_k with
-//! Σ μ_k = 1. Few kernels are combined, so that every support is tried: the best of the solutions without a negative weight is
-//! the minimum. Of several targets a is the sum, of classes that of their ±1 codes.
+//! which maximises the alignment of Σ μ_k K_k with the target. The sum is an ordinary kernel
+//! expression, Σ μ_k k_k with Σ μ_k = 1. Few kernels are combined, so every support is tried: the
+//! best solution without a negative weight is the minimum. For several targets or classes, a is the
+//! sum over the targets or the ±1 codes.
 //!
-//! *Passes*: statistics, those of a map for each kernel, and one. *Flops*: the maps, and n(Σp)². *Bytes*: about 8(Σp)².
+//! *Passes*: statistics, the passes of each kernel's map, and one. *Flops*: the maps, and n(Σp)².
+//! *Bytes*: about 8(Σp)².
 //!
-//! Reference: Cortes, Mohri, Rostamizadeh, "Algorithms for learning kernels based on centered alignment", JMLR 13, 2012.
+//! Reference: Cortes, Mohri, Rostamizadeh, "Algorithms for learning kernels based on centered
+//! alignment", JMLR 13, 2012.
 
 use super::alignment::CentredMoments;
 use crate::prepare::landmarks::Mapping;
@@ -26,15 +30,15 @@ use kapprox::{Kernel, Real};
 use kstore::Selected;
 use std::ops::Range;
 
-/// Most kernels that are combined: every subset of them is tried.
+/// Maximum number of kernels: every subset is tried.
 const MOST_KERNELS: usize = 10;
 
-/// A sum of kernels, and how it was found.
+/// A learned sum of kernels.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Combination {
-    /// The kernels, every parameter a number.
+    /// The kernels, with every parameter resolved to a number.
     pub kernels: Vec<String>,
-    /// The weights μ of the kernels, whose sum is 1; 0 for kernels that have no part in it.
+    /// The weights μ of the kernels, with sum 1; 0 for unused kernels.
     pub weights: Vec<f64>,
     /// The alignment of each kernel with the target, from 0 to 1 for one target.
     pub alignments: Vec<f64>,
@@ -42,13 +46,13 @@ pub struct Combination {
     pub alignment: f64,
     /// Number of passes over the rows.
     pub passes: u64,
-    /// The sum of the kernels that have a part in it.
+    /// The sum of the kernels with positive weights.
     #[serde(skip)]
     pub kernel: Kernel,
 }
 
 impl Combination {
-    /// A line for each kernel, with its weight and its alignment, and one for the sum.
+    /// Formats one line per kernel, with weight and alignment, and one line for the sum.
     pub fn told(&self) -> Vec<String> {
         let each = self.kernels.iter().zip(&self.weights).zip(&self.alignments);
         let line = |((kernel, weight), alignment): ((&String, &f64), &f64)| {
@@ -58,13 +62,15 @@ impl Combination {
     }
 }
 
-/// The rank of each kernel's map in a combination: its leading directions hold what can be aligned.
+/// Maximum rank of each kernel's map in a combination: the leading directions have most of the
+/// alignment.
 const RANK: usize = 300;
 
-/// Learns the weights of a sum of kernels on the selected rows; the kernel of the options is not read.
+/// Learns the weights of a sum of kernels on the selected rows; ignores the kernel of the options.
 ///
 /// # Errors
-/// Fewer than two kernels or more than ten; a plan that does not fit; kernels that are all unrelated to the target.
+/// Fewer than two kernels or more than ten; a plan that exceeds the budget; kernels that are all
+/// unrelated to the target.
 pub fn combine<T: Real>(
     selected: &Selected,
     options: &TrainOptions,
@@ -72,7 +78,7 @@ pub fn combine<T: Real>(
     resources: &Resources<'_>,
 ) -> Result<Combination> {
     check_options(options, kernels)?;
-    // the weights are found anew by a run that goes on: they take little time beside the fit
+    // not journaled: a resumed run learns the weights again, which is fast compared with the fit
     let resources = &Resources { journal: None, ..*resources };
     let (t, _) = prepared::known(selected, options, resources)?;
     let (cut, plans) = planned::<T>(selected, &of(options, &kernels[0]), kernels.len(), t, resources)?;
@@ -98,7 +104,8 @@ pub fn combine<T: Real>(
     of_moments(&state.gram, &ends, found, passes)
 }
 
-/// The stages of a combination, for the plan of the fit that follows: what they hold, and their passes. Reads the labels, where there are some.
+/// Returns the stages of a combination, for the plan of the fit that follows. Reads the labels, if
+/// any.
 pub(crate) fn forecast<T: Real>(
     selected: &Selected,
     options: &TrainOptions,
@@ -109,11 +116,12 @@ pub(crate) fn forecast<T: Real>(
     let own: Vec<TrainOptions> = kernels.iter().map(|kernel| of(options, kernel)).collect();
     let (t, _) = prepared::known(selected, &own[0], resources)?;
     let plans = planned::<T>(selected, &own[0], kernels.len(), t, resources)?.1;
-    // statistics, landmarks and maps kernel by kernel, the moments of all, and the weights
+    // statistics; landmarks and maps of each kernel; the moments of all; the weights
     let mut passes = [1, 0, 0, 1, 0];
     for options in &own {
         let [choosing, making] = options.passes_of_map();
-        // a length that a fit would find is the median here, of a sample of its own where landmarks need none
+        // an `auto` length scale is the median here, which needs its own sample if landmark
+        // selection draws none
         passes[1] += choosing + u64::from(options.finds_length() && options.candidates.is_none());
         passes[2] += making;
     }
@@ -147,7 +155,7 @@ fn check_options(options: &TrainOptions, kernels: &[Kernel]) -> Result<()> {
     }
 }
 
-/// How passes are cut, and what the stages hold: the moments of all maps together.
+/// Returns the pass shape and the plans of the stages, with the moments of all maps together.
 fn planned<T: Real>(
     selected: &Selected,
     options: &TrainOptions,
@@ -164,7 +172,8 @@ fn planned<T: Real>(
     Ok(plan::cut(&shape, &last, resources.memory))
 }
 
-/// The weights from the joint moments, in which kernel k has the features from `ends[k − 1]` to `ends[k]`.
+/// Computes the weights from the joint moments; kernel k has the features from `ends[k − 1]` to
+/// `ends[k]`.
 fn of_moments(gram: &GramState, ends: &[usize], kernels: Vec<Kernel>, passes: u64) -> Result<Combination> {
     let (moments, count) = (CentredMoments::of(gram, gram.features()), ends.len());
     let of = |k: usize| -> Range<usize> { (if k == 0 { 0 } else { ends[k - 1] })..ends[k] };
@@ -200,10 +209,11 @@ fn of_moments(gram: &GramState, ends: &[usize], kernels: Vec<Kernel>, passes: u6
     })
 }
 
-/// The μ ≥ 0 that minimises μᵀMμ − 2μᵀa: of all supports whose solution has no negative weight, the best. Zeros where none has.
+/// Returns the μ ≥ 0 that minimises μᵀMμ − 2μᵀa, by trying every support; zeros if every support
+/// has a negative weight.
 fn least(m: &Mat<f64>, a: &[f64]) -> Vec<f64> {
     let (count, mut best, mut value) = (a.len(), vec![0.0; a.len()], 0.0);
-    // kernels of different sizes: scaled to a diagonal of 1
+    // scaled to a diagonal of 1, because kernels may differ in size
     let scale: Vec<f64> = (0..count).map(|k| m[(k, k)].max(0.0).sqrt()).collect();
     for set in 1u32..1 << count {
         let support: Vec<usize> = (0..count).filter(|k| set >> k & 1 == 1 && scale[*k] > 0.0).collect();
@@ -213,7 +223,7 @@ fn least(m: &Mat<f64>, a: &[f64]) -> Vec<f64> {
         let part = Mat::from_fn(support.len(), support.len(), |i, j| {
             m[(support[i], support[j])] / scale[support[i]] / scale[support[j]]
         });
-        // kernels that depend on each other: a smaller support has their sum
+        // linearly dependent kernels: a smaller support has the same sum
         let Ok(factor) = part.llt(Side::Lower) else { continue };
         let right = Mat::from_fn(support.len(), 1, |i, _| a[support[i]] / scale[support[i]]);
         let found = factor.solve(&right);

@@ -1,4 +1,4 @@
-//! The learning of a metric: on a sample, and then on all rows.
+//! Metric learning: on a sample, then on all rows.
 
 use super::round::Rows;
 use super::search::{Lengths, RoundReport, Search};
@@ -20,29 +20,32 @@ use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::Arc;
 
-/// Share of the variance below which rounds have too little to begin from.
+/// Explained fraction of the variance below which gradients are not informative enough to start
+/// from.
 const LITTLE: f64 = 0.2;
 
-/// Rows for each feature from which on `learn` tries a full metric too: of fewer it learns what the targets of these very rows are. On fashion-mnist,
-/// 5,102 rows x 784, the error by folds was a quarter less with one, and that of other rows more.
+/// Rows per feature from which `learn` also tries a full metric; with fewer, a full metric
+/// overfits. On fashion-mnist, 5,102 rows x 784, it reduced the cross-validation error by a quarter
+/// and raised the error on other rows.
 const ROWS_EACH: usize = 8;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[doc(hidden)]
 pub struct Learned {
-    /// The metric; `None` where none was better than the features as they are.
+    /// The metric; `None` if the unchanged features were best.
     #[serde(with = "stored")]
     pub metric: Option<Arc<Metric>>,
-    /// The kernel of the best round, every parameter a number.
+    /// The kernel of the best round, with every parameter resolved to a number.
     #[serde(serialize_with = "as_text", deserialize_with = "of_text")]
     pub kernel: Kernel,
     /// The form of the metric: none, given, full, diagonal, low-rank(5).
     pub form: String,
     /// The rounds, in their order.
     pub rounds: Vec<RoundReport>,
-    /// The deviation of each feature's share over folds of the sample; `None` without a metric.
+    /// The standard deviation of each feature's contribution over folds of the sample; `None`
+    /// without a metric.
     pub spread: Option<Vec<f64>>,
-    /// How it did on rows that taught it nothing; `None` if no rows were kept for that.
+    /// Evaluation on rows that were not used to learn the metric; `None` if there are none.
     pub judged: Option<Judgement>,
     /// Passes over the table.
     pub passes: u64,
@@ -59,7 +62,7 @@ fn of_text<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Ke
     Kernel::parse(&String::deserialize(deserializer)?).map_err(D::Error::custom)
 }
 
-/// A metric as its numbers with the number of its rows, 0 for a diagonal.
+/// A metric as its numbers with its number of rows, 0 for a diagonal.
 mod stored {
     use super::{Arc, Metric};
     use serde::de::Error;
@@ -82,32 +85,34 @@ mod stored {
 #[doc(hidden)]
 #[expect(missing_debug_implementations, reason = "a function is not debug")]
 pub struct MetricRequest<'a, T: Real> {
-    /// The rows, scaled.
+    /// The scaled rows.
     pub source: &'a dyn RowSource<T>,
     pub survey: &'a Survey,
     pub targets: &'a Targets,
     pub options: &'a TrainOptions,
     pub resources: &'a Resources<'a>,
-    /// True where so many rounds are enough: the best of them wins. Asked once after each round on a sample.
+    /// Returns true if this number of rounds is enough: the best of them wins. Called once after
+    /// each round on a sample.
     pub enough: &'a dyn Fn(usize) -> bool,
 }
 
-/// How the rounds of a metric are fitted and compared.
+/// How the rounds are fitted and compared.
 #[derive(Clone, Copy, Debug)]
 pub struct RoundRequest<'a> {
     #[doc(hidden)]
     pub form: MetricForm,
-    /// Landmarks of the fits.
+    /// Number of landmarks of the fits.
     pub rank: usize,
-    /// The rank of the model: errors are compared there where it is lower.
+    /// The rank of the model: errors are compared at this rank if it is lower.
     pub scored: usize,
-    /// What rounds of another rank found. It is fitted first, and stays if no round is better.
+    /// Result of rounds at another rank. It is refitted first, and stays if no round is better.
     pub incumbent: Option<&'a Learned>,
-    /// True if a round on all rows follows those on the sample.
+    /// True if a round on all rows follows the rounds on the sample.
     pub all_rows: bool,
 }
 
-/// The options with the metric known: given for the divisors of the fit, or learned from its rows; and how it was learned.
+/// Returns the options with the metric resolved, either known and converted to the fit's scaling or
+/// learned, and the report of the learning.
 pub fn settle<T: Real>(request: &MetricRequest<'_, T>) -> Result<(TrainOptions, Option<Learned>)> {
     let options = request.options;
     let of = |metric: Option<Arc<Metric>>| metric.map_or(MetricSource::None, MetricSource::of);
@@ -138,7 +143,8 @@ pub fn settle<T: Real>(request: &MetricRequest<'_, T>) -> Result<(TrainOptions, 
 }
 
 impl<T: Real> MetricRequest<'_, T> {
-    /// Learns a metric of the form on a sample that is in memory, where the table has more rows on all of them too.
+    /// Learns a metric of this form on a sample in memory and, if the table has more rows, on all
+    /// rows.
     fn learn(&self, form: MetricForm) -> Result<Learned> {
         let cut = plan::cut_of::<T>(self.source.shape().features);
         let (n, stage) = (self.survey.rows(), "sampling rows for the metric");
@@ -154,8 +160,9 @@ impl<T: Real> MetricRequest<'_, T> {
         Ok(Learned { passes: learned.passes + 2, ..learned })
     }
 
-    /// Learns a metric without the rows of one fold, and judges it by these; `learn` takes none where none is better. Two folds leave nothing
-    /// to compare rounds by, so that no rows judge.
+    /// Learns a metric without the rows of one fold and evaluates it on them; `learn` rejects a
+    /// metric that is not better there. With two folds it skips the evaluation, because one fold
+    /// cannot compare rounds.
     fn judged(
         &self,
         (held, drawn): (&MemoryRows<T>, RowSample<T>),
@@ -197,7 +204,7 @@ impl<T: Real> MetricRequest<'_, T> {
         })
     }
 
-    /// Learns a metric on a sample, the rows in their order and the best keys first.
+    /// Learns a metric on a sample: `held` in row order, `drawn` in key order.
     pub fn learn_on(
         &self,
         (held, drawn): (&MemoryRows<T>, &RowSample<T>),
@@ -246,7 +253,7 @@ impl<T: Real> MetricRequest<'_, T> {
                     .try_for_each(|form| search.descend(&rows, form, factor, &products))?;
                 search.stretch(&rows)?;
             }
-            // compared at last: gradients of its own features lead nowhere new
+            // compared last, because gradients of its own features lead to nothing new
             before.into_iter().for_each(|(round, form)| search.keep(round, form, 1.0));
             search.spread(&rows)?
         };
@@ -259,7 +266,8 @@ impl<T: Real> MetricRequest<'_, T> {
     }
 }
 
-/// A uniform sample of `count` of the n rows: the rows in their order, with their targets, and the best keys first. Two passes.
+/// Draws a uniform sample of `count` of the n rows: the rows in row order with their targets, and
+/// the sample in key order. Two passes.
 pub fn draw<T: Real>(
     source: &dyn RowSource<T>,
     (n, count): (u64, usize),
@@ -275,7 +283,7 @@ pub fn draw<T: Real>(
     Ok((candidates::with_targets(rows, source, data.pass)?, sample))
 }
 
-/// The forms that are tried. A kernel that looks at some columns by their names needs features that stay what they are.
+/// Returns the forms to try. For a kernel on named columns `learn` tries the diagonal form only.
 fn forms(form: MetricForm, (rows, d): (usize, usize), options: &TrainOptions) -> Vec<MetricForm> {
     match form {
         MetricForm::Best if options.kernel.looks_at_columns() || rows < ROWS_EACH * d => vec![MetricForm::Diagonal],
@@ -284,7 +292,7 @@ fn forms(form: MetricForm, (rows, d): (usize, usize), options: &TrainOptions) ->
     }
 }
 
-/// The rows of a sample at some places.
+/// Returns the rows of a sample at these positions.
 pub fn picked<T: Real>(sample: &RowSample<T>, places: impl Iterator<Item = usize> + Clone) -> RowSample<T> {
     let d = sample.d;
     let weights = places.clone().filter_map(|i| sample.weights.get(i)).copied().collect();
@@ -292,7 +300,7 @@ pub fn picked<T: Real>(sample: &RowSample<T>, places: impl Iterator<Item = usize
     RowSample { rows, x: x.concat(), d, weights }
 }
 
-/// An observer of the fits on the sample, which shows none of them and hears the wish for a stop.
+/// An observer of the fits on the sample that shows none of them but can stop them.
 pub(super) struct Silent<'a>(pub(super) &'a dyn Observer);
 
 impl Stages for Silent<'_> {

@@ -1,11 +1,13 @@
-//! The length scale of a kernel, found from a target: what `auto` stands for.
+//! The `auto` length scale of a kernel, found from a target.
 //!
-//! Multiples of the median distance are compared by generalised cross-validation (gcv) of ridge regression on a few landmarks, on a uniform
-//! sample of the rows; classes are learned as their codes. The median is a guess from the features alone, and far too long for a wave.
-//! (Golub, Heath, Wahba, "Generalized cross-validation as a method for choosing a good ridge parameter", Technometrics 21, 1979.)
+//! Ridge regression with few landmarks on a uniform sample of the rows compares multiples of the
+//! median distance by generalised cross-validation (gcv); classes are regressed as their codes. The
+//! median uses the features only, and is far too long for periodic targets. (Golub, Heath, Wahba,
+//! "Generalized cross-validation as a method for choosing a good ridge parameter", Technometrics
+//! 21, 1979.)
 //!
-//! *Passes over the table*: one. *Cost*: one small fit for each multiple, on rows and landmarks whose
-//! numbers do not grow with the table.
+//! *Passes over the table*: one. *Cost*: one small fit for each multiple, with numbers of rows and
+//! landmarks that do not grow with the table.
 
 use super::learn::Silent;
 use super::plan;
@@ -19,8 +21,9 @@ use kstore::key::{Purpose, Stream};
 use kstore::{RowBlock, RowSource};
 use std::fmt;
 
-/// Multiples of the median that are tried, with their names. Longer ones are not: a sample of a thousand rows prefers them (on bike, elevators and
-/// friedman1), and on all rows they were no better, and worse where a solver has one penalty for every length.
+/// Multiples of the median that are tried, with their names. Larger multiples are excluded: a
+/// sample of a thousand rows prefers them (on bike, elevators and friedman1), but on all rows they
+/// were no better, and worse for solvers with one regularisation parameter for every length scale.
 const MULTIPLES: [(f64, &str); 5] = [
     (1.0, "the median distance"),
     (0.5, "half the median distance"),
@@ -29,17 +32,18 @@ const MULTIPLES: [(f64, &str); 5] = [
     (0.0625, "a sixteenth of the median distance"),
 ];
 
-/// The share of its gcv by which another length must be better than the median: less is chance, on a thousand rows.
+/// Maximum gcv of a better length scale, as a fraction of the median's; a smaller gain is chance on
+/// a thousand rows.
 const BETTER: f64 = 0.99;
 
 /// How a length scale was found.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct LengthReport {
-    /// The length, as a multiple of the median distance.
+    /// The length scale, as a multiple of the median distance.
     pub multiple: f64,
-    /// Number of rows that it was found on.
+    /// Number of rows of the sample.
     pub rows: u64,
-    /// Every multiple that was tried, with its gcv; `None` where its fit could not be scored.
+    /// The gcv of each multiple; `None` if the fit could not be scored.
     pub scores: Vec<(f64, Option<f64>)>,
 }
 
@@ -54,7 +58,8 @@ impl fmt::Display for LengthReport {
     }
 }
 
-/// The options with a number for each length of the kernel that is `auto`, and how these were found; those of a kernel without as they are.
+/// Resolves each `auto` length scale of the kernel to a number, and reports how; leaves other
+/// kernels unchanged.
 pub fn settle_length<T: Real>(
     source: &dyn RowSource<T>,
     survey: &Survey,
@@ -94,14 +99,15 @@ pub fn settle_length<T: Real>(
     Ok((TrainOptions { kernel: kernels.swap_remove(best), ..options.clone() }, Some(report)))
 }
 
-/// The place of the multiple with the least gcv; the median stays where that is hardly less.
+/// Returns the index of the multiple with the smallest gcv, or the median's if the gain is too
+/// small.
 fn best(scores: &[(f64, Option<f64>)]) -> usize {
     let scored = scores.iter().enumerate().filter_map(|(i, (_, score))| Some((i, (*score)?)));
     let least = scored.min_by(|a, b| a.1.total_cmp(&b.1));
     least.filter(|(_, least)| scores[0].1.is_none_or(|median| *least < BETTER * median)).map_or(0, |(i, _)| i)
 }
 
-/// A uniform sample of about `plan::length_rows` rows, and the targets of its rows.
+/// Draws a uniform sample of about `plan::length_rows` rows, with their targets.
 fn drawn<T: Real>(
     source: &dyn RowSource<T>,
     n: u64,
@@ -114,7 +120,7 @@ fn drawn<T: Real>(
     let observer = resources.over("sampling rows for the length scale", source.range());
     let share = plan::length_rows(n, d) as f64 / n.max(1) as f64;
     let keys = Stream::new(seed, Purpose::Candidates, 0);
-    // the rows whose uniform numbers are the largest share
+    // select each row with probability `share`
     let fold = Adding::new(|drawn: &mut Drawn<T>, block: &RowBlock<'_, T>| {
         for i in (0..block.len()).filter(|i| keys.uniform(block.rows[*i]) >= 1.0 - share) {
             drawn.rows.push(block.rows[i]);
@@ -129,8 +135,8 @@ fn drawn<T: Real>(
     Ok((RowSample { rows, x, d, weights }, y))
 }
 
-/// The gcv of the best penalty, on a sample in memory; `None` where there is none: what is wrong with the rows or the kernel the fit itself
-/// finds, and tells better.
+/// Returns the gcv of the best regularisation parameter on the sample; `None` if there is none,
+/// because the fit itself reports invalid rows or kernels better.
 fn score<T: Real>(rows: &Rows<'_, T>, kernel: &Kernel) -> Result<Option<f64>> {
     match rows.gcv(kernel) {
         Err(error) if error.is_interrupted() => Err(error),

@@ -1,13 +1,14 @@
 //! A factor per feature by maximum marginal likelihood on a sample.
 //!
-//! Minimises F(a, s², τ²) of [`super::marginal`] for the model y = f(x) + noise, f a Gaussian process with the kernel
-//! s² k(a ∘ x, a ∘ x'), by [L-BFGS](crate::linalg::lbfgs) over log a, log s² and log τ² (automatic relevance determination:
-//! Rasmussen, Williams, *Gaussian Processes for Machine Learning*, 2006, sections 5.1 and 5.4.1). Features that do not matter
-//! end with small factors, never with 0.
+//! Minimises F(a, s², τ²) of [`super::marginal`] for the model y = f(x) + noise, f a Gaussian
+//! process with the kernel s² k(a ∘ x, a ∘ x'), by [L-BFGS](crate::linalg::lbfgs) over log a, log
+//! s² and log τ² (automatic relevance determination: Rasmussen, Williams, *Gaussian Processes for
+//! Machine Learning*, 2006, sections 5.1 and 5.4.1). Irrelevant features get small factors,
+//! never 0.
 //!
-//! F has several minima. The sample therefore grows in stages, each from the factors of the one before; a stage that explains
-//! next to nothing tries other overall scales; and a factor that a small sample has made very small gets another chance in
-//! the next stage.
+//! F has several minima. The sample therefore grows in stages, and each stage starts from the
+//! factors of the previous one. A stage that explains almost nothing tries other overall scales,
+//! and very small factors are raised before the next stage.
 
 use super::marginal::Sample;
 use crate::linalg::lbfgs::{Limits, Minimum, minimise};
@@ -27,30 +28,32 @@ const RANGE: f64 = 1e4;
 const AMPLITUDES: (f64, f64) = (1e-4, 1e4);
 /// Range of the noise, in units of the targets' variance.
 const NOISES: (f64, f64) = (1e-5, 10.0);
-/// The noise at the start, in the same unit.
+/// Initial noise, in the same unit.
 const NOISE: f64 = 0.3;
-/// A noise above this, in the same unit, says that the stage has found nothing.
+/// A stage with more noise than this, in the same unit, has failed.
 const NOTHING: f64 = 0.9;
-/// The other scales that such a stage tries.
+/// Other overall scales that a failed stage tries.
 const SCALES: [f64; 3] = [0.5, 0.25, 2.0];
-/// A stage begins with no factor smaller than this share of the largest; with 0.05 it found fewer of the features that matter.
+/// Minimum of the initial factors of a stage, as a fraction of the largest; 0.05 found fewer
+/// relevant features.
 const CHANCE: f64 = 0.3;
-/// A step that lowers F by less, in nats per row and target, is the last.
+/// The iteration stops if a step lowers F by less than this, in nats per row and target.
 const FLAT: f64 = 1e-5;
-/// Largest change of a logarithm in the first trial of a step.
+/// Maximum change of a logarithm in the first trial of a step.
 const REACH: f64 = 2.0;
 
-/// A part of the sample, and how long to learn from it.
+/// A part of the sample, and its iteration limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stage {
-    /// The first so many rows, or all where there are fewer.
+    /// Number of leading rows, clamped to the sample.
     pub(crate) rows: usize,
-    /// The first so many of these are landmarks.
+    /// Number of leading rows that are landmarks.
     pub(crate) landmarks: usize,
     pub(crate) steps: usize,
 }
 
-/// The stages that suit most tables. The first ends early: 500 rows followed to the minimum lose features that interact.
+/// Stages that suit most tables. The first stops early: 500 rows followed to the minimum lose
+/// interacting features.
 pub(crate) const STAGES: [Stage; 3] = [
     Stage { rows: 500, landmarks: 250, steps: 15 },
     Stage { rows: 1500, landmarks: 500, steps: 40 },
@@ -59,13 +62,15 @@ pub(crate) const STAGES: [Stage; 3] = [
 
 pub(crate) const ROWS: usize = 2500;
 
-/// Learns the factors a, one per feature, of the kernel k(a ∘ x, a ∘ x') from rows `x` (n x d, scaled, in random order) and targets `y` (n x t, alike in scale: they share s²
-/// and τ²). The means of the targets are taken off.
+/// Learns the factors a, one per feature, of the kernel k(a ∘ x, a ∘ x') from rows `x` (n x d,
+/// scaled, in random order) and targets `y` (n x t, similar in scale: they share s² and τ²), and
+/// centres the targets.
 ///
-/// The stop signal of the observer is heard at every evaluation of F; a stage reports its rows when it ends. Where there is nothing to learn from, because targets or kernel values are all 0, the factors are 1.
+/// Every evaluation of F checks the observer's stop signal; a stage reports its rows when it ends.
+/// If all targets are constant or all k(x, x) are 0, the factors are 1.
 ///
-/// *Cost* per step: that of [`Sample::likelihood`] once, rarely twice, for each stage. The bits do not depend on the number
-/// of threads.
+/// *Cost* per step: one [`Sample::likelihood`], rarely two, for each stage. The result is
+/// bit-identical for any number of threads.
 pub(crate) fn learn(
     x: MatRef<'_, f64>,
     y: MatRef<'_, f64>,
@@ -86,11 +91,11 @@ pub(crate) fn learn(
     Ok(best.at[..x.ncols()].iter().map(|v| v.exp()).collect())
 }
 
-/// Bytes that the learning holds, of a sample with so many rows, d features and t targets.
+/// Bytes of the learning, for a sample with this many rows, d features and t targets.
 pub(super) fn bytes(rows: usize, d: usize, t: usize) -> usize {
     let most = STAGES.iter().map(|stage| stage.landmarks).max().unwrap_or(0);
     let (n, m) = (rows.min(ROWS), most.min(rows));
-    // the rows and targets twice; blocks with the landmarks, and what is made of them
+    // rows and targets twice; kernel blocks with the landmarks, and matrices derived from them
     8 * (n * (4 * d + 4 * t + 8 * m) + 10 * m * m + 24 * d)
 }
 
@@ -107,7 +112,8 @@ fn check(x: MatRef<'_, f64>, y: MatRef<'_, f64>) -> Result<()> {
     Err(Error::NotFinite { what: "a feature or target of the sample", remedy: "clean the rows" })
 }
 
-/// The variance of the targets, over all columns, and the targets without their means in units of its root.
+/// Returns the variance of the targets over all columns, and the targets centred and divided by its
+/// square root.
 fn standard(y: MatRef<'_, f64>) -> (f64, Mat<f64>) {
     let (n, t) = (y.nrows(), y.ncols());
     let mut centred = y.to_owned();
@@ -115,7 +121,7 @@ fn standard(y: MatRef<'_, f64>) -> (f64, Mat<f64>) {
     for j in 0..t {
         let mean = y.col(j).iter().sum::<f64>() / n as f64;
         let constant = y.col(j).iter().all(|v| *v == y[(0, j)]);
-        // what is left of a constant is the rounding of its mean
+        // exactly 0 for a constant, whose mean is rounded
         centred.col_mut(j).iter_mut().for_each(|v| *v = if constant { 0.0 } else { *v - mean });
         square += centred.col(j).squared_norm_l2();
     }
@@ -135,7 +141,7 @@ fn mean_diagonal(kernel: &dyn KernelFunction<f64>, x: MatRef<'_, f64>) -> f64 {
     diag.iter().sum::<f64>() / n as f64
 }
 
-/// The box of (log a, log s², log τ²), in units of the targets' variance.
+/// Bounds of (log a, log s², log τ²), in units of the targets' variance.
 fn bounds(d: usize, size: f64) -> Vec<(f64, f64)> {
     let mut bounds = vec![(-RANGE.ln(), RANGE.ln()); d];
     bounds.push(((AMPLITUDES.0 / size).ln(), (AMPLITUDES.1 / size).ln()));
@@ -145,7 +151,7 @@ fn bounds(d: usize, size: f64) -> Vec<(f64, f64)> {
 
 struct Descent<'a> {
     x: MatRef<'a, f64>,
-    /// Without means, of variance 1.
+    /// Centred, with variance 1.
     y: MatRef<'a, f64>,
     kernel: &'a dyn KernelFunction<f64>,
     observer: &'a dyn Observer,
@@ -154,7 +160,7 @@ struct Descent<'a> {
 }
 
 impl Descent<'_> {
-    /// The minimum of the last stage; F in nats per row and target.
+    /// Returns the minimum of the last stage; F in nats per row and target.
     fn minimum_of(&self, stages: &[Stage], size: f64) -> Result<Minimum> {
         let d = self.x.ncols();
         let even = |scale: f64| {
@@ -219,7 +225,7 @@ fn found(best: &Minimum) -> bool {
     best.value.is_finite() && best.at.last().is_some_and(|noise| noise.exp() < NOTHING)
 }
 
-/// Where the next stage begins: at the minimum, with another chance for small factors.
+/// Returns the start of the next stage: the minimum, with small factors raised.
 fn warm(best: &Minimum, d: usize) -> Vec<f64> {
     let mut start = best.at.clone();
     let most = start[..d].iter().copied().fold(f64::NEG_INFINITY, f64::max);

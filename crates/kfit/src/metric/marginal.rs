@@ -1,21 +1,26 @@
-//! The marginal likelihood of a Nyström Gaussian process with a factor per feature, and its gradient.
+//! The marginal likelihood of a Nyström Gaussian process with a factor per feature, and its
+//! gradient.
 //!
-//! Rows z = a ∘ x, kernel s²k, noise τ², m landmarks (the first rows), T targets that share these numbers:
+//! Rows z = a ∘ x, kernel s²k, noise τ², m landmarks (the first rows), T targets with the same s²
+//! and τ²:
 //!
-//! F = T (½ log|Q + τ²I| + (n/2) log 2π + tr(K − Q) / 2τ²) + ½ Σ yᵀ(Q + τ²I)⁻¹y,  Q = K_nm K_mm⁻¹ K_mn,
+//! F = T (½ log|Q + τ²I| + (n/2) log 2π + tr(K − Q) / 2τ²) + ½ Σ yᵀ(Q + τ²I)⁻¹y
 //!
-//! in nats: the negative of the variational bound of Titsias (*Variational learning of inducing variables in sparse Gaussian
-//! processes*, 2009), which for m = n is the negative log marginal likelihood (Rasmussen, Williams, *Gaussian Processes for
-//! Machine Learning*, 2006, chapter 5).
+//! with Q = K_nm K_mm⁻¹ K_mn, in nats: the negative of the variational bound of Titsias
+//! (*Variational learning of inducing variables in sparse Gaussian processes*, 2009),
+//! which for m = n is the negative log marginal likelihood (Rasmussen, Williams, *Gaussian
+//! Processes for Machine Learning*, 2006, chapter 5).
 //!
-//! With k_mm = L Lᵀ, Φ = k_nm L⁻ᵀ (n x m), ρ = s²/τ², S = ΦᵀΦ and B = I + ρS all is done with factors of k_mm and B. With
-//! V = L_B⁻¹ρS, R = L_B⁻ᵀV = I − B⁻¹, E = √ρ B⁻¹ΦᵀY and α = (Q + τ²I)⁻¹Y = (Y − √ρ ΦE) / τ² the derivatives are
+//! With k_mm = L Lᵀ, Φ = k_nm L⁻ᵀ (n x m), ρ = s²/τ², S = ΦᵀΦ and B = I + ρS, only k_mm and B are
+//! factorised. With V = L_B⁻¹ρS, R = L_B⁻ᵀV = I − B⁻¹, E = √ρ B⁻¹ΦᵀY and
+//! α = (Q + τ²I)⁻¹Y = (Y − √ρ ΦE) / τ² the derivatives are
 //!
 //! * by k_nm: −√ρ (T √ρ Φ (L⁻ᵀR)ᵀ + α (L⁻ᵀE)ᵀ);
 //! * by k_mm: ½ L⁻ᵀ(T VᵀV + EEᵀ/τ²)L⁻¹;
 //! * by each k_ii: Tρ/2;
 //!
-//! and [`KernelFunction::gradient`] takes them to the rows. k_mm carries [`JITTER`] times its mean diagonal.
+//! and [`KernelFunction::gradient`] turns them into derivatives by the rows. [`JITTER`] times its
+//! mean is added to the diagonal of k_mm.
 
 use crate::linalg::cholesky::{Side, factor, solve};
 use crate::linalg::strips::{Pool, for_each_strip, row_strips};
@@ -30,18 +35,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[cfg(test)]
 pub(super) mod tests;
 
-/// What is added to the diagonal of k_mm, as a share of its mean: 100 times the rounding of a factor with 1,000 landmarks.
+/// Addition to the diagonal of k_mm, as a fraction of its mean: 100 times the rounding error of a
+/// Cholesky factor with 1,000 landmarks.
 const JITTER: f64 = 1e-10;
-/// Landmarks whose gradient one thread takes at a time.
+/// Number of landmarks whose gradient one thread computes at a time.
 const LANDMARKS: usize = 32;
-/// Rows whose kernel values with themselves are differentiated at once.
+/// Number of rows whose k(x, x) are differentiated at once.
 const DIAGONAL: usize = 16;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample<'a> {
-    /// n x d.
+    /// Rows, n x d.
     pub(super) x: MatRef<'a, f64>,
-    /// n x T, columns centred.
+    /// Targets, n x T, columns centred.
     pub(super) y: MatRef<'a, f64>,
     /// Number of landmarks m ≤ n, the first rows.
     pub(super) landmarks: usize,
@@ -50,10 +56,11 @@ pub(super) struct Sample<'a> {
 }
 
 impl Sample<'_> {
-    /// F at `theta` = (log a_1, …, log a_d, log s², log τ²), with its gradient; infinite where a factor fails or a number
-    /// overflows.
+    /// Computes F at `theta` = (log a_1, …, log a_d, log s², log τ²) and its gradient; F is
+    /// infinite if a factorisation fails or a number overflows.
     ///
-    /// *Cost*: 4nm² + 10nmd + 5m³ flops; holds nm + 2nd + 8m² numbers. The bits do not depend on the number of threads.
+    /// *Cost*: 4nm² + 10nmd + 5m³ flops; nm + 2nd + 8m² numbers of memory. The result is
+    /// bit-identical for any number of threads.
     pub(super) fn likelihood(&self, theta: &[f64], gradient: &mut [f64]) -> Result<f64> {
         let (n, d) = (self.x.nrows(), self.x.ncols());
         gradient.fill(0.0);
@@ -77,7 +84,7 @@ impl Sample<'_> {
         Ok(value)
     }
 
-    /// Φ (n x m) and L; `None` where k_mm has no factor.
+    /// Computes Φ (n x m) and L; `None` if k_mm has no Cholesky factor.
     fn features(&self, z: MatRef<'_, f64>, diag: &[f64]) -> Option<(Mat<f64>, Mat<f64>)> {
         let (n, m) = (z.nrows(), self.landmarks);
         let landmarks = z.subrows(0, m);
@@ -96,10 +103,12 @@ impl Sample<'_> {
         Some((phi, lower))
     }
 
-    /// Adds the derivative by log a, where `by_kernel` (n x m) is the one by k_nm (with k_mm in its first rows), `own` that
-    /// by the jitter and `each` that by every k_ii.
+    /// Adds the derivative by log a. `by_kernel` (n x m) is the derivative by k_nm (with k_mm in
+    /// its first rows), `own` the derivative by the jitter, and `each` the derivative by every
+    /// k_ii.
     ///
-    /// ∂/∂log a_k of Σ_ij G_ij k(z_i, z_j) is Σ_i z_ik Σ_j G_ij ∇_k k(z_i, z_j) + Σ_j z_jk Σ_i G_ij ∇_k k(z_j, z_i).
+    /// ∂/∂log a_k of Σ_ij G_ij k(z_i, z_j) is Σ_i z_ik Σ_j G_ij ∇_k k(z_i, z_j) + Σ_j z_jk
+    /// Σ_i G_ij ∇_k k(z_j, z_i).
     fn by_factors(
         &self,
         z: MatRef<'_, f64>,
@@ -147,7 +156,7 @@ impl Sample<'_> {
     }
 }
 
-/// The posterior given Φ, s² and τ², in the letters of the module.
+/// The posterior given Φ, s² and τ², in the notation of the module.
 struct Posterior {
     rows: f64,
     targets: f64,
@@ -168,7 +177,7 @@ struct Posterior {
 }
 
 impl Posterior {
-    /// `None` where B has no factor.
+    /// Returns `None` if B has no Cholesky factor.
     fn of(phi: MatRef<'_, f64>, y: MatRef<'_, f64>, scales: (f64, f64), workers: &Workers) -> Option<Self> {
         let (amplitude, noise) = scales;
         let (ratio, m) = (amplitude / noise, phi.ncols());
@@ -190,7 +199,8 @@ impl Posterior {
         Some(Self { rows, targets, noise, ratio, explained, log_det, v, r, e, alpha })
     }
 
-    /// F, where tr k is `trace`: yᵀ(Q + τ²I)⁻¹y = τ²‖α‖² + ‖E‖²/τ² has no difference in it.
+    /// Computes F, where `trace` is tr k. The formula yᵀ(Q + τ²I)⁻¹y = τ²‖α‖² + ‖E‖²/τ² avoids
+    /// cancellation.
     fn likelihood(&self, trace: f64) -> f64 {
         let volume = self.log_det + self.rows * (std::f64::consts::TAU * self.noise).ln();
         let missed = self.ratio * (trace - self.explained);
@@ -208,8 +218,8 @@ impl Posterior {
         (amplitude, noise)
     }
 
-    /// Replaces Φ by the derivative by k_nm, with the derivative by k_mm added to its first rows; returns the trace of that
-    /// one.
+    /// Replaces Φ by the derivative by k_nm, with the derivative by k_mm added to its first rows;
+    /// returns the trace of the derivative by k_mm.
     fn by_kernel(&self, mut phi: MatMut<'_, f64>, lower: MatRef<'_, f64>, workers: &Workers) -> f64 {
         let (m, root) = (phi.ncols(), self.ratio.sqrt());
         let (mut h, mut e) = (self.r.clone(), self.e.clone());
@@ -235,7 +245,7 @@ impl Posterior {
     }
 }
 
-/// AᵀA, full.
+/// Computes AᵀA, both triangles.
 fn gram(a: MatRef<'_, f64>, workers: &Workers) -> Mat<f64> {
     let m = a.ncols();
     let mut g = vec![0.0; m * m];

@@ -1,25 +1,29 @@
-//! Metrics learned from a target: which features, and which of their combinations, the kernel should look at.
+//! Metrics learned from a target: which features, and which of their combinations, the kernel
+//! should use.
 //!
-//! The learned function is f(x) = h(A(x − μ)/s), with h in the span of a kernel. Where f does not change along a direction of x, A
-//! need not keep it; where f changes fast, points should lie far apart. So A is learned in **rounds**: fit f by kernel ridge
-//! regression, take the average of the outer products of its gradients over the rows,
+//! The learned function is f(x) = h(A(x − μ)/s), with h in the span of a kernel. A may drop
+//! directions along which f is constant, and should stretch directions along which f changes fast.
+//! A is therefore learned in **rounds**: fit f by kernel ridge regression, then average the outer
+//! products of its gradients over the rows,
 //!
 //! ```text
 //! M = (1/n) Σ_i Σ_c ∇f_c(x_i) ∇f_c(x_i)ᵀ      (d x d, over the outputs c)
 //! ```
 //!
-//! set A = M^½, with the trace of AᵀA made d, and fit again. The round with the least held-out error wins. A diagonal metric takes
-//! the diagonal of M, one of low rank its leading eigenvectors.
+//! set A = M^½, scaled so that AᵀA has trace d, and fit again. The round with the smallest held-out
+//! error wins. A diagonal metric uses the diagonal of M, a low-rank metric its leading
+//! eigenvectors.
 //!
-//! Where the features as they are explain next to nothing, their gradients say nothing either; then the rounds begin from a factor
-//! for each feature, found by marginal likelihood.
+//! If the first fit explains almost nothing, its gradients are not informative; the rounds then
+//! start from a factor for each feature, found by marginal likelihood.
 //!
-//! *Cost*: the rounds see a uniform sample that is held in memory; where the table has more rows, one round over all rows
-//! follows. *Passes over the table*: two for the sample, and five for that round.
+//! *Cost*: the rounds use a uniform sample in memory; if the table has more rows, one round over
+//! all rows follows. *Passes over the table*: two for the sample, and five for that round.
 //!
-//! References: Radhakrishnan, Beaglehole, Pandit, Belkin, "Mechanism for feature learning in neural networks and
-//! backpropagation-free machine learning models", Science 383, 2024 (recursive feature machines); Beaglehole, Holzmüller,
-//! Radhakrishnan, Belkin, "xRFM: accurate, scalable, and interpretable feature learning models for tabular data", 2025.
+//! References: Radhakrishnan, Beaglehole, Pandit, Belkin, "Mechanism for feature learning in neural
+//! networks and backpropagation-free machine learning models", Science 383, 2024 (recursive feature
+//! machines); Beaglehole, Holzmüller, Radhakrishnan, Belkin, "xRFM: accurate, scalable, and
+//! interpretable feature learning models for tabular data", 2025.
 
 pub mod alignment;
 pub mod combination;

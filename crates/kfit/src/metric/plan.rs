@@ -1,4 +1,4 @@
-//! What the learning of a metric holds, and how its fits are set.
+//! Memory plan and settings of metric learning.
 
 use super::likelihood;
 use crate::prepare::plan::{plans, solve};
@@ -11,35 +11,39 @@ use kapprox::Real;
 use kapprox::map::{MapRequest, MapSpec};
 use kstore::Plan;
 
-/// Landmarks of the fits, whatever the rank of the model: gradients need fewer than predictions.
+/// Number of landmarks of the fits, for any rank of the model: gradients need fewer than
+/// predictions.
 pub const RANK: usize = 512;
 
-/// Landmarks of the fits by which the metrics of a search's best kernels are learned anew: the gradients of a better fit make a better metric. Rounds
-/// that began from the metric of fewer landmarks ended with an error 25 % larger on pol, and 1 % on elevators.
+/// Number of landmarks with which a search relearns the metrics of its best kernels: gradients of a
+/// better fit give a better metric. Rounds that started from the metric of fewer landmarks ended
+/// with an error 25 % larger on pol, and 1 % on elevators.
 pub const REFINED: usize = 2_000;
 
-/// Penalties of the fits, ascending.
+/// Regularisation parameters of the fits, ascending.
 pub(super) const LAMBDAS: [f64; 7] = [1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3];
 
-/// Number of folds, where the fit that the metric is for has none.
+/// Number of folds if the main fit has none.
 const FOLDS: usize = 5;
 
-/// Most rows of the sample that the rounds see, in memory: twenty times the landmarks, beyond which metrics were no better.
+/// Maximum number of sampled rows for the rounds, twenty times the landmarks; metrics from more
+/// rows were no better.
 const SAMPLED: usize = 10_000;
 
-/// Most numbers of the sample: with more than 400 features it has fewer rows.
+/// Maximum number of values in the sample: with more than 400 features it has fewer rows.
 const NUMBERS: usize = 4_000_000;
 
-/// Rows and landmarks of the fits that tell length scales apart.
+/// Numbers of rows and landmarks of the fits that compare length scales.
 const LENGTH_ROWS: usize = 1_000;
 const LENGTH_RANK: usize = 200;
 
-/// The systems of the fits, at one rank, for targets less their centre.
+/// Settings of the linear systems of the fits, at one rank, for centred targets.
 pub(super) fn ridge(rank: usize, lambdas: &[f64], target_centre: Vec<f64>) -> RidgeOptions {
     RidgeOptions { ranks: vec![rank], lambdas: lambdas.to_vec(), intercept: Intercept::default(), target_centre }
 }
 
-/// The options of the fits. Uniform landmarks predict as well as chosen ones do at such ranks, and are there at once.
+/// Options of the fits. At these ranks uniform landmarks predict as well as selected ones, and cost
+/// nothing.
 pub(super) fn options(options: &TrainOptions, rank: usize) -> TrainOptions {
     let folds = match &options.folds {
         FoldSpec::None => FoldSpec::Hash(FOLDS),
@@ -58,12 +62,13 @@ pub(super) fn options(options: &TrainOptions, rank: usize) -> TrainOptions {
     }
 }
 
-/// The folds of the fits on n rows, where the fit that the metric is for has none.
+/// Folds of the fits on n rows, if the main fit has none.
 pub fn folds(seed: u64, n: u64) -> Result<Folds> {
     Folds::new(&FoldSpec::Hash(FOLDS), seed, 0..n, &[])
 }
 
-/// The cut of the fits, which depends on the rows and on no option: one lane, whose threads work inside the products.
+/// Pass shape of the fits, independent of the options: one lane, with all threads inside the
+/// products.
 pub(super) fn cut_of<T: Real>(d: usize) -> PassShape {
     let tile = tile_rows(d, RANK, size_of::<T>());
     PassShape { tile, segment: (16 * tile) as u64, scan_lanes: 1, gram_lanes: 1, prefetch: 1 }
@@ -98,7 +103,7 @@ fn fits_of(inner: &TrainOptions, outer: &ProblemSize, n: u64) -> Result<ProblemS
     Ok(ProblemSize { candidates: None, scheme: 0, keeps: false, ..sizes })
 }
 
-/// What fits of these sizes hold, in the stage that needs most.
+/// Returns the plan of the largest stage of fits of these sizes.
 fn largest(what: &str, shape: &ProblemSize, cut: PassShape, budget: usize) -> Plan {
     let ridge = ridge(shape.map.p, &LAMBDAS, vec![0.0; shape.t]);
     let systems = format!("systems of the {what}");
@@ -107,13 +112,13 @@ fn largest(what: &str, shape: &ProblemSize, cut: PassShape, budget: usize) -> Pl
     Plan { what: what.to_string(), ..most.unwrap_or_else(|| last(cut)) }
 }
 
-/// The stage that finds the length scale; `None` where none is to be found.
+/// Returns the stage that finds the length scale; `None` if the kernel needs no search.
 pub fn length_stage(work: &FitRequest<'_>, cut: PassShape) -> Result<Option<Stage>> {
     let (options, outer) = (&*work.options, &work.shape);
     if !options.finds_length() {
         return Ok(None);
     }
-    // the sample has about so many rows: ten deviations more are never seen
+    // the sample has about this many rows; ten standard deviations more never occur
     let held = length_rows(outer.n, outer.d);
     let held = held + 10 * held.isqrt();
     let shape = fits_of(&length_options(options, held), outer, held as u64)?;
@@ -126,7 +131,7 @@ pub fn length_stage(work: &FitRequest<'_>, cut: PassShape) -> Result<Option<Stag
     Ok(Some(Stage { plan, passes: 1 }))
 }
 
-/// The options of the fits that tell length scales apart on so many rows.
+/// Options of the fits that compare length scales on this many rows.
 pub(super) fn length_options(training: &TrainOptions, rows: usize) -> TrainOptions {
     let rank = training.rank.min(LENGTH_RANK).min(rows.div_ceil(2));
     TrainOptions { rank, ranks: vec![rank], folds: FoldSpec::None, ..options(training, RANK) }

@@ -1,5 +1,5 @@
-//! A round: a fit of kernel ridge regression through a metric, its held-out error, the gradients of its function, the metric that they ask
-//! for, and how much they depend on the rows.
+//! A round: a kernel ridge regression behind a metric, its held-out error, the gradients of its
+//! function, the next metric, and the variation of the metric over folds.
 
 use super::plan::{self, LAMBDAS};
 use crate::features::GRAM;
@@ -18,13 +18,13 @@ use kstore::{Coded, MemoryRows, Pass, Reading, RowBlock, RowSource};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Rows of a fold that tell one lambda from the next.
+/// Number of rows of a fold that suffices to compare lambdas.
 const FOLD_ROWS: u64 = 400;
 
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Rows<'a, T: Real> {
-    /// The rows, scaled, before the metric.
+    /// The scaled rows, before the metric.
     pub source: &'a dyn RowSource<T>,
     pub n: u64,
     pub reading: &'a Reading,
@@ -36,17 +36,17 @@ pub struct Rows<'a, T: Real> {
 }
 
 pub(super) struct Round<T> {
-    /// The metric of the fit; `None` for the features as they are.
+    /// The metric of the fit; `None` for the unchanged features.
     pub(super) metric: Option<Arc<Metric>>,
-    /// The kernel of the fit, every parameter a number.
+    /// The kernel of the fit, with every parameter resolved to a number.
     pub(super) kernel: Kernel,
-    /// The place of its lambda among those that are tried.
+    /// Index of its lambda in the grid.
     pub(super) lambda: usize,
-    /// Squared error of held-out rows at `scored`, by which rounds are compared.
+    /// Squared error on held-out rows at `scored`, by which rounds are compared.
     pub(super) error: f64,
     /// The rank and lambda of that error.
     pub(super) scored: (usize, f64),
-    /// The function, in the span of landmarks.
+    /// The function, in the span of the landmarks' kernel sections.
     expansion: Expansion<T>,
     pub(super) passes: u64,
 }
@@ -56,7 +56,7 @@ impl<T: Real> Rows<'_, T> {
         MetricRows::new(self.source, metric.cloned())
     }
 
-    /// The targets of some of the rows, t for each, in the order of `wanted`.
+    /// Returns the targets of some of the rows, t for each, in the order of `wanted`.
     pub(super) fn values_of(&self, wanted: &[u64]) -> Result<Vec<f64>> {
         let t = self.targets.count();
         let place: HashMap<u64, usize> = wanted.iter().enumerate().map(|(place, row)| (*row, place)).collect();
@@ -75,7 +75,7 @@ impl<T: Real> Rows<'_, T> {
         Ok(values)
     }
 
-    /// Calls `see` with each row of each block, and its fold.
+    /// Calls `see` with the block, position and fold of each row.
     pub(super) fn each_fold(&self, mut see: impl FnMut(&RowBlock<'_, T>, usize, usize) + Send) -> Result<()> {
         let observer = self.resources.stages.stage("rows of a fold", None);
         let pass = Pass { journal: None, ..self.cut.pass(1, self.resources, &*observer) };
@@ -89,7 +89,7 @@ impl<T: Real> Rows<'_, T> {
         Ok(())
     }
 
-    /// A map for the kernel, the moments of its features, and who watches the pass that summed these.
+    /// Returns a map for the kernel, the moments of its features, and the observer of the pass.
     pub fn moments(
         &self,
         metric: Option<&Arc<Metric>>,
@@ -100,14 +100,15 @@ impl<T: Real> Rows<'_, T> {
         let Self { n, reading, cut, resources, .. } = *self;
         let mapped = Mapping { source: &source, n, reading, options: &options, cut, resources }.map()?;
         let observer = self.resources.stages.stage(GRAM, Some(self.n));
-        // neither the certificate nor the decisions for classes: each would cost a part of every round
+        // no certificate and no class decisions, which would add to the cost of every round
         let fold = RidgeFold::new(&*mapped.map, self.folds, self.targets).with_bin(self.cut.tile).without_certificate();
         let pass = self.cut.pass(self.cut.gram_lanes, self.resources, &*observer);
         let gram = pass.resume(GRAM, &source, &fold)?.0.gram;
         Ok((mapped, gram, observer))
     }
 
-    /// The least generalised cross-validation over the lambdas, of the features as they are; `None` where no lambda has one.
+    /// Returns the smallest generalised cross-validation error over the lambdas, without a metric;
+    /// `None` if no lambda has one.
     pub(super) fn gcv(&self, kernel: &Kernel) -> Result<Option<f64>> {
         let (_, gram, observer) = self.moments(None, kernel)?;
         let ridge = plan::ridge(gram.features(), &LAMBDAS, self.targets.centre());
@@ -115,7 +116,7 @@ impl<T: Real> Rows<'_, T> {
         Ok(surface.cells.iter().filter_map(|cell| cell.gcv).min_by(f64::total_cmp))
     }
 
-    /// Fits at the best lambda around that of the place `near`.
+    /// Fits at the best lambda around index `near`.
     pub(super) fn fit(&self, metric: Option<Arc<Metric>>, kernel: &Kernel, near: usize) -> Result<Round<T>> {
         let (mapped, gram, observer) = self.moments(metric.as_ref(), kernel)?;
         let workers = self.resources.workers;
@@ -129,8 +130,9 @@ impl<T: Real> Rows<'_, T> {
         Ok(Round { metric, kernel: mapped.kernel, lambda, error, scored, expansion, passes })
     }
 
-    /// The rank and lambda that a round is compared at, and the error there: those of the fit, unless the model has fewer features. The
-    /// features are nested, so that the leading ones are those of such a model.
+    /// Returns the rank and lambda at which a round is compared, and the error there: the fit's
+    /// own, unless the model has fewer features. The features are nested, so the leading ones form
+    /// such a model.
     fn score(
         &self,
         gram: &GramState,
@@ -145,7 +147,8 @@ impl<T: Real> Rows<'_, T> {
         Ok(best.map_or(((asked, lambda), f64::INFINITY), |(lambda, error)| ((asked, lambda), error)))
     }
 
-    /// The lambda with the least error of held-out rows at a rank, and the error; `None` if no lambda has one.
+    /// Returns the lambda with the smallest held-out error at a rank, and the error; `None` if no
+    /// lambda has one.
     fn least(&self, gram: &GramState, rank: usize, observer: &dyn Observer) -> Result<Option<(f64, f64)>> {
         let (workers, ridge) = (self.resources.workers, plan::ridge(rank, &LAMBDAS, self.targets.centre()));
         let mut system = System::new(gram.features(), &self.targets.centre(), Intercept::default());
@@ -153,14 +156,15 @@ impl<T: Real> Rows<'_, T> {
         Ok(surface.best().and_then(|cell| Some((cell.lambda, cell.cv_mse?))))
     }
 
-    /// The least error of held-out rows over the lambdas; infinite if no lambda has one.
+    /// Returns the smallest held-out error over the lambdas; infinity if no lambda has one.
     pub(super) fn error(&self, metric: Option<&Arc<Metric>>, kernel: &Kernel) -> Result<f64> {
         let (_, gram, observer) = self.moments(metric, kernel)?;
         Ok(self.least(&gram, gram.features(), &*observer)?.map_or(f64::INFINITY, |(_, error)| error))
     }
 
-    /// The place of the best lambda and its held-out error. The place is found by steps downhill from `near`, as one round resembles the
-    /// one before, and by the largest fold alone where that has many rows; of equal errors the larger lambda is the better.
+    /// Returns the index of the best lambda and its held-out error. The search goes downhill from
+    /// `near`, because a round resembles the previous one, and uses only the largest fold if that
+    /// has many rows. Of equal errors it prefers the larger lambda.
     fn lambda(&self, gram: &GramState, near: usize, observer: &dyn Observer) -> Result<(usize, f64)> {
         let workers = self.resources.workers;
         let mut system = System::new(gram.features(), &self.targets.centre(), Intercept::default());
@@ -188,7 +192,7 @@ impl<T: Real> Rows<'_, T> {
             }
             best = next;
         }
-        // what is definite without one fold may not be so without another
+        // a system that is definite without one fold may be indefinite without another
         let all = 0..gram.folds().len();
         for (place, lambda) in LAMBDAS.iter().enumerate().skip(best) {
             let error = match errors[place].filter(|_| folds == all) {
@@ -205,7 +209,8 @@ impl<T: Real> Rows<'_, T> {
         Err(Error::NoCell { precision: T::NAME })
     }
 
-    /// The average M of the outer products of the gradients of a round's function, with respect to the rows before its metric; d x d.
+    /// Returns the average M of the outer products of the gradients of a round's function, with
+    /// respect to the rows before its metric; d x d.
     pub(super) fn products(&self, round: &Round<T>) -> Result<Mat<f64>> {
         let Expansion::Landmarks { landmarks, coefficients, .. } = &round.expansion else {
             return Err(Error::option("metric", "", "it is learned through landmarks"));
@@ -226,7 +231,7 @@ impl<T: Real> Rows<'_, T> {
     }
 }
 
-/// Aᵀ M A: the outer products with respect to x, from those with respect to A x.
+/// Computes Aᵀ M A: the outer products with respect to x from the ones with respect to A x.
 fn pulled_back(m: &Mat<f64>, metric: &Metric) -> Mat<f64> {
     let (numbers, d, r) = (metric.numbers(), metric.inputs(), metric.outputs());
     if metric.is_diagonal() {
@@ -237,7 +242,7 @@ fn pulled_back(m: &Mat<f64>, metric: &Metric) -> Mat<f64> {
     product(a.transpose(), ma.as_ref())
 }
 
-/// The metric of a form whose AᵀA is M, with the trace d; `None` where M is 0.
+/// Returns the metric of a form with AᵀA = M scaled to trace d; `None` if M is 0.
 pub(super) fn root(m: &Mat<f64>, form: MetricForm) -> Result<Option<Metric>> {
     let d = m.nrows();
     let trace: f64 = (0..d).map(|j| m[(j, j)].max(0.0)).sum();
@@ -253,7 +258,7 @@ pub(super) fn root(m: &Mat<f64>, form: MetricForm) -> Result<Option<Metric>> {
     let roots: Vec<f64> = values.iter().map(|value| value.max(0.0).sqrt()).collect();
     Ok(Some(match form {
         MetricForm::LowRank(r) => {
-            // the eigenvalues ascend
+            // the eigenvalues are ascending
             let leading: Vec<usize> = (d - r.min(d)..d).rev().collect();
             let kept: f64 = leading.iter().map(|k| values[*k].max(0.0)).sum();
             let unit = (d as f64 / kept).sqrt();
@@ -271,10 +276,11 @@ pub(super) fn root(m: &Mat<f64>, form: MetricForm) -> Result<Option<Metric>> {
     }))
 }
 
-/// The standard deviation over folds of the share of each feature in the trace of M, where M averages the gradients of one function,
-/// that of `round`, over the rows of one fold. `None` for fewer than two folds with rows, and where a fold's gradients are 0.
+/// Computes the standard deviation over folds of each feature's fraction of tr M, where M averages
+/// the gradients of the function of `round` over the rows of one fold. `None` if fewer than two
+/// folds have rows, or if a fold's gradients are 0.
 ///
-/// *Cost*: the gradients of all rows once. *Bytes*: the rows of a fold once more.
+/// *Cost*: one gradient per row. *Bytes*: a copy of the rows of a fold.
 pub(super) fn spread<T: Real>(rows: &Rows<'_, T>, round: &Round<T>) -> Result<Option<Vec<f64>>> {
     let mut shares: Vec<Vec<f64>> = Vec::new();
     for fold in 0..rows.folds.count() {
@@ -305,7 +311,7 @@ fn of_fold<T: Real>(rows: &Rows<'_, T>, fold: usize) -> Result<MemoryRows<T>> {
     Ok(MemoryRows::new(x, shape.features)?.with_weights(Some(weights))?)
 }
 
-/// The standard deviation of each column; `None` for fewer than two rows.
+/// The sample standard deviation of each column; `None` for fewer than two rows.
 fn deviations(rows: &[Vec<f64>]) -> Option<Vec<f64>> {
     let n = rows.len() as f64;
     let deviation = |j: usize| {

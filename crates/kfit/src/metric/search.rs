@@ -10,32 +10,34 @@ use std::sync::Arc;
 
 const ROUNDS: usize = 6;
 
-/// Rounds without a smaller error after which a form is given up.
+/// Number of rounds without a smaller error after which a form is abandoned.
 const PATIENCE: usize = 2;
 
-/// Factors of the kernel's length scales that are tried on the features as they are.
+/// Factors of the kernel's length scales that are tried without a metric.
 const FACTORS: [f64; 4] = [0.25, 0.5, 1.0, 2.0];
 
-/// Rows that the median distance is taken of in each round: 45,000 pairs, which give it within 2 %.
+/// Number of rows for the median distance in each round: 45,000 pairs, which give it within 2 %.
 const MEDIAN_ROWS: usize = 300;
 
-/// Most steps of a factor of two away from the median, where a kernel has several lengths.
+/// Maximum number of steps by a factor of two away from the median, if a kernel has several length
+/// scales.
 const STEPS: usize = 7;
 
-/// A form is given up from its second round on where its error is so many times that of another form in the same round.
+/// A form is abandoned from its second round on if its error exceeds another form's in the same
+/// round by this factor.
 const HOPELESS: f64 = 1.25;
 
-/// Factors that are tried once the metric is found.
+/// Factors that are tried after the metric is found.
 const LAST_FACTORS: [f64; 2] = [0.5, 2.0];
 
 pub use kmodel::model::RoundReport;
 
-/// The length scales of the kernel: the median of the distances on the sample, times a factor, unless they were given.
+/// The length scales of the kernel: the median distance on the sample times a factor, unless given.
 pub(super) struct Lengths<'a, T> {
     kernel: Kernel,
     drawn: &'a RowSample<T>,
     seed: u64,
-    /// A factor of its own for each length.
+    /// A separate factor for each length scale.
     each: Vec<f64>,
 }
 
@@ -70,7 +72,7 @@ pub fn behind<T: Real>(sample: &RowSample<T>, metric: &Metric) -> RowSample<T> {
     RowSample { rows: sample.rows.clone(), x, d: metric.outputs(), weights: sample.weights.clone() }
 }
 
-/// The best round so far, and how it was come to.
+/// The best round so far, with its form and length scale factor.
 pub(super) struct Best<T> {
     pub(super) round: Round<T>,
     pub(super) form: Option<MetricForm>,
@@ -78,19 +80,18 @@ pub(super) struct Best<T> {
 }
 
 pub(super) struct Search<'a, T: Real> {
-    /// Mean variance of a target, to which errors are compared.
+    /// Mean variance of a target, the reference for errors.
     variance: f64,
     lengths: Lengths<'a, T>,
     rounds: Vec<RoundReport>,
     best: Option<Best<T>>,
-    /// The place of the last round's lambda.
+    /// Index of the last round's lambda.
     near: usize,
     enough: &'a dyn Fn(usize) -> bool,
     over: bool,
 }
 
 impl<'a, T: Real> Search<'a, T> {
-    /// A search for rows whose targets have this variance.
     pub(super) fn new(variance: f64, lengths: Lengths<'a, T>, enough: &'a dyn Fn(usize) -> bool) -> Result<Self> {
         let (rounds, near) = (Vec::new(), LAMBDAS.len() / 2);
         let search = Self { variance, lengths, rounds, best: None, near, enough, over: false };
@@ -113,7 +114,7 @@ impl<'a, T: Real> Search<'a, T> {
         self.fit_kernel(rows, (form, number), metric, &kernel)
     }
 
-    /// Fits a kernel whose lengths are numbers.
+    /// Fits a kernel whose length scales are numbers.
     pub(super) fn fit_kernel(
         &mut self,
         rows: &Rows<'_, T>,
@@ -133,7 +134,8 @@ impl<'a, T: Real> Search<'a, T> {
             cv_mse: round.error,
             cv_r2: (self.variance > 0.0).then(|| 1.0 - round.error / self.variance),
         });
-        // asked once for each number of rounds: whoever answers by the number alone gets the same rounds
+        // called once for each number of rounds: an answer that depends on the number only is
+        // reproducible
         self.over = self.over || (self.enough)(self.rounds.len());
         Ok(round)
     }
@@ -160,7 +162,7 @@ impl<'a, T: Real> Search<'a, T> {
         }
     }
 
-    /// Fits the features as they are, at several length scales.
+    /// Fits without a metric at several length scales.
     pub(super) fn start(&mut self, rows: &Rows<'_, T>) -> Result<()> {
         self.scale(rows, None, None)?;
         let several = if self.lengths.each.len() > 1 { self.lengths.each.len() } else { 0 };
@@ -172,7 +174,7 @@ impl<'a, T: Real> Search<'a, T> {
         Ok(())
     }
 
-    /// Multiplies one of several lengths by a step as long as that helps; returns whether it did.
+    /// Multiplies one of several length scales by a step while that helps; returns whether it did.
     fn walk(&mut self, rows: &Rows<'_, T>, place: usize, step: f64) -> Result<bool> {
         for steps in 0..STEPS {
             let Some(best) = self.best.as_ref().filter(|_| !self.over) else { return Ok(steps > 0) };
@@ -194,7 +196,7 @@ impl<'a, T: Real> Search<'a, T> {
         if self.variance > 0.0 { 1.0 - error / self.variance } else { 1.0 }
     }
 
-    /// Learns a factor for each feature by marginal likelihood, and fits through them.
+    /// Learns a factor for each feature by marginal likelihood, and fits with this metric.
     pub(super) fn lengths(&mut self, rows: &Rows<'_, T>, observer: &dyn Observer) -> Result<()> {
         let drawn = self.lengths.drawn;
         let (n, t) = (drawn.len().min(likelihood::ROWS), rows.targets.count());
@@ -208,7 +210,7 @@ impl<'a, T: Real> Search<'a, T> {
         self.scale(rows, Some(MetricForm::Diagonal), Some(metric))
     }
 
-    /// Fits through a metric at several length scales, where these are free.
+    /// Fits with a metric at several length scales, if these are free.
     fn scale(&mut self, rows: &Rows<'_, T>, form: Option<MetricForm>, metric: Option<Arc<Metric>>) -> Result<()> {
         for factor in if self.lengths.are_free() { &FACTORS[..] } else { &[1.0] } {
             let round = self.fit(rows, (form, 0), metric.clone(), *factor)?;
@@ -220,13 +222,13 @@ impl<'a, T: Real> Search<'a, T> {
         Ok(())
     }
 
-    /// The factor of the best round, and the products of its gradients.
+    /// Returns the length scale factor of the best round, and the outer products of its gradients.
     pub(super) fn products(&self, rows: &Rows<'_, T>) -> Result<(f64, Mat<f64>)> {
         let best = self.best.as_ref().ok_or(Error::NoCell { precision: T::NAME })?;
         Ok((best.factor, rows.products(&best.round)?))
     }
 
-    /// Rounds of a form, from the products of the gradients of the features as they are.
+    /// Runs the rounds of a form, from the outer products of the fit without a metric.
     pub(super) fn descend(
         &mut self,
         rows: &Rows<'_, T>,
@@ -260,7 +262,7 @@ impl<'a, T: Real> Search<'a, T> {
         number > 1 && others.any(|other| error > HOPELESS * other.cv_mse)
     }
 
-    /// Tries other length scales for the best metric, as long as they help.
+    /// Tries other length scales for the best metric while they help.
     pub(super) fn stretch(&mut self, rows: &Rows<'_, T>) -> Result<()> {
         if !self.lengths.are_free() {
             return Ok(());
@@ -279,15 +281,17 @@ impl<'a, T: Real> Search<'a, T> {
         Ok(())
     }
 
-    /// How the shares of the features in the best round differ from fold to fold; `None` without a metric.
+    /// Returns the standard deviations over folds of the features' contributions in the best round;
+    /// `None` without a metric.
     pub(super) fn spread(&self, rows: &Rows<'_, T>) -> Result<Option<Vec<f64>>> {
         let best = self.best.as_ref().filter(|best| best.form.is_some());
         best.map_or(Ok(None), |best| spread(rows, &best.round))
     }
 
-    /// One round on all rows: the best metric, and the one that its gradients give. Returns the passes over the table.
+    /// Fits on all rows with the best metric, then with the metric from its gradients. Returns the
+    /// passes over the table.
     pub(super) fn finish(&mut self, rows: &Rows<'_, T>) -> Result<u64> {
-        // errors on the sample and on all rows do not compare
+        // errors on the sample and on all rows are not comparable
         let Some(Best { round, form: Some(form), factor }) = self.best.take_if(|best| best.form.is_some()) else {
             return Ok(0);
         };

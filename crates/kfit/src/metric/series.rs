@@ -1,29 +1,30 @@
-//! Tables whose rows are a series: folds of random rows flatter there, and blocks of rows tell the truth.
+//! Tables whose rows are a series: random K-fold is too optimistic there, contiguous (blocked)
+//! K-fold is not.
 
 use crate::{FoldSpec, Folds, Result, Targets};
 use kapprox::Real;
 use kstore::{MemoryRows, RowBuf, RowSource};
 use std::ops::Range;
 
-/// Number of blocks that take the place of random folds.
+/// Number of contiguous blocks that replace random folds.
 pub const BLOCKS: usize = 6;
 
-/// Share of the variance between the means of blocks from which on the table is sorted by its target: a block that is held out would
-/// have targets that no other has.
+/// Fraction of the variance between the means of blocks above which the table counts as sorted by
+/// its target: a held-out block would have targets unlike all others.
 const SORTED: f64 = 0.5;
 
-/// Rows that are looked at, the first ones.
+/// Number of leading rows examined.
 const ROWS: u64 = 5_000;
 
 const FEWEST_ROWS: usize = 200;
 
-/// Correlation of a row's target with the next one's from which on it is told.
+/// Correlation of consecutive targets above which random folds are too optimistic.
 const ALIKE: f64 = 0.5;
 
-/// Share of the squares below which differences from the mean are rounding.
+/// Fraction of the squares below which differences from the mean are rounding.
 const ROUNDING: f64 = 1e-20;
 
-/// A warning where the folds are random and rows that follow each other have like targets.
+/// Returns a warning if the folds are random and consecutive rows have similar targets.
 pub fn warning<T: Real>(source: &dyn RowSource<T>, targets: &Targets, folds: &FoldSpec) -> Result<Option<String>> {
     if !matches!(folds, FoldSpec::Hash(_) | FoldSpec::None) {
         return Ok(None);
@@ -36,7 +37,8 @@ pub fn warning<T: Real>(source: &dyn RowSource<T>, targets: &Targets, folds: &Fo
     }))
 }
 
-/// The correlation of the targets of rows that follow each other, where random folds flatter and blocks of rows may replace them.
+/// Returns the correlation of consecutive targets, if random folds are too optimistic and blocks
+/// can replace them.
 pub fn series<T: Real>(
     source: &dyn RowSource<T>,
     (sample, range): (&MemoryRows<T>, &Range<u64>),
@@ -75,7 +77,8 @@ fn each_row<T: Real>(
     Ok(())
 }
 
-/// The correlation of the targets of rows that follow each other, over all targets, where it is so large that random folds flatter.
+/// Returns the correlation of consecutive targets, over all targets, if it is so large that random
+/// folds are too optimistic.
 fn alike<T: Real>(source: &dyn RowSource<T>, targets: &Targets) -> Result<Option<f64>> {
     let (range, t, mut y) = (source.range(), targets.count(), Vec::new());
     each_row(source, range.start..range.end.min(range.start + ROWS), targets, |_, row| {
@@ -94,12 +97,12 @@ fn alike<T: Real>(source: &dyn RowSource<T>, targets: &Targets) -> Result<Option
         own += (0..n).map(|i| off(i) * off(i)).sum::<f64>();
         shared += (1..n).map(|i| off(i) * off(i - 1)).sum::<f64>();
     }
-    // what is left of a constant is rounding
+    // a constant target leaves only rounding
     let correlation = (own > ROUNDING * squares).then(|| shared / own);
     Ok(correlation.filter(|correlation| *correlation > ALIKE))
 }
 
-/// The share of the variance of the targets that lies between the means of folds.
+/// Fraction of the variance of the targets between the means of folds.
 fn between<T: Real>(sample: &MemoryRows<T>, folds: &Folds, targets: &Targets) -> Result<f64> {
     let (t, k) = (targets.count(), folds.count());
     let (mut sums, mut sizes, mut squares) = (vec![0.0; k * t], vec![0.0; k], 0.0);
@@ -153,7 +156,7 @@ mod tests {
             let folds = Folds::new(&FoldSpec::Blocks(BLOCKS), 0, 0..n, &[]).unwrap();
             between(&rows, &folds, &Targets::Numeric { centre: vec![1.0] }).unwrap()
         };
-        // of numbers in order, blocks explain all but 1/36
+        // for numbers in order, blocks explain all but 1/36
         assert!((share((0..6000).map(f64::from).collect()) - 35.0 / 36.0).abs() < 1e-6);
         assert!(share((0..6000).map(|i| (f64::from(i) / 30.0).sin()).collect()) < 0.01);
         assert_eq!(share(vec![3.0; 600]), 0.0);

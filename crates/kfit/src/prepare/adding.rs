@@ -5,7 +5,7 @@ use kapprox::Real;
 use kstore::{Fold, RowBlock, Workers};
 use std::marker::PhantomData;
 
-/// A fold that is a function: it adds a block to a state, which is empty at first.
+/// A fold defined by a function that adds a block to a state, starting from the default state.
 pub(crate) struct Adding<S, F>(F, PhantomData<fn() -> S>);
 
 impl<S, F> Adding<S, F> {

@@ -1,4 +1,4 @@
-//! The candidate rows, which landmarks are chosen among, in memory.
+//! Candidate rows for landmark selection, in memory.
 
 use crate::{Result, prepare::adding::Adding};
 use kapprox::Real;
@@ -6,7 +6,7 @@ use kapprox::landmark::RowSample;
 use kstore::{Coded, Label, MemoryRows, Merge, Pass, RowBlock, RowSource, TableShape};
 use std::{ops::Range, sync::Arc};
 
-/// The sample as a table in the order of its rows, so that passes over it do not depend on how it was drawn.
+/// Returns the sample as a table in row order, so that passes over it do not depend on the draw.
 pub fn in_row_order<T: Real>(sample: RowSample<T>) -> Result<MemoryRows<T>> {
     let mut order: Vec<usize> = (0..sample.len()).collect();
     order.sort_unstable_by_key(|i| sample.rows[*i]);
@@ -16,8 +16,7 @@ pub fn in_row_order<T: Real>(sample: RowSample<T>) -> Result<MemoryRows<T>> {
     Ok(MemoryRows::new(x, d)?.numbered(rows)?)
 }
 
-/// Adds targets, weights and classes to the candidates, and their fold where there is a column of folds, by one pass over
-/// the table.
+/// Adds targets, weights, classes and groups to the candidates, in one pass over the table.
 pub fn with_targets<T: Real>(
     candidates: MemoryRows<T>,
     source: &dyn RowSource<T>,
@@ -32,7 +31,7 @@ pub fn with_targets<T: Real>(
         }
         Ok(())
     });
-    // what is found is in memory beside the rows and is found again in a resumed run
+    // not journaled: the result is in memory only, and a resumed run repeats the pass
     let found = Pass { journal: None, ..pass }.fold(source, &fold)?.0;
     let TableShape { targets, weighted, .. } = source.shape();
     let weight = weighted.then_some(found.weight);
@@ -48,7 +47,7 @@ struct TargetColumns {
 
 type CodeColumn = (Vec<u32>, Option<Arc<Vec<Label>>>);
 
-/// The codes of the classes and of the groups of rows.
+/// Codes of the classes and of the groups.
 #[derive(Default)]
 pub(crate) struct Codes([CodeColumn; 2]);
 
@@ -61,7 +60,6 @@ impl Codes {
         }
     }
 
-    /// The rows with these classes and groups.
     pub(crate) fn of<T: Real>(self, mut rows: MemoryRows<T>) -> Result<MemoryRows<T>> {
         let [classes, groups] = self.0;
         if let (codes, Some(labels)) = classes {

@@ -17,29 +17,30 @@ use kstore::pass::Observer;
 use kstore::{Pass, Reading, RowBlock, RowBuf, RowSource, Selected};
 use std::sync::Arc;
 
-/// Landmarks are chosen until they leave this share of the tolerance of the candidates' trace: candidates are a sample, and all rows
-/// may leave a little more.
+/// Landmarks are chosen until the candidates' trace error is this fraction of the tolerance: the
+/// candidates are a sample, and the error on all rows may be slightly larger.
 const AIM: f64 = 0.9;
 
 #[derive(Debug)]
 pub struct Mapped<T: Real> {
     pub map: Box<dyn FeatureMap<T>>,
     pub kernel: Kernel,
-    /// The second view, whose features are the last ones of the map.
+    /// The second view; its features are the last features of the map.
     pub with: Option<SecondView>,
-    /// The landmarks, for a solver that combines their kernel functions itself; then the map has no features.
+    /// The landmarks, for a solver that combines their kernel sections itself; the map then has no
+    /// features.
     pub set: Option<LandmarkSet<T>>,
-    /// Landmarks, and the rows they were chosen among; `None` for a map without.
+    /// Number of landmarks and of their candidate rows; `None` for a map without landmarks.
     pub landmarks: Option<(usize, u64)>,
     pub passes: u64,
 }
 
 #[derive(Clone, Debug)]
 pub struct SecondView {
-    /// The kernel, every parameter a number.
+    /// The kernel, with every parameter resolved to a number.
     pub kernel: Kernel,
     pub features: usize,
-    /// Number of kernel functions that functions of its features are made of.
+    /// Number of basis functions of its features.
     pub functions: usize,
 }
 
@@ -49,14 +50,14 @@ struct Settled<T> {
     passes: u64,
 }
 
-/// Landmarks, the number of rows that they were chosen among, and the passes over the table that it took.
+/// Landmarks, the number of their candidate rows, and the passes over the table.
 struct Chosen<T> {
     set: LandmarkSet<T>,
     among: u64,
     passes: u64,
 }
 
-/// What a map is made of: n rows of a source, as they are read, by passes of this cut.
+/// Input of a feature map: n rows of a source, the way they are read, and the shape of the passes.
 #[derive(Debug)]
 pub struct Mapping<'a, T: Real> {
     pub source: &'a dyn RowSource<T>,
@@ -68,7 +69,7 @@ pub struct Mapping<'a, T: Real> {
 }
 
 impl<T: Real> Mapping<'_, T> {
-    /// Makes the map, of two views those of both side by side.
+    /// Builds the map. With two views, the features of both are concatenated.
     pub fn map(&self) -> Result<Mapped<T>> {
         let first = self.view()?;
         let Some(kernel) = &self.options.with else { return Ok(first) };
@@ -83,7 +84,8 @@ impl<T: Real> Mapping<'_, T> {
         Ok(Mapped { map: Box::new(StackedMaps(vec![first.map, map])), with, passes: first.passes + passes, ..first })
     }
 
-    /// Draws candidates, settles the kernel, chooses landmarks where the map has some, and makes the map of one view.
+    /// Builds the map of one view: draws candidates, resolves the kernel, and chooses landmarks if
+    /// the map needs them.
     fn view(&self) -> Result<Mapped<T>> {
         let Self { source, n, options, resources, .. } = *self;
         let (d, rank) = (source.shape().features, self.shape()?.p);
@@ -112,10 +114,10 @@ impl<T: Real> Mapping<'_, T> {
         Ok(Mapped { map, kernel, with: None, set: None, landmarks: Some((count, among)), passes })
     }
 
-    /// Cuts the map down to the smallest rank within the tolerance, where there is one, in one pass over all rows; warns where no rank
-    /// of the map is. Returns the number of passes.
+    /// Truncates the map to the smallest rank within the tolerance, if one is set, in one pass over
+    /// all rows; warns if no rank reaches it. Returns the number of passes.
     ///
-    /// *Flops*: those of the map. *Bytes*: a tile of features.
+    /// *Flops*: the map's. *Bytes*: a tile of features.
     fn within_tolerance(&self, map: &mut Box<dyn FeatureMap<T>>) -> Result<u64> {
         let Some(tolerance) = self.options.tolerance else { return Ok(0) };
         let name = "rank within the tolerance";
@@ -143,22 +145,23 @@ impl<T: Real> Mapping<'_, T> {
         Ok(1)
     }
 
-    /// Draws candidates, settles the kernel and chooses landmarks, for a solver that combines their kernel functions itself.
+    /// Draws candidates, resolves the kernel and chooses landmarks, for a solver that combines the
+    /// landmarks' kernel sections itself.
     pub(crate) fn unmapped(&self) -> Result<Mapped<T>> {
         let (Chosen { set, among, passes }, kernel) = self.select()?;
         let (map, landmarks) = (Box::new(StackedMaps(Vec::new())), Some((set.len(), among)));
         Ok(Mapped { map, kernel, with: None, set: Some(set), landmarks, passes })
     }
 
-    /// Settles the kernel, for a solver that combines the kernel functions of all rows, which were loaded in one pass. A pass over memory
-    /// is none over the table: nothing of it is kept in the journal.
+    /// Resolves the kernel, for a solver that combines the kernel sections of all rows. One pass
+    /// has loaded these rows; passes over memory are not counted and not journaled.
     pub(crate) fn of_rows(&self) -> Result<Mapped<T>> {
         let resources = &Resources { journal: None, ..*self.resources };
         let (kernel, _) = Mapping { resources, ..*self }.kernel()?;
         Ok(Mapped { map: Box::new(StackedMaps(Vec::new())), kernel, with: None, set: None, landmarks: None, passes: 1 })
     }
 
-    /// Settles the kernel, so that every parameter is a number; returns it with the number of passes that took.
+    /// Resolves the kernel, so that every parameter is a number; also returns the number of passes.
     pub fn kernel(&self) -> Result<(Kernel, u64)> {
         let Settled { kernel, passes, .. } = self.settle()?;
         Ok((kernel, passes))
@@ -172,7 +175,8 @@ impl<T: Real> Mapping<'_, T> {
         self.options.kernel.check_features(self.source.shape().features)?;
         let (lanes, work) = (self.cut.scan_lanes, (self.cut, self.resources));
         let mut passes = check_values(self.source, &self.options.kernel, (self.n, lanes), work)?;
-        // a sample of all rows when rows are few, of the candidates' size otherwise; the median needs one in any case
+        // Candidates are a sample unless every row is one; the median distance always needs a
+        // sample.
         let among = self.options.candidates.filter(|_| self.chooses());
         let mut sample = RowSample::default();
         if among.is_some() || self.options.kernel.needs_median() {
@@ -215,7 +219,7 @@ impl<T: Real> Mapping<'_, T> {
         }
     }
 
-    /// Chooses landmarks by a scheme, among the sample or by passes over the table.
+    /// Chooses landmarks by a scheme, from the sample or by passes over the table.
     fn choose_by(
         &self,
         name: &str,
@@ -238,15 +242,15 @@ impl<T: Real> Mapping<'_, T> {
         }
         let count = candidates.len() as u64;
         let watch = Quiet(&*observer);
-        // rows in memory cost nothing to read: all threads go into the products, as in the Gram pass; and nothing to do
-        // again: they are the same rows in every run
+        // Rows in memory cost nothing to read: one lane, with all threads inside the products, as
+        // in the Gram pass. No journal: a resumed run has the same rows.
         let pass = Pass { lanes: 1, journal: None, ..self.scan(&watch) };
         let data = Scan { source: &candidates, pass, count };
         let set = self.select_by(chooser, &data, kernel, wanted)?;
         Ok(Chosen { set, among: count, passes })
     }
 
-    /// Chooses landmarks among these rows: as many as are wanted, or as a tolerance needs.
+    /// Chooses `wanted` landmarks among these rows, or fewer if they reach the tolerance.
     fn select_by(
         &self,
         chooser: &dyn Landmarks<T>,
@@ -261,14 +265,14 @@ impl<T: Real> Mapping<'_, T> {
         })
     }
 
-    /// Reads the first `wanted` rows of a table of landmarks, scaled as the training rows are.
+    /// Reads the first `wanted` rows of a table of landmarks, scaled like the training rows.
     fn read(&self, table: &Selected, wanted: usize) -> Result<Chosen<T>> {
         let source = table.rows::<T>(Reading { scaler: self.reading.scaler.clone(), ..Reading::default() })?;
         let source = MetricRows::new(source, self.options.metric.known().cloned());
         let observer = self.resources.over("landmarks (table)", source.range());
         let (d, mut buf, mut points) = (source.shape().features, RowBuf::new(self.cut.tile), Vec::new());
         let mut cursor = source.open(source.range())?;
-        // never more rows than are wanted, whatever the table holds
+        // the table may have more rows than wanted
         while points.len() < wanted * d && cursor.next(&mut buf)? {
             let more = buf.rows.len().min(wanted - points.len() / d);
             points.extend_from_slice(&buf.x[..more * d]);
@@ -288,8 +292,11 @@ impl<T: Real> Mapping<'_, T> {
     }
 }
 
-/// Checks the values of n rows in one pass, for kernels that are not defined for every number. Returns the number of passes.
-/// Errors: [`kapprox::Error::Domain`] for the first value outside.
+/// Checks the values of n rows in one pass, for kernels with a restricted domain. Returns the
+/// number of passes.
+///
+/// # Errors
+/// [`kapprox::Error::Domain`] for the first value outside the domain.
 pub fn check_values<T: Real>(
     source: &dyn RowSource<T>,
     kernel: &Kernel,
@@ -314,13 +321,14 @@ fn check<T: Real>(kernel: &Kernel, block: &RowBlock<'_, T>) -> kapprox::Result<(
     })
 }
 
-/// Fills in the median distance of the first candidates in the order of their keys: a uniform sample.
+/// Sets each `median` or `auto` length scale of the kernel to the median distance in a uniform
+/// subsample.
 pub fn settle<T: Real>(kernel: &Kernel, sample: &RowSample<T>, seed: u64) -> Result<Kernel> {
     Ok(settle_lengths(kernel, sample, seed, &[vec![1.0]])?.swap_remove(0))
 }
 
-/// For each list of factors the kernel with medians of these rows as [`settle`] has it, and so many of them for the lengths that are `auto`: one
-/// factor for all, or one for each.
+/// Returns a kernel for each list of factors: each `auto` length scale is the median distance, as
+/// in [`settle`], times its factor. A list has one factor for all length scales, or one for each.
 pub(crate) fn settle_lengths<T: Real>(
     kernel: &Kernel,
     sample: &RowSample<T>,

@@ -1,4 +1,5 @@
-//! What every fit begins with: statistics of the rows, candidates, landmarks, and the map; and what each of these steps holds.
+//! The steps common to all fits: statistics of the rows, candidates, landmarks and map; and the
+//! memory of each step.
 
 pub mod adding;
 pub mod candidates;

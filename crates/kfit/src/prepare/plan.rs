@@ -1,7 +1,7 @@
-//! How a training run is cut into tiles and segments, and what it holds in memory.
+//! Tiles and segments of a training run, and the memory of its stages.
 //!
-//! Tiles and segments are functions of the shape of the work and define the order of every sum. Lanes and prefetch
-//! come from the budget and define nothing.
+//! Tiles and segments are functions of the problem size and define the order of every sum. Lanes
+//! and prefetch depend on the memory budget and do not change results.
 
 use crate::certificate::CertificateState;
 use crate::features::{self, FeatureTier, GRAM};
@@ -11,18 +11,19 @@ use kapprox::landmark::{Effort, RpCholesky};
 use kapprox::{NystromMap, map::nystrom::STRIP};
 use kstore::Plan;
 
-/// Tiles per segment where every thread has a lane: small enough that lanes end together. A segment's state is made anew
-/// and merged once: 24 bytes of traffic per entry and fold against 36,864 rows, about 1 % of the work per fold.
+/// Tiles per segment if every thread has a lane: few enough that lanes end together. Each segment
+/// allocates and merges one state: 24 bytes of traffic per entry and fold for 36,864 rows, about
+/// 1 % of the work per fold.
 const TILES_PER_SEGMENT: usize = 16;
 
 const TILES_PER_LARGE_SEGMENT: usize = 32;
 
-/// Features up to which a state is small enough (512 KiB) that every thread gets a lane of its own. Above, one lane
-/// with all threads inside the products is as fast and holds fewer states.
+/// Number of features up to which a state is small enough (512 KiB) to give every thread a lane.
+/// Above it, one lane with all threads inside the products is as fast and needs fewer states.
 const LANE_FEATURES: usize = 256;
 
-/// The cut with the most lanes that fits the budget, and its plan; if none fits, the smallest, which the caller's
-/// check then refuses.
+/// Returns the pass shape with the most lanes within the budget, and its plans. If none fits,
+/// returns the smallest, which the caller's check rejects.
 pub fn cut(shape: &ProblemSize, last: &dyn Fn(PassShape) -> Plan, budget: usize) -> (PassShape, Vec<Plan>) {
     let tile = tile_rows(shape.d, shape.map.p, shape.element);
     let (gram_lanes, tiles) = match shape.map.p <= LANE_FEATURES {
@@ -41,7 +42,7 @@ pub fn cut(shape: &ProblemSize, last: &dyn Fn(PassShape) -> Plan, budget: usize)
     (tight, plans(shape, last, tight, budget))
 }
 
-/// What the solver's last stage holds, and where its features are kept.
+/// Returns the plan of the solver's last stage, and where its features are stored.
 pub(crate) fn last(
     shape: &ProblemSize,
     add: &dyn Fn(Plan, PassShape) -> Plan,
@@ -54,8 +55,9 @@ pub(crate) fn last(
     }
 }
 
-/// The stages of a run on features: statistics, landmarks, map, the solver's first pass over the features, and what it does then,
-/// to whose plan `add` brings what the solver holds. `own` are passes of the solver before that first one, and after it.
+/// Returns the stages of a run on features: statistics, landmarks, map, the solver's first pass
+/// over the features, and the rest of the solver, to whose plan `add` adds the solver's own memory.
+/// `own` is the solver's number of passes before and after that first pass.
 pub(crate) fn on_features(
     work: &FitRequest<'_>,
     add: &dyn Fn(Plan, PassShape) -> Plan,
@@ -71,7 +73,7 @@ pub(crate) fn featured(work: &FitRequest<'_>, plans: Vec<Plan>, [before, after]:
     plans.into_iter().zip(passes).map(|(plan, passes)| Stage { plan, passes }).collect()
 }
 
-/// What is resident in each stage; `last` is what the solver does after its pass.
+/// Returns the memory plan of each stage; `last` plans the solver's work after its first pass.
 pub(crate) fn plans(shape: &ProblemSize, last: &dyn Fn(PassShape) -> Plan, cut: PassShape, budget: usize) -> Vec<Plan> {
     vec![
         scan(shape, cut, budget),
@@ -87,7 +89,7 @@ pub const RANK: &str = "lower `rank`";
 const TARGET_FEATURES: &str = "leave `target_kernel` out";
 const UNIFORM: &str = "choose `landmarks` uniform or lower `rank`";
 
-/// The stages that solve a system otherwise than from its Gram matrix.
+/// Names of the stages that solve a system without its Gram matrix.
 pub(crate) const ITERATION: &str = "conjugate gradient";
 pub const FACTOR: &str = "Cholesky factor";
 
@@ -105,7 +107,7 @@ pub fn rows(plan: Plan, shape: &ProblemSize, cut: PassShape, lanes: usize, eleme
     )
 }
 
-/// Bytes of strips of features in f64, where the landmarks need them.
+/// Bytes of the f64 feature strips, which f32 rows need.
 fn strips(shape: &ProblemSize) -> usize {
     if shape.element == 8 {
         0
@@ -116,7 +118,7 @@ fn strips(shape: &ProblemSize) -> usize {
 
 pub fn scan(shape: &ProblemSize, cut: PassShape, budget: usize) -> Plan {
     let shape = &ProblemSize { d: shape.columns, ..shape.clone() };
-    // the best keys of every lane and their merge, and the values once more in a row
+    // the smallest keys of every lane and their merge, and a copy of the values
     let medians = (cut.scan_lanes + 2) * shape.medians * (shape.d * 8 + 40);
     rows(base("scaling statistics", shape, budget), shape, cut, cut.scan_lanes, 8).term(
         "rows for medians",
@@ -129,14 +131,15 @@ pub(crate) fn landmarks(shape: &ProblemSize, cut: PassShape, budget: usize) -> P
     selection(shape, cut, budget, true, RANK)
 }
 
-/// Landmark selection; `factor` where a factor of the landmarks is made, against whose size the remedy helps.
+/// Plans landmark selection; `factor` is true if the scheme factorises the landmarks' kernel
+/// matrix, whose size `remedy` reduces.
 fn selection(shape: &ProblemSize, cut: PassShape, budget: usize, factor: bool, remedy: &'static str) -> Plan {
     let (e, n) = (shape.element, usize::try_from(shape.n).unwrap_or(usize::MAX));
     let plan = rows(base("landmark selection", shape, budget), shape, cut, cut.scan_lanes, e);
     let few = MEDIAN_ROWS.min(n);
     let drawn = shape.candidates.filter(|_| shape.map.landmarks.is_some()).unwrap_or(0).max(MEDIAN_ROWS).min(n);
     let plan = plan
-        // while the best keys compete, and once more while they are put in row order
+        // twice: while the smallest keys are collected, and while they are sorted into row order
         .term("candidate rows", drawn.saturating_mul(2 * (shape.d * e + 40)), "lower `candidates`")
         .term("distances for the length scale", few * 8 * (shape.d + few), DATA);
     let Some(m) = shape.map.landmarks else { return plan };
@@ -156,14 +159,15 @@ fn selection(shape: &ProblemSize, cut: PassShape, budget: usize, factor: bool, r
     products(plan).term("proposals", RpCholesky::proposal_bytes(m, shape.d, e, cut.scan_lanes), remedy)
 }
 
-/// The cut of passes that are no sums of features: one lane, with all threads inside the products.
+/// Returns the shape of passes that do not sum features: one lane, with all threads inside the
+/// products.
 pub(crate) fn one_lane(shape: &ProblemSize) -> PassShape {
     let tile = tile_rows(shape.d, shape.map.p, shape.element);
     PassShape { tile, segment: 32 * tile as u64, scan_lanes: shape.threads, gram_lanes: 1, prefetch: 2 }
 }
 
-/// The stages of a solver that looks at landmarks alone: statistics, landmarks, and what it does then, to whose plan `add` brings what
-/// the solver holds.
+/// Returns the stages of a solver that uses the landmarks only: statistics, landmarks, and the
+/// solver, to whose plan `add` adds the solver's own memory.
 pub(crate) fn landmark_stages(work: &FitRequest<'_>, add: &dyn Fn(Plan, PassShape) -> Plan) -> (PassShape, Vec<Stage>) {
     let (shape, memory) = (&work.shape, work.resources.memory);
     let (cut, [rounds, _]) = (one_lane(shape), work.options.passes_of_map());
@@ -175,7 +179,7 @@ pub(crate) fn landmark_stages(work: &FitRequest<'_>, add: &dyn Fn(Plan, PassShap
     (cut, stages.map(|(plan, passes)| Stage { plan, passes }).into())
 }
 
-/// Landmark selection: schemes that are no pivoted Cholesky make no factor.
+/// Plans landmark selection; only pivoted Cholesky schemes have a factor.
 pub(crate) fn choosing(shape: &ProblemSize, cut: PassShape, landmarks: &LandmarkSource, budget: usize) -> Plan {
     let factor = landmarks.scheme().is_some_and(|scheme| scheme.effort == Effort::Factor);
     selection(shape, cut, budget, factor, UNIFORM)
@@ -209,7 +213,7 @@ fn gram(shape: &ProblemSize, cut: PassShape, budget: usize) -> Plan {
         .term("products of the threads", shape.threads * (4 << 20), "lower `threads`")
 }
 
-/// Bytes of the map from targets to features of them, where there is one.
+/// Bytes of the map from targets to target features; 0 without one.
 fn target_map(shape: &ProblemSize) -> usize {
     match shape.moment_columns == shape.t {
         true => 0,
@@ -217,13 +221,14 @@ fn target_map(shape: &ProblemSize) -> usize {
     }
 }
 
-/// Bytes of the panels of a lane of the pass that fills the Gram matrix.
+/// Bytes of one lane's panels in the pass that fills the Gram matrix.
 fn panels(shape: &ProblemSize, cut: PassShape) -> usize {
     let bytes = if shape.element == 4 { GramScratch::<f32>::bytes } else { GramScratch::<f64>::bytes };
     bytes(shape.map.p, shape.moment_columns, cut.tile, shape.threads)
 }
 
-/// The plan of the pass that keeps the features, and of every pass over them: two tiles of features, and the map.
+/// Plans the pass that stores the features, or any pass over them: two tiles of features, and the
+/// map.
 pub fn pass_features(what: &str, shape: &ProblemSize, cut: PassShape, budget: usize) -> Plan {
     let weighted = if shape.weighted { usize::try_from(shape.n).unwrap_or(usize::MAX) } else { 0 };
     base(what, shape, budget)
@@ -233,7 +238,7 @@ pub fn pass_features(what: &str, shape: &ProblemSize, cut: PassShape, budget: us
         .term("products of the threads", shape.threads * (4 << 20), "lower `threads`")
 }
 
-/// Name and remedy of the term for the Gram matrices; folds are mentioned only where there are some.
+/// Name and remedy of the term for the Gram matrices; mentions folds only if there are several.
 fn gram_term(shape: &ProblemSize, copies: &str) -> (String, &'static str) {
     match (shape.folds, shape.classes) {
         (0 | 1, 1) => (format!("Gram matrix ({copies})"), RANK),
@@ -247,7 +252,7 @@ fn gram_term(shape: &ProblemSize, copies: &str) -> (String, &'static str) {
     }
 }
 
-/// The plan of a stage that solves from the moments that a pass with this cut has gathered: it holds these, and the map.
+/// Plans a stage that solves from the moments gathered by a pass of this shape: moments and map.
 pub fn solve(shape: &ProblemSize, cut: PassShape, budget: usize) -> Plan {
     let (name, remedy) = gram_term(shape, "their sum");
     base("solve", shape, budget)

@@ -1,4 +1,4 @@
-//! The first pass: how the features are scaled, which labels there are, and whether there is anything to learn.
+//! The first pass: feature scaling, class labels, and checks that the rows can be learned from.
 
 use crate::request::{MEDIANS, PassShape, Resources, Scaling, Stages, TrainOptions};
 use crate::task::Task;
@@ -15,15 +15,15 @@ pub struct Survey {
     pub scaler: Arc<Scaler>,
     pub(crate) classes: Option<Classes>,
     pub groups: Vec<Label>,
-    /// What weights are divided by; `None` if rows have none.
+    /// Divisor of the weights; `None` if rows have no weights.
     weight_unit: Option<f64>,
 }
 
-/// Sums of whole weights up to 2⁵³ are exact.
+/// Integer weights up to 2⁵³ have exact sums.
 const MOST_COUNTED: f64 = 9_007_199_254_740_992.0;
 
-/// What weights of rows are divided by: 1 if all are whole numbers, which count rows, and else their mean, so that nothing that is found
-/// depends on their unit. (The frequency weights and the analytic weights of statistics.)
+/// Returns the divisor of the row weights: 1 if all are integers (frequency weights), else their
+/// mean (analytic weights), so that the result does not depend on their unit.
 fn unit(statistics: &Statistics, weight: f64) -> f64 {
     let counts = statistics.fractional == 0 && weight <= MOST_COUNTED;
     if counts { 1.0 } else { weight / statistics.rows.max(1) as f64 }
@@ -34,7 +34,7 @@ impl Survey {
         self.statistics.rows
     }
 
-    /// Number of targets of the regression: the numeric ones, or the codes of the classes.
+    /// Number of regression targets: the numeric targets, or the codes of the classes.
     pub(crate) fn targets(&self) -> usize {
         self.classes.as_ref().map_or(self.numeric().len(), Classes::targets)
     }
@@ -46,25 +46,24 @@ impl Survey {
                 let counts = &self.statistics.classes;
                 let total: f64 = classes.labels().iter().map(|label| counts.weight(label)).sum();
                 let shares = classes.labels().iter().map(|label| counts.weight(label) / total.max(f64::MIN_POSITIVE));
-                // of codes +1 and -1
+                // the variance of codes +1 and -1
                 shares.map(|share| 4.0 * share * (1.0 - share)).take(self.targets()).collect()
             }
         };
         variances.iter().sum::<f64>() / variances.len().max(1) as f64
     }
 
-    /// The sum of the weights of the rows; `None` where all count alike.
+    /// Sum of the row weights; `None` if rows have no weights.
     pub(crate) fn weight(&self) -> Option<f64> {
         weight_of(&self.statistics)
     }
 
-    /// Statistics of the numeric targets.
     fn numeric(&self) -> &[kstore::statistics::Moments] {
         &self.statistics.targets
     }
 
-    /// The targets that are learned: numbers less their means, which keeps the sums of squares accurate, or class
-    /// codes.
+    /// Returns the regression targets: class codes, or numbers minus their mean, which keeps sums
+    /// of squares accurate.
     pub fn targets_of_regression(&self) -> Targets {
         match &self.classes {
             Some(classes) => Targets::Classes(classes.clone()),
@@ -72,32 +71,33 @@ impl Survey {
         }
     }
 
-    /// The way rows are read from here on: scaled, with codes of classes.
+    /// Returns how later passes read rows: scaled, and with class codes.
     pub fn reading(&self) -> Reading {
         Reading {
             scaler: Some(self.scaler.clone()),
             classes: self.classes.as_ref().map(|classes| Arc::new(classes.labels().to_vec())),
             groups: (!self.groups.is_empty()).then(|| Arc::new(self.groups.clone())),
-            // dividing by 1 is no work either
+            // a divisor of 1 is skipped
             weight_unit: self.weight_unit.filter(|unit| *unit != 1.0),
             ..Reading::default()
         }
     }
 
-    /// Half the distance in a scaled feature from one standard deviation below its mean to one above: 1 with standard scaling.
+    /// Half the distance in a scaled feature between one standard deviation below and above its
+    /// mean: 1 for standard scaling.
     pub(crate) fn spread(&self, j: usize) -> f64 {
         let Some(feature) = self.statistics.features.get(j) else { return 1.0 };
         let at = |value: f64| self.scaler.apply(j, value);
         (at(feature.mean + feature.deviation()) - at(feature.mean - feature.deviation())) / 2.0
     }
 
-    /// What the weights of rows were divided by.
+    /// Divisor of the row weights.
     pub fn weight_unit(&self) -> f64 {
         self.weight_unit.unwrap_or(1.0)
     }
 }
 
-/// The sum of the weights of the rows; `None` if all weigh 1.
+/// Sum of the row weights; `None` if rows have no weights.
 pub fn weight_of(statistics: &Statistics) -> Option<f64> {
     statistics.weights.first().map(|weights| weights.weight)
 }
@@ -114,7 +114,7 @@ pub fn survey(
     let statistics = pass.resume("scaling statistics", &source, &StatisticsFold::new(source.shape()))?.0;
     drop(observer);
     if source.without_target() > 0 {
-        // other processes have seen others
+        // each process counts its own rows only
         let shared = resources.journal.is_some_and(|journal| journal.is_shared());
         let count = if shared { String::new() } else { format!(": {}", shown::count(source.without_target())) };
         resources.stages.warn(format!("rows without a target are left out{count} (`missing_target` error stops)"));
@@ -123,7 +123,7 @@ pub fn survey(
     of(statistics, selected, options, resources.stages, &draw)
 }
 
-/// Draws the rows that medians are taken of. One pass.
+/// Draws the sample of rows for medians, in one pass.
 pub fn drawn(
     source: &dyn RowSource<f64>,
     count: u64,
@@ -136,7 +136,7 @@ pub fn drawn(
     Ok(uniform_sample(&data, MEDIANS, Purpose::Median, options.seed)?)
 }
 
-/// The scaler that was asked for; `draw` gives some rows, where it takes medians.
+/// Returns the scaler; calls `draw` for a sample of rows if the scaling needs medians.
 pub(crate) fn scaler(
     scaling: Scaling,
     statistics: &Statistics,
@@ -155,7 +155,8 @@ pub(crate) fn scaler(
     })
 }
 
-/// Makes the survey from the statistics of the rows of `selected`; `draw` gives rows of as many, where medians are taken.
+/// Builds the survey from the statistics of the rows of `selected`. `draw` samples rows, given
+/// their number, if the scaling needs medians.
 pub fn of(
     mut statistics: Statistics,
     selected: &Selected,
@@ -165,7 +166,7 @@ pub fn of(
 ) -> Result<Survey> {
     selected.mark_integers(&mut statistics);
     check(selected, &statistics, options, stages)?;
-    // entries of sparse rows are weighed as they are read
+    // sparse rows are already scaled when they are read
     let scaling = if selected.sparse().is_some() { Scaling::None } else { options.scaling };
     let mut scaler = scaler(scaling, &statistics, || draw(statistics.rows))?;
     selected.keep_flags(&mut scaler);
@@ -180,10 +181,10 @@ pub fn of(
     Ok(Survey { statistics, scaler, classes, groups, weight_unit })
 }
 
-/// Most whole numbers that look like classes.
+/// Maximum number of distinct integers that may be class labels.
 pub const FEW_WHOLE: usize = 20;
 
-/// The first target, if it is a column of integers with few distinct values, which may be classes.
+/// The first target, if it is an integer column with few distinct values, which may be classes.
 fn few_whole(statistics: &Statistics) -> Option<&Moments> {
     let few = |target: &&Moments| target.whole && (1.0..FEW_WHOLE as f64).contains(&(target.max - target.min));
     statistics.targets.first().filter(few)
@@ -202,7 +203,7 @@ pub fn warn_of_classes(selected: &Selected, statistics: &Statistics, task: Task,
     }
 }
 
-/// Refuses rows that nothing can be learned from, and warns of features that do not vary.
+/// Rejects rows that nothing can be learned from, and warns of constant features.
 fn check(selected: &Selected, statistics: &Statistics, options: &TrainOptions, stages: &dyn Stages) -> Result<()> {
     statistics.check(selected.class_name().unwrap_or_default(), selected.group_name().unwrap_or_default())?;
     match statistics.weights.first() {
@@ -230,7 +231,7 @@ fn check(selected: &Selected, statistics: &Statistics, options: &TrainOptions, s
     }
     let constant = |moments: &kstore::statistics::Moments| moments.is_constant();
     let names = selected.feature_names().into_iter().zip(&statistics.features);
-    // a column that all rows have empty is no fault of sparse ones
+    // empty columns are normal in sparse rows
     let dull = names.filter(|(_, f)| constant(f) && selected.sparse().is_none());
     let dull: Vec<String> = dull.map(|(name, _)| name).collect();
     let shown = |names: &[String]| names[..names.len().min(8)].join(", ") + if names.len() > 8 { ", …" } else { "" };

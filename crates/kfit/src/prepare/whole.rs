@@ -1,5 +1,5 @@
-//! All rows in memory, for a solver that combines their kernel functions: how the passes are cut, what they hold, and the pass that loads
-//! them.
+//! All rows in memory, for a solver that combines their kernel sections: pass shape, memory plan,
+//! and the pass that loads the rows.
 
 use crate::prepare::{candidates::Codes, plan};
 use crate::request::{PassShape, ProblemSize, Resources, tile_rows};
@@ -7,21 +7,22 @@ use crate::{Error, Result, Targets, row_weights};
 use kapprox::Real;
 use kstore::{MemoryRows, Pass, Plan, RowSource};
 
-/// Lanes where states are small, one otherwise: the rows are loaded in their order.
+/// Returns the pass shape: all lanes for scans with small states, one lane to load rows in order.
 pub(crate) fn cut(shape: &ProblemSize) -> PassShape {
     let tile = tile_rows(shape.d, shape.map.p, shape.element);
     PassShape { tile, segment: 16 * tile as u64, scan_lanes: shape.threads, gram_lanes: 1, prefetch: 2 }
 }
 
-/// Rows, targets, weights, codes and row numbers; the rows once more where the model is made.
+/// Plans rows, targets, weights, codes and row numbers, twice: the model is a second copy.
 pub(crate) fn plan(what: &str, shape: &ProblemSize, budget: usize) -> Plan {
     let row = shape.d * shape.element + 8 * (shape.t + 2 + usize::from(shape.weighted));
     let fewer = "learn from fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
     plan::base(what, shape, budget).term("rows, which are the model", 2 * shape.n as usize * row, fewer)
 }
 
-/// Reads all rows in one pass: one lane, so that they come in their order, into buffers of the right size. The targets are those
-/// of the regression, less their centre, and the weights as the table has them, where there are some; codes of classes and of folds come along.
+/// Reads all rows in one pass with one lane, so that they arrive in order, into buffers of the
+/// right size. Targets are the centred regression targets. Weights, if any, are in the units of the
+/// table. Class and group codes are included.
 pub(crate) fn load<T: Real>(
     source: &dyn RowSource<T>,
     (targets, weight_unit): (&Targets, f64),

@@ -6,18 +6,18 @@ use kstore::{Digest, Reading, RowBuf, RowSource, Scaler, Selected};
 use std::path::{Path, PathBuf};
 use std::{fmt, str::FromStr, sync::Arc};
 
-/// Most rows of a table that is read as a metric: more features than this are no reduction of anything.
+/// Maximum number of rows of a table that is read as a metric.
 const MOST_ROWS: u64 = 100_000;
 
 const TILE: usize = 256;
 
-/// The form of a metric that is learned.
+/// Form of a learned metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MetricForm {
     /// Diagonal or full, whichever has the smaller held-out error: `learn`.
     Best,
-    /// A number for each feature: `diagonal`.
+    /// One factor per feature: `diagonal`.
     Diagonal,
     /// A d x d matrix: `full`.
     Full,
@@ -58,19 +58,19 @@ impl FromStr for MetricForm {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum MetricSource {
-    /// There is none: the kernel sees the scaled features.
+    /// No metric: the kernel sees the scaled features.
     #[default]
     None,
-    /// It is known.
+    /// A metric known before the fit.
     Given(KnownMetric),
-    /// It is learned from the target.
+    /// A metric learned from the target.
     Learned(MetricForm),
-    /// It is in this file, a model or a table of numbers, which [`crate::job::Fit::opened`] reads.
+    /// A file, either a model or a table of numbers, which [`crate::job::Fit::opened`] reads.
     File(PathBuf),
 }
 
 impl MetricSource {
-    /// A metric that is known, for the features of the fit as they are scaled.
+    /// Wraps a known metric, for the features as scaled by the fit.
     pub fn of(metric: Arc<Metric>) -> Self {
         Self::Given(KnownMetric { metric, scaler: None })
     }
@@ -87,7 +87,7 @@ impl MetricSource {
         }
     }
 
-    /// The metric of a source whose metric is known, for features that are scaled so.
+    /// Returns the known metric, if any, for features scaled by `scaler`.
     pub fn known_for(&self, scaler: &Scaler) -> Result<Option<Arc<Metric>>> {
         match self {
             Self::Given(given) => given.scaled(scaler).map(Some),
@@ -95,7 +95,7 @@ impl MetricSource {
         }
     }
 
-    /// Number of features that the kernel sees, of rows with d.
+    /// Number of columns that the kernel sees, for rows of d features.
     pub fn outputs(&self, d: usize) -> usize {
         match self {
             Self::Learned(MetricForm::LowRank(r)) => *r.min(&d),
@@ -131,24 +131,26 @@ impl FromStr for MetricSource {
     }
 }
 
-/// A metric that is known before the fit.
+/// A metric known before the fit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KnownMetric {
-    /// The metric, for features that are scaled by `scaler`.
+    /// The metric, for features scaled by `scaler`.
     pub metric: Arc<Metric>,
-    /// The scaling of the features that it was learned with; `None` for that of the fit it is used in.
+    /// Scaling of the features that the metric was learned with; `None` for the scaling of the
+    /// current fit.
     pub scaler: Option<Scaler>,
 }
 
 impl KnownMetric {
-    /// A digest of the numbers, by which a job knows its metric.
+    /// Returns a digest of the numbers, which identifies the metric in a checkpoint.
     pub(crate) fn digest(&self) -> String {
         let numbers = self.metric.numbers().into_iter().chain(self.scaler.iter().flat_map(|s| &s.scale).copied());
         let bytes: Vec<u8> = numbers.flat_map(f64::to_le_bytes).collect();
         format!("{} of {} features, {}", self.metric.outputs(), self.metric.inputs(), Digest::of(&bytes))
     }
 
-    /// The metric for features that are scaled so: converted where the divisors differ, and as it is behind asinh.
+    /// Returns the metric for features scaled by `scaler`: converted if the divisors differ,
+    /// unchanged if both scalings are nonlinear.
     fn scaled(&self, scaler: &Scaler) -> Result<Arc<Metric>> {
         let scale = &scaler.scale;
         if self.metric.inputs() != scale.len() {
@@ -169,7 +171,7 @@ impl KnownMetric {
             Some(before) if before.bends() => return Ok(self.metric.clone()),
             Some(before) => &before.scale,
         };
-        // a feature that did not vary has a divisor of 0 and no effect, there or here
+        // a constant feature has divisor 0 and no effect, in either scaling
         let ratio = |(now, before): (&f64, &f64)| if *before == 0.0 { 0.0 } else { now / before };
         let ratios: Vec<f64> = scale.iter().zip(before).map(ratio).collect();
         Ok(match ratios.iter().all(|ratio| *ratio == 1.0) {
@@ -180,11 +182,12 @@ impl KnownMetric {
 }
 
 impl MetricSource {
-    /// The metric of a model, for rows whose features have these names. Where the divisors of the features differ from the model's,
-    /// the metric is converted, so that it means the same in the units of the table.
+    /// Takes the metric of a model, for rows with these feature names. If the divisors of the
+    /// features differ from the model's, the fit converts the metric, so that it means the same in
+    /// the table's units.
     ///
     /// # Errors
-    /// [`Error::Option`] for a model without a metric, or of other features.
+    /// [`Error::Option`] for a model without a metric, or with other features.
     pub fn of_model(model: &AnyModel, features: &[String]) -> Result<Self> {
         let (metric, scaler) = either!(AnyModel: model, model => (&model.metric, &model.scaler));
         let Some(metric) = metric else {
@@ -198,9 +201,11 @@ impl MetricSource {
         Ok(Self::Given(KnownMetric { metric: metric.clone(), scaler: Some(scaler.clone()) }))
     }
 
-    /// The metric in a table with a column for each feature: one row is a diagonal, r rows are a matrix. It is for features as the
-    /// fit scales them.
-    /// Errors: a table without rows, or with more than 100,000; numbers that are no metric; errors of reading.
+    /// Reads the metric from a table with one column per feature: one row is a diagonal, r rows are
+    /// an r x d matrix. It applies to the features as scaled by the fit.
+    ///
+    /// # Errors
+    /// A table without rows or with more than 100,000; invalid numbers; read errors.
     pub(crate) fn of_table(table: &Selected) -> Result<Self> {
         let source = table.rows::<f64>(Reading::default())?;
         let range = RowSource::<f64>::range(&source);

@@ -1,7 +1,8 @@
-//! What a fit is asked to do: its options, its sizes, its stages, and what it may use.
+//! The request for a fit: options, sizes, stages and resources.
 //!
-//! It stands below the solvers, which read it: [`TrainOptions`] define the result, [`Resources`] change no bit of it, [`ProblemSize`] and
-//! [`PassShape`] say what is held and how passes are cut, and [`FitRequest`] is all of these together.
+//! Solvers depend on this module. [`TrainOptions`] define the result and [`Resources`] do not
+//! change a bit of it; [`ProblemSize`] and [`PassShape`] determine memory and passes;
+//! [`FitRequest`] combines them.
 
 mod fit_request;
 mod metric;

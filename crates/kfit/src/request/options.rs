@@ -1,4 +1,4 @@
-//! The options of a fit: all that defines its result beside the rows.
+//! Options of a fit: everything except the rows that defines its result.
 
 use crate::folds::FoldSpec;
 use crate::request::{MetricForm, MetricSource};
@@ -12,29 +12,33 @@ use kstore::encoding::Weighing;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The answer of a solver that needs a map to `map` exact.
+/// Error message for `map` exact with a solver that needs a map.
 pub const NO_EXACT: &str =
     "only ridge, svm, svr and oneclass learn with the kernel itself; leave it out, or raise `rank` of the default map";
 
-/// How features are scaled before the kernel sees them.
+/// Scaling of the features before the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scaling {
-    /// Mean 0, population deviation 1, over the training rows.
+    /// Mean 0 and population standard deviation 1 over the training rows.
     #[default]
     Standard,
     /// From 0 to 1 over the training rows.
     Minmax,
-    /// (v − median) / spread, by the median and the median distance from it: for columns with a few stray values.
+    /// (v − median)/spread, where the spread is the median absolute deviation: for columns with a
+    /// few outliers.
     Robust,
-    /// asinh((v − median) / spread), by the median and the median distance from it: for columns with long tails.
+    /// asinh((v − median)/spread), where the spread is the median absolute deviation: for columns
+    /// with long tails.
     Asinh,
-    /// The value's rank among the training rows, as the quantile of one distribution there: for columns of any shape of which the order counts.
+    /// Quantile transform to a fixed distribution, by the rank among the training rows: for columns
+    /// where only the order matters.
     Quantile,
-    /// Of sparse rows and texts: each column divided by its largest distance from 0.
+    /// Sparse rows and texts: each column divided by its largest absolute value.
     Maxabs,
-    /// Of sparse rows and texts: each row divided by its length.
+    /// Sparse rows and texts: each row divided by its norm.
     Unit,
-    /// Of sparse rows and texts: counts by the rarity of their columns, and then each row by its length.
+    /// Sparse rows and texts: counts weighted by the rarity of their columns, then each row divided
+    /// by its norm.
     TfIdf,
     /// No scaling.
     None,
@@ -48,12 +52,12 @@ const WEIGHINGS: [(Scaling, Weighing); 4] = [
 ];
 
 impl Scaling {
-    /// True where it takes medians or quantiles, of a sample.
+    /// True if the scaling needs medians or quantiles of a sample.
     pub(crate) fn takes_medians(self) -> bool {
         matches!(self, Self::Robust | Self::Asinh | Self::Quantile)
     }
 
-    /// How the entries of sparse rows are weighed by it; `None` where it would fill zeros.
+    /// How the scaling weights the entries of sparse rows; `None` if it would fill zeros.
     pub(crate) fn weighing(self) -> Option<Weighing> {
         WEIGHINGS.iter().find(|(scaling, _)| *scaling == self).map(|(_, weighing)| *weighing)
     }
@@ -66,7 +70,7 @@ impl Scaling {
         )
     }
 
-    /// The scaling that weighs the entries of sparse rows so.
+    /// The scaling that weights the entries of sparse rows this way.
     pub(crate) fn of(weighing: Weighing) -> Self {
         WEIGHINGS.iter().find(|(_, known)| *known == weighing).map_or(Self::None, |(scaling, _)| *scaling)
     }
@@ -75,20 +79,20 @@ impl Scaling {
 kmodel::enum_of_words!(Scaling, "scale", "standard" => Standard, "minmax" => Minmax, "robust" => Robust, "asinh" => Asinh,
     "quantile" => Quantile, "maxabs" => Maxabs, "unit" => Unit, "tf-idf" => TfIdf, "none" => None);
 
-/// Where landmarks come from.
+/// Source of the landmarks.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum LandmarkSource {
-    /// Chosen among the training rows by the scheme of this name, from [`kapprox::landmark::registry`].
+    /// Training rows chosen by the scheme of this name, from [`kapprox::landmark::registry`].
     Scheme(String),
     /// The rows of the table in this file, which [`crate::job::Fit::opened`] opens.
     File(PathBuf),
-    /// The first rows of a table that has the features of the training table, in its units.
+    /// The first rows of a table with the features of the training table, in its units.
     Rows(Box<Selected>),
 }
 
 impl LandmarkSource {
-    /// The scheme; `None` for a table, and for a name that no scheme has.
+    /// The scheme; `None` for a table or an unknown name.
     pub fn scheme(&self) -> Option<&'static Scheme> {
         match self {
             Self::Scheme(name) => landmark::by_name(name),
@@ -96,7 +100,7 @@ impl LandmarkSource {
         }
     }
 
-    /// The table of landmarks; `None` for a scheme.
+    /// The open table of landmarks, if there is one.
     pub fn table(&self) -> Option<&Selected> {
         match self {
             Self::Scheme(_) | Self::File(_) => None,
@@ -106,7 +110,8 @@ impl LandmarkSource {
 }
 
 impl std::fmt::Display for LandmarkSource {
-    /// Writes the name of the scheme, or "a table" without its path once it is open: the landmarks are in the model.
+    /// Writes the name of the scheme, or "a table" without its path once it is open: the model
+    /// contains the landmarks.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Scheme(name) => f.write_str(name),
@@ -137,47 +142,48 @@ impl Default for LandmarkSource {
     }
 }
 
-/// Passes over its rows that randomly pivoted Cholesky takes: measured 7 to 9 rounds with
-/// rejections on kin40k and beijing-pm25 at ranks 300 and 1,000. Schemes that do more than to draw
-/// take about as many.
+/// Passes over its rows by randomly pivoted Cholesky: 7 to 9 rounds with rejections were measured
+/// on kin40k and beijing-pm25 at ranks 300 and 1,000. Other schemes that need more than a draw take
+/// about as many.
 const ROUNDS: u64 = 8;
 
-/// Everything that defines the result of a training run beside the rows.
+/// Everything except the rows that defines the result of a training run.
 #[derive(Clone, Debug)]
 pub struct TrainOptions {
-    /// Regression or classification, or the task of another solver.
+    /// Regression, classification, or the task of another solver.
     pub task: Task,
     /// Scaling of the features.
     pub scaling: Scaling,
-    /// True where the model takes new rows to the range of these.
+    /// True if predictions clip each feature to its training range.
     pub clip: bool,
-    /// The metric before the kernel.
+    /// Metric before the kernel.
     pub metric: MetricSource,
-    /// The kernel; a length still to be found is found on a sample.
+    /// Kernel; an unresolved length scale is found on a sample.
     pub kernel: Kernel,
-    /// The kernel of a second view, whose features stand behind those of `kernel`; `None` for one view.
+    /// Kernel of a second view, whose features follow the features of `kernel`; `None` for one
+    /// view.
     pub with: Option<Kernel>,
-    /// The map from rows to features.
+    /// Map from rows to features.
     pub map: MapSpec,
-    /// The landmark scheme, or the table with the landmarks, for maps that have some.
+    /// Landmark scheme or table of landmarks, for maps with landmarks.
     pub landmarks: LandmarkSource,
-    /// Number of rows that landmarks are chosen among, a uniform sample; `None` for all rows.
+    /// Number of candidate rows for the landmarks, a uniform sample; `None` for all rows.
     pub candidates: Option<usize>,
     /// Number of features of the map, which is the largest rank.
     pub rank: usize,
-    /// Relative trace error that chooses the rank: the smallest rank whose error is at most this.
+    /// Relative trace error; the rank is the smallest one whose error is at most this.
     pub tolerance: Option<f64>,
-    /// Ranks of the surface, ascending, at most `rank`.
+    /// Ranks of the cross-validation surface, ascending, at most `rank`.
     pub ranks: Vec<usize>,
-    /// Which rows are held out together.
+    /// Folds of cross-validation.
     pub folds: FoldSpec,
     /// Seed of every random choice.
     pub seed: u64,
 }
 
 impl TrainOptions {
-    /// A kernel at one rank with the usual rest: standard scaling, landmarks by randomly pivoted Cholesky among all rows, no folds,
-    /// seed 0.
+    /// Options of a kernel at one rank, with default values: standard scaling, landmarks by
+    /// randomly pivoted Cholesky among all rows, no folds, seed 0.
     pub fn new(task: Task, kernel: Kernel, rank: usize) -> Self {
         Self {
             task,
@@ -197,12 +203,13 @@ impl TrainOptions {
         }
     }
 
-    /// True where a length of the kernel is found from the target before the fit; a search for a metric finds it itself.
+    /// True if the target determines a length scale before the fit. Metric learning finds it
+    /// itself.
     pub(crate) fn finds_length(&self) -> bool {
         self.kernel.is_auto() && self.task.has_target() && !matches!(self.metric, MetricSource::Learned(_))
     }
 
-    /// Passes that choose the landmarks, and those that make the map of them.
+    /// Number of passes that choose the landmarks, and that build the map from them.
     pub(crate) fn passes_of_map(&self) -> [u64; 2] {
         let scheme = self.landmarks.scheme().filter(|_| !self.map.is_without_rows());
         let (chooses, views) = (scheme.is_some(), 1 + u64::from(self.with.is_some()));
@@ -217,7 +224,7 @@ impl TrainOptions {
         [views * (u64::from(samples) + rounds), views * making]
     }
 
-    /// Refuses options that the map cannot follow.
+    /// Rejects options that the map does not support.
     pub fn check(&self) -> Result<()> {
         self.check_metric()?;
         let name = self.map.family().name;
@@ -237,12 +244,12 @@ impl TrainOptions {
         Ok(())
     }
 
-    /// Number of landmarks of a solver whose largest rank is the number of its nodes: the landmarks are the first of these.
+    /// Number of landmarks if `rank` counts nodes: the landmarks are the first nodes.
     pub(crate) fn landmark_count(&self) -> usize {
         self.ranks.first().map_or(self.rank, |rank| (*rank).min(self.rank))
     }
 
-    /// Refuses a metric that there is nothing to learn from, and one that the kernel cannot follow.
+    /// Rejects a metric without a target to learn from, or one that the kernel does not support.
     fn check_metric(&self) -> Result<()> {
         let refuse = |why: &str| Err(Error::option("metric", &self.metric, why));
         let combines = match &self.metric {

@@ -1,7 +1,7 @@
-//! The sizes of a fit, and how its passes are cut into tiles and segments.
+//! The sizes of a fit, and the tiles and segments of its passes.
 //!
-//! Tiles and segments are functions of the sizes and define the order of every sum. Lanes and prefetch come from the budget and define
-//! nothing.
+//! Tiles and segments are functions of the sizes and define the order of every sum. Lanes and
+//! prefetch depend on the memory budget and do not change results.
 
 use super::{LandmarkSource, MetricSource, TrainOptions};
 use crate::Result;
@@ -10,63 +10,65 @@ use kapprox::map::nystrom::STRIP;
 use kapprox::{Real, landmark::ChoiceSize};
 use kstore::{Footprint, Reading, RowBuf, RowSource, Selected};
 
-/// Number of rows the median distance is taken over: half a million pairs, which give the median within 1 %.
+/// Sample size for the median distance: half a million pairs give the median within 1 %.
 pub const MEDIAN_ROWS: usize = 1000;
 
-/// Rows that medians of features are taken of: the median of so many lies within 1.5 % of the rows of the true one, mostly.
+/// Sample size for the medians of the scaling. The sample median usually lies within 1.5 % of the
+/// rows of the true one.
 pub const MEDIANS: usize = 2000;
 
-/// Rows of a tile: enough that adding its Gram matrix (24 bytes of traffic per entry) costs little beside computing it
-/// (2 x 2,304 flops per entry); eight strips.
+/// Rows of a tile, eight strips: enough that adding its Gram matrix (24 bytes of traffic per entry)
+/// costs little compared with computing it (2 x 2,304 flops per entry).
 const TILE: usize = 8 * STRIP;
 
-/// Bytes a tile's rows and features may take before the tile is made shorter.
+/// Maximum bytes of a tile's rows and features; the tile is shortened to fit.
 const TILE_BYTES: usize = 128 << 20;
 
-/// The sizes that decide how a training run is cut and what it holds.
+/// The sizes that determine passes and memory of a training run.
 #[derive(Clone, Debug)]
 pub struct ProblemSize {
     /// Number of rows, or an upper bound.
     pub n: u64,
     /// Number of features of a row in the table.
     pub columns: usize,
-    /// Number of features that the kernel sees: those of a row, behind the metric where there is one.
+    /// Number of columns that the kernel sees: outputs of the metric if there is one, else
+    /// features.
     pub d: usize,
-    /// Number of targets of the regression.
+    /// Number of regression targets.
     pub t: usize,
-    /// True for rows with weights.
+    /// True if rows have weights.
     pub weighted: bool,
-    /// Number of columns that the second moments of the features are taken with: the targets, or features of them.
+    /// Number of columns in the cross moments with the features: targets or target features.
     pub moment_columns: usize,
-    /// The sizes of the feature map.
+    /// Sizes of the feature map.
     pub map: kapprox::map::MapShape,
-    /// Number of landmarks, where the solver has more nodes than landmarks; else that of the map.
+    /// Number of landmarks, if the solver has more nodes than landmarks; else the map's.
     pub landmarks: usize,
     /// Number of folds.
     pub folds: usize,
-    /// Number of classes whose second moments are kept apart; 1 where those of all rows are summed.
+    /// Number of classes with separate second moments; 1 for moments of all rows.
     pub classes: usize,
-    /// Ranks that are compared.
+    /// Number of ranks compared.
     pub ranks: usize,
     /// Bytes of an element.
     pub element: usize,
-    /// Number of rows that landmarks are chosen among; `None` for all, by passes.
+    /// Number of candidate rows; `None` if all rows are candidates, read by passes.
     pub candidates: Option<usize>,
-    /// Bytes that the landmark scheme holds beside these rows.
+    /// Bytes of the landmark scheme in addition to the candidates.
     pub scheme: usize,
-    /// Number of rows that the scaling takes medians of.
+    /// Number of rows for the medians of the scaling.
     pub medians: usize,
-    /// Bytes that an open cursor holds.
+    /// Bytes of an open cursor.
     pub cursor: Footprint,
-    /// Bytes that the open files hold beside the cursors.
+    /// Bytes of the open files in addition to the cursors.
     pub held: usize,
     /// Number of threads.
     pub threads: usize,
-    /// True where a pass keeps the features for many more, instead of summing their second moments.
+    /// True if a pass stores the features for later passes instead of summing their second moments.
     pub keeps: bool,
 }
 
-/// Number of rows of a tile, for rows of d features mapped to p.
+/// Number of rows of a tile, for rows of d columns mapped to p features.
 pub fn tile_rows(d: usize, p: usize, element: usize) -> usize {
     let fit = TILE_BYTES / ((d + p).max(1) * element);
     (fit / STRIP * STRIP).clamp(STRIP, TILE)
@@ -85,7 +87,7 @@ impl ProblemSize {
         Self::of(&source, options, threads, t, folds)
     }
 
-    /// The sizes of a fit of the rows of `source` with `t` targets and so many folds.
+    /// The sizes of a fit of the rows of `source` with `t` targets and the given number of folds.
     pub fn of<T: Real>(
         source: &dyn RowSource<T>,
         options: &TrainOptions,
@@ -100,7 +102,7 @@ impl ProblemSize {
         let mut map = map_shape::<T>(options, d, n)?;
         let scheme = match (options.landmarks.scheme(), map.landmarks) {
             (Some(scheme), Some(m)) => {
-                // with the candidates, apart, about their means, and what is left of them
+                // four copies of the targets: with the candidates, separate, centred, and residuals
                 let targets = if scheme.needs_targets { 4 * 8 * (t + 1) } else { 0 };
                 let targets = usize::try_from(rows).unwrap_or(usize::MAX).saturating_mul(targets);
                 (scheme.bytes)(ChoiceSize { element: size_of::<T>(), n: rows, d, m }).saturating_add(targets)
@@ -108,7 +110,7 @@ impl ProblemSize {
             _ => 0,
         };
         if options.with.is_some() {
-            // the maps of two views at once
+            // both maps at once
             (map.p, map.making) = (2 * map.p, map.footprint.fixed + map.making);
             map.footprint = map.footprint + map.footprint;
         }
@@ -149,8 +151,8 @@ impl ProblemSize {
     }
 }
 
-/// The shape of the map that is asked for, on `n` rows with `d` features: it has no more landmarks than there are rows.
-/// Plans take n from the stored rows, runs from those that are left.
+/// Returns the shape of the requested map on `n` rows of `d` columns; it has at most `n` landmarks.
+/// Plans use the number of stored rows as n, runs the number of rows that remain.
 pub fn map_shape<T: Real>(options: &TrainOptions, d: usize, n: u64) -> Result<kapprox::map::MapShape> {
     let rows = match &options.landmarks {
         LandmarkSource::Rows(table) => table.range().end - table.range().start,

@@ -1,4 +1,4 @@
-//! Second moments of features and targets about given means.
+//! Second moments of features and targets, centred by given means.
 
 use crate::{Error, FoldGram, Result};
 use faer::{Mat, MatRef};
@@ -18,7 +18,7 @@ pub(super) struct Centred {
 }
 
 impl Centred {
-    /// The moments of some rows about their own means.
+    /// Centres the moments of some rows by their own means.
     pub(super) fn of(moments: Cow<'_, FoldGram>) -> Result<Self> {
         let rows = moments.rows;
         if rows < 2 {

@@ -1,4 +1,4 @@
-//! What embeddings share: facts, landmarks and classical scaling.
+//! Steps shared by embeddings: facts, landmarks and classical scaling.
 
 use super::parameter::COMPONENTS;
 use super::{Figure, SolverFacts, refuse};
@@ -8,13 +8,13 @@ use crate::{Error, Result};
 use faer::Mat;
 use kapprox::{Real, decompose::symmetric_eigen, landmark::LandmarkSet};
 
-/// Eigenvalues below this share of the largest, for each landmark, are rounding.
+/// Eigenvalues below this fraction of the largest, times the number of landmarks, are rounding.
 const NOISE: f64 = 16.0 * f64::EPSILON;
 
-/// The facts of an embedding.
+/// The facts of an embedding solver.
 ///
-/// Its landmarks are uniform: other schemes need landmarks whose kernel functions are independent,
-/// and a kernel of few directions has too few of these.
+/// Its landmarks are uniform: other schemes need landmarks with linearly independent kernel
+/// sections, and a kernel of low rank has too few of these.
 pub(super) fn facts(solver: &'static str) -> SolverFacts {
     SolverFacts { by_distances: Some(solver), usual_landmarks: Some("uniform"), ..SolverFacts::default() }
 }
@@ -26,19 +26,19 @@ pub(super) fn landmarks<'a, T: Real>(data: &FitData<'a, T>) -> Result<&'a Landma
     }
 }
 
-/// Refuses more coordinates than this many points can have.
+/// Rejects a number of coordinates that is not less than the number of points.
 pub(super) fn check_components(components: usize, points: usize, what: &str) -> Result<()> {
     let why = format!("{points} {what} have at most {} coordinates; lower it", points.saturating_sub(1));
     refuse(components >= points, COMPONENTS.name, components, why)
 }
 
-/// Classical scaling: coordinates from scalar products about their mean.
+/// Classical scaling: coordinates from inner products, centred.
 pub(super) struct ClassicalScaling {
     /// λ_j^(−½) v_j, m x q, each column of sum 0.
     pub(super) weights: Mat<f64>,
     /// λ_1, …, λ_q.
     pub(super) eigenvalues: Vec<f64>,
-    /// Each eigenvalue as a share of the sum of all positive ones.
+    /// Each eigenvalue as a fraction of the sum of all positive ones.
     pub(super) shares: Vec<f64>,
 }
 
@@ -47,8 +47,8 @@ impl ClassicalScaling {
         m.saturating_mul(m).saturating_mul(5 * 8)
     }
 
-    /// Takes row and column means off a symmetric matrix and decomposes it. Fewer than q
-    /// coordinates where the matrix has no more positive eigenvalues, with a warning.
+    /// Centres rows and columns of a symmetric matrix and decomposes it. Returns fewer than q
+    /// coordinates, with a warning, if there are fewer positive eigenvalues.
     pub(super) fn new<T: Real>(mut products: Mat<f64>, q: usize, data: &FitData<'_, T>) -> Result<Self> {
         let m = products.nrows();
         let means: Vec<f64> = products.col_iter().map(|column| column.iter().sum::<f64>() / m as f64).collect();

@@ -1,10 +1,11 @@
-//! The features of the map themselves, for other learners: phi(x) with phi(x)·phi(x') ≈ k(x, x').
+//! The features of the map, for other learners: phi(x) with phi(x)·phi(x') ≈ k(x, x').
 //!
-//! A model of them is a fitted map in a file: prediction gives phi, and a linear learner on phi is a kernel learner. Nothing is
-//! learned but the scaling, the kernel's length scale and the landmarks; the certificate is that of all rows.
+//! The model is a fitted map in a file: it predicts phi, and a linear learner on phi is a kernel
+//! learner. Only the scaling, the kernel's length scale and the landmarks are learned. The
+//! certificate covers all rows.
 //!
-//! *Passes*: one, for the certificate; none for a map that has none. *Flops*: the map. *Bytes*: about 3p² numbers in f64, for the coefficients of the model; no
-//! Gram matrix is made.
+//! *Passes*: one for the certificate, none for a map without one. *Flops*: the map. *Bytes*: about
+//! 3p² numbers in f64 for the coefficients of the model; no Gram matrix.
 
 use super::{Found, Solver, SolverFamily, parameter::TOLERANCE};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
@@ -31,7 +32,7 @@ impl<T: Real> Solver<T> for MapFeatures {
     }
 
     fn stages(&self, _: RowAccess, work: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {
-        // as of features that are kept: what no pass sums is not planned
+        // planned like stored features, because no pass sums moments
         let (shape, budget) = (ProblemSize { keeps: true, ..work.shape.clone() }, work.resources.memory);
         let last =
             |cut: PassShape| Solver::<T>::plan(self, plan::pass_features("solve", &shape, cut, budget), &shape, cut);

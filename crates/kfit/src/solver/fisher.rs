@@ -1,39 +1,46 @@
 //! Kernel Fisher discriminants, for two or more classes.
 //!
-//! With class means μ_k, shares π_k, the mean μ and the scatter within classes
+//! With class means μ_k, class proportions π_k, the mean μ and the within-class scatter
 //!
 //! ```text
 //! S_W = (1/n) Σ_i (φ_i − μ_{k(i)})(φ_i − μ_{k(i)})ᵀ,     S_B = Σ_k π_k (μ_k − μ)(μ_k − μ)ᵀ
 //! ```
 //!
-//! the discriminants are the k − 1 directions v with S_B v = ρ (S_W + lambda I) v, scaled to vᵀ(S_W + lambda I)v = 1. A row
-//! belongs to the class whose mean is nearest in these coordinates, its share counted as a prior:
+//! the discriminants are the k − 1 directions v with S_B v = ρ (S_W + lambda I) v, scaled to
+//! vᵀ(S_W + lambda I)v = 1. A row belongs to the class whose mean is nearest in these coordinates,
+//! with the class proportions as priors:
 //!
 //! ```text
 //! score_k(x) = φ(x)ᵀ W⁻¹μ_k − ½ μ_kᵀ W⁻¹ μ_k + ln π_k,     W = S_W + lambda I
 //! ```
 //!
-//! because all k means lie in the span of the discriminants: the scores need no eigenvectors. Two classes have one score,
-//! that of the second less that of the first. With `components` q the model keeps the first q discriminants too, and `predict` writes
-//! the coordinates vᵀ(φ(x) − μ): with M̃ the columns √π_k (μ_k − μ) and M̃ᵀW⁻¹M̃ = UρUᵀ, v_j = W⁻¹M̃u_j/√ρ_j. lambda is in the units of the kernel, as everywhere: ‖w‖² costs lambda per row.
+//! All k means lie in the span of the discriminants, so the scores need no eigenvectors. Two
+//! classes have one score, the second minus the first. With `components` q the model also contains
+//! the first q discriminants, and `predict` writes the coordinates vᵀ(φ(x) − μ): with M̃ the
+//! columns √π_k (μ_k − μ) and M̃ᵀW⁻¹M̃ = UρUᵀ, v_j = W⁻¹M̃u_j/√ρ_j. As in other solvers, lambda is
+//! in the units of the kernel: ‖w‖² costs lambda per row.
 //!
-//! Pooled so, a class of 900 rows counts for more in S_W than one of 60. With `within` equal every class counts alike:
+//! In this pooled S_W, a class of 900 rows has more influence than one of 60. With `within` equal,
+//! every class has the same:
 //!
 //! ```text
 //! S_W = (1/k) Σ_k C_k,     C_k = (1/n_k) Σ_{i in k} (φ_i − μ_k)(φ_i − μ_k)ᵀ
 //! ```
 //!
-//! so that for two classes v is the direction with the largest (vᵀ(μ_2 − μ_1))² / (σ_1² + σ_2²), of the variances of both along it; the shares
-//! count as priors, and in S_B, as before. The moments of each class are then kept apart.
+//! so for two classes v is the direction with the largest (vᵀ(μ_2 − μ_1))² / (σ_1² + σ_2²), where
+//! σ_k² is the variance of class k along v. Priors and S_B still use the proportions. The moments
+//! of each class are then stored separately.
 //!
-//! Several lambdas are compared by the share of held-out rows in the wrong class: with folds, the functions of every fold come from the moments
-//! of the others, and a second pass over the rows counts their mistakes.
+//! Several lambdas are compared by the held-out error rate: with folds, the moments of the other
+//! folds give the functions of each fold, and a second pass over the rows counts their mistakes.
 //!
-//! *Passes*: one, and one more with folds. *Flops*: the map and np² for the moments, p³/3 for the factor, of each fold and lambda. *Bytes*: 4p² numbers in
-//! f64, and p² for each fold; with `within` equal p² for each class of each fold.
+//! *Passes*: one, and one more with folds. *Flops*: the map and np² for the moments, p³/3 for the
+//! factor of each fold and lambda. *Bytes*: 4p² numbers in f64, and p² for each fold; with `within`
+//! equal, p² for each class of each fold.
 //!
-//! References: Mika, Rätsch, Weston, Schölkopf, Müller, "Fisher discriminant analysis with kernels", NNSP 1999; Baudat,
-//! Anouar, "Generalized discriminant analysis using a kernel approach", Neural Computation 12, 2000.
+//! References: Mika, Rätsch, Weston, Schölkopf, Müller, "Fisher discriminant analysis with
+//! kernels", NNSP 1999; Baudat, Anouar, "Generalized discriminant analysis using a kernel
+//! approach", Neural Computation 12, 2000.
 
 use super::held_out;
 use super::mistakes::Mistakes;
@@ -63,7 +70,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     },
 );
 
-/// The scatter within classes: all rows count alike, or all classes.
+/// Weighting of the within-class scatter: by rows or by classes.
 const WITHIN: Parameter = Parameter {
     name: "within",
     kind: ParameterKind::Word(&["pooled", "equal"]),
@@ -71,22 +78,23 @@ const WITHIN: Parameter = Parameter {
     about: "Scatter within classes: pooled over all rows, or equal, the mean of the covariances of the classes, in which a small class counts as much as a large one [default: pooled]",
 };
 
-/// Discriminants whose ratio is below this many roundings of the largest have no direction: class means that lie in the span of others.
+/// Discriminants whose ratio is below this many roundings of the largest are dropped: the class
+/// means are linearly dependent.
 const NOISE: f64 = 1e3;
 
 #[derive(Clone, Debug)]
 struct Fisher {
-    /// The penalties lambda, strongest first, of which one is added to the diagonal of the scatter within classes; among several one is chosen by
-    /// rows held out.
+    /// The regularisation parameters lambda, the largest first, added to the diagonal of the
+    /// within-class scatter; if several, cross-validation chooses one.
     penalties: Vec<Penalty>,
-    /// Number of discriminants that the model keeps; `None` for the scores of the classes alone.
+    /// Number of discriminants in the model; `None` for the class scores only.
     components: Option<usize>,
-    /// True where every class counts alike in the scatter within classes, false where every row does.
+    /// True if the within-class scatter weights classes equally, false if it weights rows equally.
     equal: bool,
 }
 
 impl Fisher {
-    /// The scatter of the rows of all folds but one, or of all.
+    /// Computes the scatter of the rows of all folds but one, or of all folds.
     fn scatter(&self, gram: &GramState, left_out: Option<usize>, classes: usize) -> Result<Scatter> {
         match self.equal {
             true => Scatter::equal(gram.folds(), left_out, classes),
@@ -94,7 +102,8 @@ impl Fisher {
         }
     }
 
-    /// The penalty with the fewest mistakes on rows held out; `None` without folds. One pass.
+    /// Returns the regularisation parameter with the fewest held-out mistakes; `None` without
+    /// folds. One pass.
     fn held_out<T: Real>(
         &self,
         data: &FitData<'_, T>,
@@ -127,12 +136,12 @@ impl Fisher {
     }
 }
 
-/// Sizes and feature means of the classes, and the scatter within them.
+/// Sizes and feature means of the classes, and the within-class scatter.
 struct Scatter {
     counts: Vec<f64>,
-    /// The means μ_k of the classes, p x k.
+    /// Means μ_k of the classes, p x k.
     means: Mat<f64>,
-    /// The scatter S_W within classes, p x p.
+    /// Within-class scatter S_W, p x p.
     within: Mat<f64>,
 }
 
@@ -165,7 +174,8 @@ impl Scatter {
         Ok(Self { counts, means, within })
     }
 
-    /// Computes sizes, means and the mean of the covariances from the moments of each class in each fold, without those of one fold.
+    /// Computes sizes, means and the mean of the covariances from the moments of each class in each
+    /// fold, leaving out one fold.
     fn equal(parts: &[FoldGram], left_out: Option<usize>, classes: usize) -> Result<Self> {
         let folds = || parts.chunks(classes).enumerate().filter(|(fold, _)| Some(*fold) != left_out);
         let sum = |k: usize, of: &dyn Fn(&FoldGram) -> f64| folds().map(|(_, parts)| of(&parts[k])).sum::<f64>();
@@ -180,7 +190,8 @@ impl Scatter {
         Ok(Self { counts, means, within })
     }
 
-    /// W⁻¹μ_k of every class, p x k; `None` where W = S_W + lambda I is not positive definite to working precision.
+    /// Computes W⁻¹μ_k of every class, p x k; `None` if W = S_W + lambda I is not positive definite
+    /// to working precision.
     fn directions(&self, lambda: f64) -> Option<Mat<f64>> {
         let mut penalised = self.within.clone();
         (0..penalised.nrows()).for_each(|j| penalised[(j, j)] += lambda);
@@ -203,7 +214,7 @@ impl Scatter {
     }
 }
 
-/// The sizes of the classes. Errors: [`Error::EmptyClass`].
+/// Returns the sizes of the classes, or [`Error::EmptyClass`].
 fn counted(classes: usize, count: impl Fn(usize) -> f64) -> Result<Vec<f64>> {
     let counts: Vec<f64> = (0..classes).map(count).collect();
     match counts.iter().position(|count| *count < 0.5) {
@@ -280,17 +291,18 @@ impl<T: Real> Solver<T> for Fisher {
 struct Discriminants {
     /// ρ, descending: the eigenvalues of W⁻¹S_B.
     ratios: Vec<f64>,
-    /// v_j = Σ_k u_jk √ρ_j⁻¹ W⁻¹ M̃_k, as coefficients of the columns W⁻¹μ_k, k x (k − 1); 0 where ρ_j is.
+    /// v_j = Σ_k u_jk √ρ_j⁻¹ W⁻¹ M̃_k, as coefficients of the columns W⁻¹μ_k, k x (k − 1); 0
+    /// if ρ_j = 0.
     combinations: Mat<f64>,
 }
 
 impl Discriminants {
-    /// The discriminants of classes of these sizes, with these means and W⁻¹ times them.
+    /// Computes the discriminants from class sizes, class means and W⁻¹ times the means.
     fn of(counts: &[f64], means: &Mat<f64>, directions: &Mat<f64>) -> Result<Self> {
         let (n, classes) = (counts.iter().sum::<f64>(), counts.len());
         let inner = means.transpose() * directions;
         let share: Vec<f64> = counts.iter().map(|count| count / n).collect();
-        // centring both sides by the mean of the class means, weighted
+        // both sides are centred by the weighted mean of the class means
         let row = |k: usize| (0..classes).map(|l| share[l] * inner[(k, l)]).sum::<f64>();
         let rows: Vec<f64> = (0..classes).map(row).collect();
         let all: f64 = (0..classes).map(|k| share[k] * rows[k]).sum();
@@ -301,14 +313,15 @@ impl Discriminants {
         let ratios: Vec<f64> = values.iter().rev().take(classes - 1).map(|value| value.max(0.0)).collect();
         let combinations = Mat::from_fn(classes, classes - 1, |k, j| {
             let u = |k: usize| vectors[(k, classes - 1 - j)] * share[k].sqrt();
-            // M̃ᵀ takes the mean off: what all columns lose is spread by the shares
+            // the columns of M̃ are centred by μ = Σ_k π_k μ_k
             let mean: f64 = (0..classes).map(u).sum();
             if ratios[j] > 0.0 { (u(k) - mean * share[k]) / ratios[j].sqrt() } else { 0.0 }
         });
         Ok(Self { ratios, combinations })
     }
 
-    /// The first `q` coordinates vᵀ(φ − μ), fewer where fewer have a direction at the relative rounding `epsilon`.
+    /// Returns the first `q` coordinates vᵀ(φ − μ), or fewer if the others are below the relative
+    /// rounding `epsilon`.
     fn coordinates(&self, q: usize, epsilon: f64, directions: &Mat<f64>, moments: &FoldGram) -> Head {
         let floor = NOISE * epsilon * self.ratios.first().copied().unwrap_or(0.0);
         let q = self.ratios.iter().take(q).take_while(|ratio| **ratio > floor).count();

@@ -1,7 +1,9 @@
-//! The slopes of functions of the features along the columns, averaged over all rows in one pass.
+//! Root mean square slopes of functions of the features along each column, over all rows in one
+//! pass.
 //!
-//! For f(x) = wᵀφ(x) with t columns of w, M = (1/n) Σ_i J_i J_iᵀ with J_i = ∂f(x_i)/∂x, d x t. √M_jj is the root mean square of the slope along
-//! column j, in units of f for one of the scaled column: what the column counts.
+//! For f(x) = wᵀφ(x) with t columns of w, M = (1/n) Σ_i J_i J_iᵀ with J_i = ∂f(x_i)/∂x, d x t.
+//! √M_jj is the root mean square of the slope along the scaled column j, in units of f: the
+//! importance of the column.
 //!
 //! *Passes*: one. *Flops*: 5nmdt. *Bytes*: about d² numbers for each lane.
 
@@ -32,7 +34,7 @@ pub(super) fn plan(plan: Plan, shape: &ProblemSize, cut: PassShape, t: usize) ->
         .term("products of gradients", (5 + cut.gram_lanes) * Products::bytes(d), "read fewer columns (`features`)")
 }
 
-/// The kernel of the features, where it has gradients.
+/// Returns the kernel of the features, or an error if it has no gradients.
 pub(crate) fn kernel<T: Real>(data: &FitData<'_, T>) -> Result<Arc<dyn KernelFunction<f64>>> {
     let kernel = data.kernel.build()?.typed::<f64>();
     let why = "its gradient is not known; take a kernel that has one, such as gaussian()";
@@ -40,7 +42,7 @@ pub(crate) fn kernel<T: Real>(data: &FitData<'_, T>) -> Result<Arc<dyn KernelFun
     Ok(kernel)
 }
 
-/// The sums of M for the functions wᵀφ, p x t, and the number of rows that they are over.
+/// Computes the sums of M for the functions wᵀφ, p x t, and the number of their rows.
 pub(super) fn products<T: Real>(
     data: &FitData<'_, T>,
     kernel: Arc<dyn KernelFunction<f64>>,

@@ -1,20 +1,25 @@
-//! Landmark Isomap: coordinates whose distances are those along the sheet that the rows lie on.
+//! Landmark Isomap: coordinates whose distances are geodesic distances along the manifold of the
+//! rows.
 //!
-//! A sample of rows are the nodes of a graph, in which each is joined to its k nearest ones. The distance g_lj along the sheet of node j
-//! from landmark l, one of m nodes, is the length of the shortest path between them. The landmarks are scaled as in [`mds`](super::mds) by
-//! Δ_ll' = g_ll'², and the coordinates of a row are
+//! A sample of rows are the nodes of a graph; each node is connected to its k nearest nodes. The
+//! geodesic distance g_lj of node j from landmark l, one of m nodes, is the length of the shortest
+//! path between them. The landmarks are scaled as in [`mds`](super::mds) by Δ_ll' = g_ll'², and the
+//! coordinates of a row are
 //!
 //! ```text
-//! z_j(x) = −½ λ_j^(−½) v_jᵀ(δ(x) − δ̄),     δ_l(x) = min over the k nearest nodes j of (‖x − x_j‖ + g_lj)²
+//! z_j(x) = −½ λ_j^(−½) v_jᵀ(δ(x) − δ̄)
+//! δ_l(x) = min over the k nearest nodes j of (‖x − x_j‖ + g_lj)²
 //! ```
 //!
-//! linear in δ(x), functions of nodes that the model keeps with g ([`crate::model::Form::Paths`]). Distances are Euclidean, of the scaled features.
+//! linear in δ(x); the model stores the nodes and g ([`crate::model::Form::Paths`]). Distances are
+//! Euclidean, of the scaled features.
 //!
-//! *Passes*: one that draws the nodes. *Time*: 3N²d flops for the neighbours, m searches of N(k + log N), 9m³ for the
-//! eigenvectors. *Bytes*: 8Nm, 72Nk, and about 40m².
+//! *Passes*: one that draws the nodes. *Time*: 3N²d flops for the neighbours, m searches of
+//! N(k + log N), 9m³ for the eigenvectors. *Bytes*: 8Nm, 72Nk, and about 40m².
 //!
-//! References: Tenenbaum, de Silva, Langford, "A global geometric framework for nonlinear dimensionality reduction", Science 290,
-//! 2000; de Silva, Tenenbaum, "Global versus local methods in nonlinear dimensionality reduction", NIPS 2002.
+//! References: Tenenbaum, de Silva, Langford, "A global geometric framework for nonlinear
+//! dimensionality reduction", Science 290, 2000; de Silva, Tenenbaum, "Global versus local methods
+//! in nonlinear dimensionality reduction", NIPS 2002.
 
 use super::embedding::{ClassicalScaling, check_components, facts, landmarks};
 use super::neighbour_graph::{NeighbourGraph, NeighbourOptions};
@@ -39,7 +44,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
 #[derive(Clone, Copy, Debug)]
 struct LandmarkIsomap(NeighbourOptions);
 
-/// The lengths of the shortest paths from each of the first m nodes to all, m x N.
+/// Computes the lengths of the shortest paths from each of the first m nodes to all, m x N.
 fn paths(graph: &Graph, m: usize, count: usize, resources: &Resources<'_>) -> Mat<f64> {
     let _stage = resources.stages.stage("shortest paths", None);
     let mut from = vec![0.0; m * count];

@@ -1,26 +1,31 @@
-//! Kernel dimension reduction by gradients: the directions of the rows that a target depends on.
+//! Kernel dimension reduction by gradients: the directions of the rows on which a target depends.
 //!
-//! If the law of y given x is that of y given Uᵀx for a few directions U, the function x ↦ E[ψ(y) | x] of any features ψ of the target changes
-//! along these directions only. Ridge regression of ψ on the features φ of the rows estimates it, and the average outer product of its
-//! gradients finds them:
+//! If y depends on x only through Uᵀx for a few directions U, the function x ↦ E[ψ(y) | x] of any
+//! features ψ of the target varies along these directions only. Ridge regression of ψ on the
+//! features φ of the rows estimates this function, and the average outer product of its gradients
+//! gives the directions:
 //!
 //! ```text
 //! W = (ΦᵀΦ + n lambda I)⁻¹ ΦᵀΨ,      f(x) = Wᵀφ(x)
-//! M = (1/n) Σ_i J_i J_iᵀ,            J_i = ∂f(x_i)/∂x, d x t            U = the leading eigenvectors of M
+//! M = (1/n) Σ_i J_i J_iᵀ,            J_i = ∂f(x_i)/∂x, d x t
+//! U = the leading eigenvectors of M
 //! ```
 //!
-//! With all rows as landmarks this is M = (1/n) Σ D_iᵀ (K + n lambda I)⁻¹ L (K + n lambda I)⁻¹ D_i, D_i the gradients of k(x_l, ·) at x_i and L
-//! the kernel matrix of the targets. Features of the targets are those of `spca`: for `gaussian()`, the default for values, dependence
-//! of any kind counts, for `linear()` that of the mean alone (the target is taken less its mean); classes have `delta()`.
+//! With all rows as landmarks this is M = (1/n) Σ D_iᵀ (K + n lambda I)⁻¹ L (K + n lambda I)⁻¹ D_i,
+//! D_i the gradients of k(x_l, ·) at x_i and L the kernel matrix of the targets. Target features
+//! are as in `spca`: `gaussian()`, the default for regression, captures dependence of any kind,
+//! `linear()` captures only the mean (of the centred target); classes use `delta()`.
 //!
-//! A model of it is the projection of the scaled rows, Uᵀx, as its [metric](kapprox::metric): predictions are the coordinates, and any other
-//! solver takes the projection by its `metric`. M_jj is the mean square of the slope along feature j: the importance of the feature. Signs: the
+//! The model is the projection of the scaled rows, Uᵀx, as its [metric](kapprox::metric):
+//! predictions are the coordinates, and any other solver can use the projection as its `metric`.
+//! M_jj is the mean square of the slope along feature j: the importance of the feature. Signs: the
 //! largest entry of each direction is positive.
 //!
-//! *Passes*: two, and one for the sample of the targets. *Flops*: the map and np² + 2npt; 5nmdt for the gradients. *Bytes*: about 3p² + 4pt + d² numbers.
+//! *Passes*: two, and one for the sample of the targets. *Flops*: the map and np² + 2npt; 5nmdt for
+//! the gradients. *Bytes*: about 3p² + 4pt + d² numbers.
 //!
-//! References: Fukumizu, Leng, "Gradient-based kernel dimension reduction for regression", JASA 109, 2014; Mukherjee, Zhou, "Learning
-//! coordinate covariances via gradients", JMLR 7, 2006.
+//! References: Fukumizu, Leng, "Gradient-based kernel dimension reduction for regression", JASA
+//! 109, 2014; Mukherjee, Zhou, "Learning coordinate covariances via gradients", JMLR 7, 2006.
 
 use super::parameter::{COMPONENTS, EMBEDDED, LAMBDA, TASK, TOLERANCE};
 use super::target::{self, TARGET_KERNEL};
@@ -44,16 +49,17 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     |settings| Ok(Box::new(KernelDimensionReduction::new(settings)?)),
 );
 
-/// Eigenvalues below this many roundings of the largest are rounding.
+/// Eigenvalues below this many roundings of the largest count as 0.
 const NOISE: f64 = 64.0;
 
 #[derive(Clone, Debug)]
 struct KernelDimensionReduction {
-    /// Number of directions q, at most that of the columns.
+    /// Number of directions q, at most the number of columns.
     components: usize,
-    /// The kernel on the targets; `None` for the ±1 codes of classes, which are those of `delta()`.
+    /// Kernel on the targets; `None` for the ±1 codes of classes, which are equivalent to
+    /// `delta()`.
     target_kernel: Option<Kernel>,
-    /// The penalty of the regression that the gradients are of.
+    /// Regularisation of the regression.
     penalty: Penalty,
 }
 
@@ -85,7 +91,7 @@ impl<T: Real> Solver<T> for KernelDimensionReduction {
     }
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
-        // of two classes both have an indicator
+        // two classes have two indicators but one code
         let (p, t) = (shape.map.p, shape.moment_columns + 1);
         let plan = plan.term("system of the regression", 8 * (2 * p * p + 2 * p * t), "lower `rank`");
         target::plan(gradients::plan(plan, shape, cut, t), shape)
@@ -114,7 +120,7 @@ impl<T: Real> Solver<T> for KernelDimensionReduction {
         let (values, vectors) = directions(&products, self.components)?;
         let slopes = gradients::slopes(&products);
         let squares: Vec<f64> = slopes.iter().map(|slope| slope * slope).collect();
-        // the sum of the eigenvalues of M, which is above 0
+        // the sum of the eigenvalues of M, which is positive
         let total: f64 = squares.iter().sum();
         let (there, d) = (values.len(), slopes.len());
         let why = match self.components > d {
@@ -147,7 +153,8 @@ impl<T: Real> Solver<T> for KernelDimensionReduction {
     }
 }
 
-/// W = (G + n lambda I)⁻¹ B, p x t, where B has the indicators of the classes in the place of their ±1 codes; `None` where the matrix has no factor.
+/// Computes W = (G + n lambda I)⁻¹ B, p x t, where B has class indicators instead of ±1 codes;
+/// `None` if the matrix has no Cholesky factor.
 fn regression(moments: &FoldGram, classes: bool, lambda: f64) -> Option<Mat<f64>> {
     let (p, t) = (moments.s.len(), moments.sy.len());
     let b = MatRef::from_column_major_slice(&moments.b, p, t);
@@ -163,7 +170,8 @@ fn regression(moments: &FoldGram, classes: bool, lambda: f64) -> Option<Mat<f64>
     Some(g.llt(Side::Lower).ok()?.solve(&b))
 }
 
-/// The `q` leading eigenvalues of M, descending, and their directions, d x q; fewer where others are rounding.
+/// Returns the `q` leading eigenvalues of M, descending, and their directions, d x q; fewer if the
+/// others are rounding.
 fn directions(products: &Products, q: usize) -> Result<(Vec<f64>, Mat<f64>)> {
     let (sums, d) = (products.sums(), products.sums().nrows());
     let m = Mat::from_fn(d, d, |i, j| sums[(i.max(j), i.min(j))] / products.weight);

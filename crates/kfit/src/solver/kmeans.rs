@@ -1,16 +1,18 @@
-//! Kernel k-means: k groups of rows around their means in feature space.
+//! Kernel k-means: k clusters of rows around their means in feature space.
 //!
-//! Minimises Σ_i w_i min_j ‖φ_i − c_j‖², w_i = 1 or the weight of the row, over centroids c_1, …, c_k; with all rows as landmarks that is the objective of kernel
-//! k-means, whose distances are in feature space. A row belongs to the centroid of the largest score
+//! Minimises Σ_i w_i min_j ‖φ_i − c_j‖² over centroids c_1, …, c_k, where w_i is 1 or the weight of
+//! the row. With all rows as landmarks this is the objective of kernel k-means, with distances in
+//! feature space. A row belongs to the centroid of the largest score
 //!
 //! ```text
 //! score_j(x) = φ(x)ᵀc_j − ‖c_j‖²/2
 //! ```
 //!
-//! so groups are predicted as classes are. [`lloyd`] tells how they are found, and what that costs.
+//! so clusters are predicted like classes. [`lloyd`] describes the algorithm and its cost.
 //!
-//! Reference: Schölkopf, Smola, Müller, "Nonlinear component analysis as a kernel eigenvalue problem", Neural Computation
-//! 10, 1998, section 5; Wang, Gittens, Mahoney, "Scalable kernel k-means clustering with Nyström approximation", JMLR 20, 2019.
+//! References: Schölkopf, Smola, Müller, "Nonlinear component analysis as a kernel eigenvalue
+//! problem", Neural Computation 10, 1998, section 5; Wang, Gittens, Mahoney, "Scalable kernel
+//! k-means clustering with Nyström approximation", JMLR 20, 2019.
 
 use super::lloyd::{self, ClusteringOptions, Space};
 use super::parameter::{CLUSTERS, STARTS, TOLERANCE, WEIGHTS};

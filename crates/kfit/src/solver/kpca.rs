@@ -6,20 +6,24 @@
 //! C = (1/n) Σ (φ_i − μ)(φ_i − μ)ᵀ = ΦᵀΦ/n − μμᵀ,     score_j(x) = v_jᵀ(φ(x) − μ)
 //! ```
 //!
-//! (sums over rows with weights are weighted, and n the sum of the weights) and n times its eigenvalues those of the centred kernel matrix HKH. Uncentred, C = ΦᵀΦ/n and μ = 0. Signs: the largest
-//! entry of each direction is positive. Whitened scores are divided by √eigenvalue and have mean square 1 over the rows.
+//! where sums over rows with weights are weighted, and n is the sum of the weights. n times the
+//! eigenvalues of C are the eigenvalues of the centred kernel matrix HKH. Uncentred, C = ΦᵀΦ/n and
+//! μ = 0. Signs: the largest entry of each direction is positive. Whitened scores are divided by
+//! √eigenvalue and have mean square 1 over the rows.
 //!
-//! The distance of a row from the components, ‖φ − μ − Σ_j v_j v_jᵀ(φ − μ)‖² + k(x, x) − ‖φ‖², is what they cannot reconstruct, and
-//! a score of novelty (Hoffmann, "Kernel PCA for novelty detection", Pattern Recognition 40, 2007).
+//! The squared distance of a row from the span of the components,
+//! ‖φ − μ − Σ_j v_j v_jᵀ(φ − μ)‖² + k(x, x) − ‖φ‖², is its reconstruction error, and a novelty
+//! score (Hoffmann, "Kernel PCA for novelty detection", Pattern Recognition 40, 2007).
 //!
-//! With folds, the components of the other folds are tried on the rows of each: the share of the variance of new rows that every component keeps.
-//! It falls below the share on the rows of the fit where components follow single rows, and tells how many are worth having.
+//! With folds, the components of the other folds are applied to the rows of each fold; the held-out
+//! fraction of variance per component is reported. If it is below the fraction on the training
+//! rows, the component overfits, which shows how many components to keep.
 //!
-//! *Passes*: one. *Flops*: the map and np² for the moments, 9p³ for the eigenvectors, of each fold too. *Bytes*: about 6p² numbers in f64, and p² for
-//! each fold.
+//! *Passes*: one. *Flops*: the map and np² for the moments, 9p³ for the eigenvectors, also for each
+//! fold. *Bytes*: about 6p² numbers in f64, and p² for each fold.
 //!
-//! Reference: Schölkopf, Smola, Müller, "Nonlinear component analysis as a kernel eigenvalue problem", Neural Computation
-//! 10, 1998.
+//! Reference: Schölkopf, Smola, Müller, "Nonlinear component analysis as a kernel eigenvalue
+//! problem", Neural Computation 10, 1998.
 
 use super::parameter::{COMPONENTS, FOLDS, NOVELTY, Parameter, Settings, TOLERANCE, UNCENTRED, WEIGHTS};
 use super::{Figure, Found, Solver, SolverFacts, SolverFamily};
@@ -47,9 +51,11 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     },
 );
 
-/// Components whose variance is below this share of the largest are rounding and are left out, not divided by.
+/// Components whose variance is below this many roundings of the largest are dropped instead of
+/// whitened.
 ///
-/// The moments carry a relative error of about ε of the features' type; a component below that has no direction.
+/// The moments have a relative error of about ε of the feature type, so smaller components have no
+/// direction.
 const NOISE: f64 = 16.0;
 
 const WHITEN: Parameter = Parameter::flag("whiten", "Coordinates of variance 1");
@@ -68,7 +74,8 @@ impl KernelPca {
         moments.s.iter().map(|s| if self.centre { s / n } else { 0.0 }).collect()
     }
 
-    /// The share of the variance of each fold's rows, about the mean of the others, that every component of the others keeps; `None` without folds.
+    /// Returns the fraction of the variance of each fold's rows, about the mean of the other folds,
+    /// that each component of the other folds explains; `None` without folds.
     fn held_out(&self, gram: &GramState, workers: &Workers) -> Result<Option<Figure>> {
         let (p, folds) = (gram.features(), gram.folds());
         let (mut kept, mut total) = (vec![0.0; self.components.min(p)], 0.0);
@@ -87,7 +94,7 @@ impl KernelPca {
             total += (0..p).map(|j| scatter[(j, j)]).sum::<f64>();
             let leading = vectors.subcols(p - kept.len(), kept.len());
             let images = &scatter * leading;
-            // eigenvalues ascend
+            // eigenvalues are ascending
             for (j, kept) in kept.iter_mut().rev().enumerate() {
                 *kept += (0..p).map(|i| leading[(i, j)] * images[(i, j)]).sum::<f64>();
             }
@@ -97,7 +104,7 @@ impl KernelPca {
     }
 }
 
-/// Σ (φ − μ)(φ − μ)ᵀ over the rows of these moments, about a mean that need not be theirs.
+/// Computes Σ (φ − μ)(φ − μ)ᵀ over the rows of these moments, about any mean.
 fn scatter_about(moments: &FoldGram, mean: &[f64]) -> Mat<f64> {
     let (p, n, s) = (mean.len(), moments.weight, &moments.s);
     let g = MatRef::from_column_major_slice(&moments.g, p, p);

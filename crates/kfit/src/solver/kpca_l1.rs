@@ -1,25 +1,29 @@
-//! Kernel principal components in the L1 norm: directions along which rows lie far out, where outliers count once and not
-//! squared.
+//! Kernel principal components in the L1 norm: directions of large absolute score, which outliers
+//! influence linearly instead of quadratically.
 //!
-//! With features φ_i and their mean μ, direction after direction, each orthogonal to those before,
+//! With features φ_i and their mean μ, each direction solves, orthogonal to the earlier ones,
 //!
 //! ```text
 //! maximise Σ_i |vᵀ(φ_i − μ)|   over ‖v‖ = 1
 //! ```
 //!
-//! In each iteration v becomes the normalised sum of all rows, each with the sign of its score, until no sign changes. The sum never falls,
-//! and there are finitely many sign patterns. If a row then lies on the plane orthogonal to v, both signs are equally good and v may not be a
-//! maximum: v takes a small random step, and the search continues if that leads higher (Kwak's step 4b). A search ends at a local maximum, so
-//! several start: one at the row farthest from the mean, the others with random signs, and the highest sum wins. The features of a
-//! projection are coordinates of the rows in feature space, which makes a kernel method of an L1 method of vectors: Kwak's nonlinear
-//! projection trick. Uncentred, μ = 0. Signs: the largest entry of a direction is positive.
+//! Each iteration sets v to the normalised sum of all rows, each with the sign of its score, until
+//! no sign changes. The objective never decreases, and there are finitely many sign patterns. If a
+//! row then has score 0, both signs are equally good and v may not be a maximum: v takes a small
+//! random step, and the search continues if that increases the objective (Kwak's step 4b). A search
+//! ends at a local maximum, so several start, one at the row farthest from the mean, the others
+//! with random signs, and the largest objective wins. The features of a projection are coordinates
+//! of the rows in feature space, which makes an L1 method for vectors a kernel method: Kwak's
+//! nonlinear projection trick. Uncentred, μ = 0. Signs: the largest entry of a direction is
+//! positive.
 //!
-//! *Passes*: one that [keeps](crate::features::StoredFeatures) the features, one for the mean, and for every component one and those of the
-//! iterations of its searches, 4np flops each. *Bytes*: a few numbers for each feature and component.
+//! *Passes*: one that [stores](crate::features::StoredFeatures) the features, one for the mean, and
+//! for every component one and the iterations of its searches, 4np flops each. *Bytes*: a few
+//! numbers for each feature and component.
 //!
-//! References: Kwak, "Nonlinear projection trick in kernel methods: an alternative to the kernel trick", IEEE Trans. Neural
-//! Networks and Learning Systems 24, 2013; Kwak, "Principal component analysis based on L1-norm maximization", IEEE TPAMI 30,
-//! 2008.
+//! References: Kwak, "Nonlinear projection trick in kernel methods: an alternative to the kernel
+//! trick", IEEE Trans. Neural Networks and Learning Systems 24, 2013; Kwak, "Principal component
+//! analysis based on L1-norm maximization", IEEE TPAMI 30, 2008.
 
 use super::parameter::{COMPONENTS, NOVELTY, Parameter, STARTS, STEPS, Settings, TOLERANCE, UNCENTRED};
 use super::{Figure, Found, Solver, SolverFacts, SolverFamily};
@@ -49,15 +53,15 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     },
 );
 
-/// The parameter `starts`. On 60 tables of up to 1,000 rows one start fell short of the best of 36 by 2 % on average and 13 % at most; four
-/// fall short by 0.6 % and 6 %.
+/// The parameter `starts`. On 60 tables of up to 1,000 rows, one start was 2 % worse than the best
+/// of 36 on average and 13 % at most; four starts were 0.6 % and 6 % worse.
 const SEARCHES: Parameter = Parameter { default: Some("4"), ..STARTS };
 
-/// The search ends where the farthest row is below this many rounding errors of the features, relative to the farthest
-/// row at the start: what is left is rounding.
+/// The search ends if the farthest row is below this many roundings of the features, relative to
+/// the farthest row at the start.
 const NOISE: f64 = 64.0;
 
-/// Length of the step away from a direction with rows on its plane.
+/// Length of the step away from a direction with rows of score 0.
 const NUDGE: f64 = 1e-3;
 
 #[derive(Clone, Copy, Debug)]
@@ -133,12 +137,12 @@ fn dot<'a>(x: &[f64], y: impl Iterator<Item = &'a f64>) -> f64 {
     x.iter().zip(y).map(|(x, y)| x * y).sum()
 }
 
-/// The components so far, by which a run that is resumed goes on.
+/// The components so far, from which a resumed run continues.
 #[derive(Default)]
 struct SoFar {
     directions: Vec<f64>,
     iterations: Vec<f64>,
-    /// Squared length of the row that the first component began with, once there is one.
+    /// Squared norm of the first component's start row, if found.
     longest: Vec<f64>,
     passes: u64,
 }
@@ -147,20 +151,20 @@ kstore::persist!(SoFar {
     read "directions": directions, read "iterations": iterations, read "first": longest, one "passes": passes
 });
 
-/// The row with the longest part outside the components, of equals the first.
+/// The row with the largest residual; of equal ones the first.
 struct Farthest {
     outside: f64,
     row: Vec<f64>,
 }
 
-/// Where a search ended: the direction, Σ |score| there, and its iterations.
+/// Result of a search: the direction, Σ |score| there, and the number of iterations.
 struct Maximum {
     direction: Vec<f64>,
     total: f64,
     iterations: usize,
 }
 
-/// True if a sum is larger than another by more than rounding.
+/// Returns true if a sum exceeds another by more than rounding.
 fn grows<T: Real>(total: f64, before: f64) -> bool {
     total > before * (1.0 + T::EPSILON)
 }
@@ -181,7 +185,7 @@ struct Search<'s, 'a, T: Real> {
     kept: &'s StoredFeatures<'a, T>,
     mean: Vec<f64>,
     so_far: SoFar,
-    /// Those of a component that is still sought among them.
+    /// Number of passes, including those of the unfinished component.
     passes: u64,
 }
 
@@ -201,7 +205,7 @@ impl<T: Real> Search<'_, '_, T> {
         self.so_far.directions.chunks_exact(self.kept.p)
     }
 
-    /// Finds the next component; false where only rounding is left.
+    /// Finds the next component; returns false if only rounding remains.
     fn next(&mut self, starts: usize, steps: usize) -> Result<bool> {
         let Some((row, squared)) = self.farthest()? else { return Ok(false) };
         let longest = self.so_far.longest.first().copied().unwrap_or(squared);
@@ -223,7 +227,7 @@ impl<T: Real> Search<'_, '_, T> {
         Ok(true)
     }
 
-    /// The mean of |vᵀ(φ − μ)| for every component, in f64: one pass.
+    /// Computes the mean of |vᵀ(φ − μ)| for every component, in f64: one pass.
     fn dispersions(&mut self) -> Result<Vec<f64>> {
         let (p, q, n) = (self.kept.p, self.found().len(), self.kept.n.max(1) as f64);
         let middles: Vec<f64> = self.found().map(|v| dot(&self.mean, v.iter())).collect();
@@ -244,7 +248,8 @@ impl<T: Real> Search<'_, '_, T> {
         Ok(totals.iter().map(|total| total / n).collect())
     }
 
-    /// Subtracts the parts along the components from a vector; twice, so that it is orthogonal to them up to rounding.
+    /// Projects a vector onto the orthogonal complement of the components; twice, for orthogonality
+    /// up to rounding.
     fn deflate(&self, v: &mut [f64]) {
         for _ in 0..2 {
             for direction in self.found() {
@@ -254,8 +259,9 @@ impl<T: Real> Search<'_, '_, T> {
         }
     }
 
-    /// The row with the longest part outside the components, of equals the first, less the mean and less its part along them: scaled to length 1,
-    /// and its squared length before. `None` where that is rounding beside the first of all.
+    /// Returns the normalised residual of the farthest row, after subtracting the mean and its
+    /// projection on the components, and the residual's squared norm. Of equal rows the first is
+    /// used. `None` if the residual is rounding compared with the first component's.
     fn farthest(&mut self) -> Result<Option<(Vec<f64>, f64)>> {
         let (p, workers, mean) = (self.kept.p, self.kept.workers(), self.mean.clone());
         let columns: Vec<&[f64]> = self.found().chain([&mean[..]]).collect();
@@ -293,15 +299,15 @@ impl<T: Real> Search<'_, '_, T> {
         Ok(Some((row, squared)))
     }
 
-    /// Iterates from a direction until no row changes sides. Scores up to `zero` are those of rows on the plane.
+    /// Iterates from a direction until no score changes sign. Scores up to `zero` count as 0.
     fn climb(&mut self, start: Vec<f64>, steps: usize, zero: f64) -> Result<Maximum> {
         let (mut v, mut before, mut step) = (start, f64::NEG_INFINITY, 0);
-        // where the search stood still before, and the sum there
+        // the previous stationary direction and its sum
         let mut kept: Option<(Vec<f64>, f64)> = None;
         loop {
             step += 1;
             let (sums, [balance, total, on_plane]) = self.sides(&v, zero)?;
-            // a sum that does not grow by more than rounding is that of the same sides
+            // a sum that grows by no more than rounding has the same signs
             let stopped = !grows::<T>(total, before);
             let higher = kept.as_ref().is_none_or(|(_, kept)| grows::<T>(total, *kept));
             if stopped && on_plane > 0.0 && higher && step < steps {
@@ -326,7 +332,7 @@ impl<T: Real> Search<'_, '_, T> {
         }
     }
 
-    /// Σ sign φ; Σ sign, Σ |score|, and the number of rows on the plane: one pass.
+    /// Computes Σ sign φ; Σ sign, Σ |score|, and the number of rows of score 0: one pass.
     fn sides(&mut self, v: &[f64], zero: f64) -> Result<(Vec<f64>, [f64; 3])> {
         let workers = self.kept.workers();
         let weights: Vec<T> = v.iter().map(|v| T::from_f64(*v)).collect();
@@ -342,8 +348,8 @@ impl<T: Real> Search<'_, '_, T> {
         })
     }
 
-    /// The direction of a search from random signs of the rows, which do not depend on the coordinates of the features; `None` if the
-    /// sum is 0.
+    /// Returns the start direction of a search from random signs of the rows, which do not depend
+    /// on the coordinates of the features; `None` if the sum is 0.
     fn start(&mut self, start: usize) -> Result<Option<Vec<f64>>> {
         let round = self.found().len() as u64 + ((start as u64) << 32);
         let coins = Stream::new(self.data.options.seed, Purpose::Nudges, round);
@@ -356,7 +362,8 @@ impl<T: Real> Search<'_, '_, T> {
         Ok(self.towards(sums, balance))
     }
 
-    /// Σ sign φ over rows whose signs `write` sets, and three sums of which the first is Σ sign.
+    /// Computes Σ sign φ over the rows, with signs set by `write`, and three sums, the first of
+    /// which is Σ sign.
     fn signed(
         &mut self,
         mut write: impl FnMut(&Tile<'_, T>, &mut [f64; 3], &mut [T]) + Send,
@@ -375,13 +382,13 @@ impl<T: Real> Search<'_, '_, T> {
         Ok((sums, [totals[0], totals[1], totals[2]]))
     }
 
-    /// The direction of Σ sign (φ − μ).
+    /// Returns the direction of Σ sign (φ − μ).
     fn towards(&self, mut sums: Vec<f64>, balance: f64) -> Option<Vec<f64>> {
         sums.iter_mut().zip(&self.mean).for_each(|(sum, mean)| *sum -= balance * mean);
         self.unit(sums)
     }
 
-    /// A vector that is orthogonal to the components and of length 1; `None` if nothing is left of it.
+    /// Makes a vector orthogonal to the components and of norm 1; `None` if it becomes 0.
     fn unit(&self, mut v: Vec<f64>) -> Option<Vec<f64>> {
         self.deflate(&mut v);
         let length = dot(&v, v.iter()).sqrt();
@@ -389,7 +396,7 @@ impl<T: Real> Search<'_, '_, T> {
         (length > 0.0 && length.is_finite()).then_some(v)
     }
 
-    /// A direction near v, orthogonal to the components; the same one in every run.
+    /// Returns a direction near v, orthogonal to the components; deterministic.
     fn nudged(&self, v: &[f64]) -> Vec<f64> {
         let coins = Stream::new(self.data.options.seed, Purpose::Nudges, self.found().len() as u64);
         let random: Vec<f64> = (0..v.len() as u64).map(|i| coins.uniform(i) - 0.5).collect();

@@ -1,4 +1,4 @@
-//! Laplacian eigenmaps: coordinates in which rows that the kernel connects are near each other.
+//! Laplacian eigenmaps: coordinates in which rows with large kernel values are close together.
 //!
 //! With degrees d_i = Σ_j k(x_i, x_j), D their diagonal matrix, the coordinates minimise Σ_ij
 //! k(x_i, x_j)‖y_i − y_j‖² at fixed YᵀDY: they are D^(-½)v for the leading eigenvectors v of
@@ -10,13 +10,15 @@
 //! ψ_j(x) = φ(x)ᵀu_j / (√s_j φ(x)ᵀΣ_iφ_i)
 //! ```
 //!
-//! which has a value for new rows too: it is linear in the features over their degree. Over the rows of the fit Σ_i d_i ψ_j(x_i)² = 1.
+//! which is defined for new rows too: linear in the features, divided by the degree. Over the
+//! training rows Σ_i d_i ψ_j(x_i)² = 1.
 //!
-//! *Passes*: one that [keeps](crate::features::StoredFeatures) the features, and two over those. *Flops*: the map and np², 9p³ for the eigenvectors.
-//! *Bytes*: about 6p² numbers in f64.
+//! *Passes*: one that [stores](crate::features::StoredFeatures) the features, and two over them.
+//! *Flops*: the map and np², 9p³ for the eigenvectors. *Bytes*: about 6p² numbers in f64.
 //!
-//! References: Belkin, Niyogi, "Laplacian eigenmaps for dimensionality reduction and data representation", Neural Computation 15,
-//! 2003; Bengio et al., "Out-of-sample extensions for LLE, Isomap, MDS, eigenmaps, and spectral clustering", NIPS 2003.
+//! References: Belkin, Niyogi, "Laplacian eigenmaps for dimensionality reduction and data
+//! representation", Neural Computation 15, 2003; Bengio et al., "Out-of-sample extensions for LLE,
+//! Isomap, MDS, eigenmaps, and spectral clustering", NIPS 2003.
 
 use super::normalised_moments::{self, NormalisedMoments};
 use super::parameter::{EMBEDDED, Settings, TOLERANCE};
@@ -39,7 +41,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
 
 #[derive(Clone, Copy, Debug)]
 struct LaplacianEigenmaps {
-    /// Number of coordinates q, below p.
+    /// Number of coordinates q, less than p.
     components: usize,
 }
 

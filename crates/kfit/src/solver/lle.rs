@@ -1,19 +1,25 @@
-//! Locally linear embedding: coordinates in which every row is made of its neighbours as it is among the features.
+//! Locally linear embedding: coordinates that preserve the weights by which each row is a
+//! combination of its neighbours.
 //!
-//! The rows of a sample are nodes. The weights w that make each node of its k nearest ones, Σ_j w_j = 1, are the rows of W, and the
-//! coordinates y of the nodes minimise Σ_i ‖y_i − Σ_j W_ij y_j‖² at YᵀY = I: they are the eigenvectors 2, …, q + 1 of
-//! M = (I − W)ᵀ(I − W), from its smallest eigenvalue. The first has eigenvalue 0 and is constant. A new row has the coordinates
+//! The rows of a sample are nodes. The rows of W are the weights w, Σ_j w_j = 1, that reconstruct
+//! each node from its k nearest nodes. The coordinates y of the nodes minimise
+//! Σ_i ‖y_i − Σ_j W_ij y_j‖² at YᵀY = I: they are the eigenvectors 2, …, q + 1 of M = (I − W)ᵀ(I −
+//! W), from its smallest eigenvalue. The first has eigenvalue 0 and is constant. A new row has the
+//! coordinates
 //!
 //! ```text
 //! y(x) = Σ_j w_j(x) y_j    over the k nearest nodes j
 //! ```
 //!
-//! linear in its weights, functions of nodes that the model keeps ([`crate::model::Form::Weights`]). Weights take a penalty of 1e-3 of
-//! the trace. A row that is a node is its own nearest node and gets its coordinates.
+//! linear in its weights; the model stores the nodes ([`crate::model::Form::Weights`]). The weights
+//! are regularised by 1e-3 of the trace. A row that is a node is its own nearest node and gets its
+//! coordinates.
 //!
-//! *Passes*: one that draws the nodes. *Flops*: 3N²d for the neighbours, 9N³ for the eigenvectors. *Bytes*: about 40N².
+//! *Passes*: one that draws the nodes. *Flops*: 3N²d for the neighbours, 9N³ for the eigenvectors.
+//! *Bytes*: about 40N².
 //!
-//! Reference: Roweis, Saul, "Nonlinear dimensionality reduction by locally linear embedding", Science 290, 2000.
+//! Reference: Roweis, Saul, "Nonlinear dimensionality reduction by locally linear embedding",
+//! Science 290, 2000.
 
 use super::embedding::{check_components, facts, landmarks};
 use super::neighbour_graph::{NeighbourGraph, NeighbourOptions};

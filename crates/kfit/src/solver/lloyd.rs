@@ -1,16 +1,19 @@
-//! K-means of points that are linear in the features: Lloyd's iterations, a pass each.
+//! K-means of points that are linear in the features: Lloyd's iterations, one pass each.
 //!
-//! Minimises Σ_i w_i min_j ‖e_i − c_j‖² over k centroids, where w_i is 1 or the weight of the row, and e_i = φ_i, or e_i = Aᵀφ_i, or that divided by its length. An
-//! iteration sends every point to its nearest centroid and every centroid to the mean of its points, so the sum never
-//! grows. The features are [kept](crate::features::StoredFeatures) between iterations. Seeds are found on a sample of max(2,000, 100 k) rows: several starts by k-means++, each
-//! iterated there until nothing changes, and the best goes on with all rows. A centroid without points moves to a point that is
-//! far from every centroid.
+//! Minimises Σ_i w_i min_j ‖e_i − c_j‖² over k centroids, where w_i is 1 or the weight of the row,
+//! and e_i is φ_i or Aᵀφ_i, on the sphere divided by its norm. An iteration assigns every point to
+//! its nearest centroid and moves every centroid to the mean of its points, so the sum never
+//! increases. The features are [stored](crate::features::StoredFeatures) between iterations.
+//! Initial centroids come from a sample of max(2,000, 100 k) rows: several k-means++ starts, each
+//! iterated on the sample until nothing changes; the best one continues on all rows. A centroid
+//! without points moves to a point that is far from every centroid.
 //!
-//! *Passes*: one for the sample and one for each iteration. *Flops*: the map and 2kq a row. *Bytes*: kq numbers in f64 for each
-//! state and each strip of a bin, and the sample.
+//! *Passes*: one for the sample and one for each iteration. *Flops*: the map and 2kq a row.
+//! *Bytes*: kq numbers in f64 for each state and each strip of a bin, and the sample.
 //!
-//! References: Lloyd, "Least squares quantization in PCM", IEEE Trans. Inf. Theory 28, 1982; Arthur, Vassilvitskii,
-//! "k-means++", SODA 2007. On the sphere: Dhillon, Modha, "Concept decompositions", Machine Learning 42, 2001.
+//! References: Lloyd, "Least squares quantization in PCM", IEEE Trans. Inf. Theory 28, 1982;
+//! Arthur, Vassilvitskii, "k-means++", SODA 2007. On the sphere: Dhillon, Modha, "Concept
+//! decompositions", Machine Learning 42, 2001.
 
 use super::parameter::{CLUSTERS, STARTS, Settings};
 use crate::features::{self, FitData, StoredFeatures, Tile};
@@ -37,30 +40,31 @@ impl ClusteringOptions {
 
 /// Points that one thread assigns at once.
 const STRIP: usize = 288;
-/// Number of rows of the sample for each cluster; below, the fewest.
+/// Number of sampled rows for each cluster; below, the minimum in total.
 const SAMPLE: usize = 100;
 const FEWEST: usize = 2000;
-/// Points kept for centroids that lose all of theirs; more at once wait for the next iteration.
+/// Candidates for centroids without points; if more lose all points at once, the rest wait for the
+/// next iteration.
 const FAR: usize = 16;
-/// Most iterations on the sample, and over all rows.
+/// Maximum number of iterations on the sample; below, over all rows.
 const ITERATIONS: usize = 300;
 const PASSES: u64 = 100;
-/// Iterations over all rows end where one lowers the sum of squares by less than this share.
+/// Iterations over all rows end if one reduces the sum of squares by less than this fraction.
 const GAIN: f64 = 1e-6;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Space<'a> {
-    /// A, p x q; `None` for the features themselves.
+    /// A, p x q; `None` for the features.
     pub(super) projection: Option<MatRef<'a, f64>>,
-    /// True where points and centroids have length 1.
+    /// True if points and centroids are normalised.
     pub(super) sphere: bool,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Clusters {
-    /// The centroids c_j as columns, q x k, the heaviest first.
+    /// Centroids c_j as columns, q x k, the heaviest cluster first.
     pub(super) centroids: Mat<f64>,
-    /// Weight of the rows of each cluster: their number, where all count alike.
+    /// Weight of the rows of each cluster; their number without weights.
     pub(super) sizes: Vec<f64>,
     /// Sum of squared distances Σ w min ‖e − c‖².
     pub(super) squares: f64,
@@ -70,7 +74,7 @@ pub(super) struct Clusters {
 /// Adds the memory for clustering p features, projected to q, into k clusters to the plan.
 pub(super) fn plan(plan: Plan, shape: &ProblemSize, cut: PassShape, q: usize, k: usize) -> Plan {
     let copies = features::STATES + cut.tile.div_ceil(STRIP);
-    // more clusters than rows are refused once the rows are known
+    // the number of clusters is checked once the number of rows is known
     let rows = usize::try_from(shape.n).unwrap_or(usize::MAX);
     let (q, k, sample) = (q.min(rows), k.min(rows), rows_of_sample(k).min(rows));
     plan.term("sums of clusters", copies * 8 * (k + FAR) * q, "ask for fewer `clusters`")
@@ -87,7 +91,7 @@ impl Space<'_> {
         self.projection.map_or(p, |a| a.ncols())
     }
 
-    /// The points of some rows of p features, b x q row-major.
+    /// Computes the points of some rows of p features, b x q row-major.
     fn points<T: Real>(&self, phi: &[T], p: usize, wide: &mut Vec<f64>, points: &mut Vec<f64>) {
         let (b, q) = (phi.len() / p, self.dims(p));
         let numbers = phi.iter().map(|v| kstore::Real::to_f64(*v));
@@ -107,7 +111,8 @@ impl Space<'_> {
         }
     }
 
-    /// The centroid of a cluster from the sum of its points: their mean, or on the sphere its direction.
+    /// Computes the centroid of a cluster from the sum of its points: their mean, normalised on the
+    /// sphere.
     fn centre(&self, sum: &[f64], size: f64) -> Vec<f64> {
         let mut centroid: Vec<f64> = sum.iter().map(|v| v / size).collect();
         if self.sphere {
@@ -117,7 +122,7 @@ impl Space<'_> {
     }
 }
 
-/// Divides a vector by its length; the zero vector stays.
+/// Divides a vector by its norm; a zero vector stays unchanged.
 fn unit(v: &mut [f64]) {
     let length = v.iter().map(|v| v * v).sum::<f64>().sqrt();
     if length > 0.0 {
@@ -125,7 +130,7 @@ fn unit(v: &mut [f64]) {
     }
 }
 
-/// One iteration: every point goes to its nearest centroid.
+/// One iteration: assigns every point to its nearest centroid.
 struct Assign<'a> {
     space: Space<'a>,
     /// Centroids, k x q, row-major.
@@ -185,7 +190,7 @@ impl Assign<'_> {
     }
 }
 
-/// Adds the clusters of some parts, which go to the workers, in the order of the parts.
+/// Computes the cluster sums of each part in parallel, and adds them in the order of the parts.
 fn add_each<P: Send>(
     parts: impl Iterator<Item = P>,
     groups: &mut ClusterSums,
@@ -197,7 +202,10 @@ fn add_each<P: Send>(
     parts.iter().filter_map(|(_, sums)| sums.as_ref()).for_each(|sums| groups.merge(sums));
 }
 
-/// Errors: [`Error::Clusters`] for fewer distinct points than clusters; errors of reading the rows.
+/// Clusters the rows.
+///
+/// # Errors
+/// [`Error::Clusters`] for fewer distinct points than clusters; errors of reading the rows.
 pub(super) fn cluster<T: Real>(
     data: &FitData<'_, T>,
     kept: &StoredFeatures<'_, T>,
@@ -245,8 +253,8 @@ struct Lloyd {
 
 kstore::persist!(Lloyd { fill "centroids": centroids, one "before": before });
 
-/// The clusters in order of their sizes, the largest first; of equal ones that first which is
-/// nearer to the mean of all rows, so that the order of the rows does not matter.
+/// Sorts the clusters by size, the largest first; of equal ones the nearer to the mean of all rows
+/// first, so that the order of the rows does not matter.
 fn ordered(centroids: &[f64], groups: &ClusterSums, q: usize, passes: u64) -> Clusters {
     let of = |j: usize| &centroids[j * q..][..q];
     let mut mean = vec![0.0; q];
@@ -264,10 +272,11 @@ fn ordered(centroids: &[f64], groups: &ClusterSums, q: usize, passes: u64) -> Cl
     }
 }
 
-/// The points of a uniform sample of the rows, row-major, and their weights, in the order of the rows.
+/// Draws the points of a uniform sample of the rows, row-major, with their weights, in row order.
 ///
-/// Selection sampling: row i of n is taken with probability (rows still wanted)/(n − i), which gives every subset of that
-/// size alike (Knuth, *The Art of Computer Programming* 2, 3.4.2, algorithm S).
+/// Selection sampling: row i of n is selected with probability (rows still to draw)/(n − i), which
+/// makes all subsets of this size equally likely (Knuth, *The Art of Computer Programming* 2,
+/// 3.4.2, algorithm S).
 fn sample<T: Real>(
     data: &FitData<'_, T>,
     kept: &StoredFeatures<'_, T>,
@@ -330,14 +339,15 @@ fn best_start<T: Real>(
     Ok(best.map(|(_, centroids)| centroids).unwrap_or_default())
 }
 
-/// k-means++, greedy: for each seed 2 + ln k points are drawn with probability proportional to their weight times their squared distance from
-/// the seeds before, and the one that lowers the sum most is taken. Fewer seeds where there are fewer distinct points.
+/// Greedy k-means++: for each seed draws 2 + ln k points with probability proportional to weight
+/// times squared distance from the earlier seeds, and takes the one that reduces the sum most.
+/// Returns fewer seeds if there are fewer distinct points.
 fn seeds(points: &[f64], weights: &[f64], k: usize, coins: &Stream) -> Vec<f64> {
     let n = weights.len();
     let q = points.len() / n.max(1);
     let point = |i: usize| &points[i * q..][..q];
     let trials = 2 + (k as f64).ln() as usize;
-    // before the first seed every point is as far as any other
+    // before the first seed all points are equally far
     let mut distances = vec![f64::INFINITY; n];
     let mut seeds: Vec<f64> = Vec::with_capacity(k * q);
     for draw in 0..k.min(n) {
@@ -350,7 +360,7 @@ fn seeds(points: &[f64], weights: &[f64], k: usize, coins: &Stream) -> Vec<f64> 
                 left -= mass(point);
                 left < 0.0
             });
-            // rounding may leave a little: the last point that has a distance
+            // rounding may leave a remainder: take the last point with a positive distance
             let Some(pick) = pick.or_else(|| (0..n).rev().find(|i| distances[*i] > 0.0 && weights[*i] > 0.0)) else {
                 break;
             };

@@ -1,19 +1,24 @@
-//! Landmark multidimensional scaling: coordinates whose distances are those between rows, in feature space for a kernel.
+//! Landmark multidimensional scaling: coordinates whose distances are distances in the kernel's
+//! feature space.
 //!
-//! On m landmarks with squared distances Δ and H = I − 11ᵀ/m, −½HΔH = VΛVᵀ, and the coordinates of a row at squared distances δ(x)
-//! from the landmarks are
+//! With squared distances Δ of m landmarks and H = I − 11ᵀ/m, −½HΔH = VΛVᵀ, and the coordinates of
+//! a row at squared distances δ(x) from the landmarks are
 //!
 //! ```text
-//! z_j(x) = −½ λ_j^(−½) v_jᵀ(δ(x) − δ̄),     δ_l(x) = k(x, x) − 2k(x, x_l) + k(x_l, x_l),     δ̄ = Δ1/m
+//! z_j(x) = −½ λ_j^(−½) v_jᵀ(δ(x) − δ̄)
+//! δ_l(x) = k(x, x) − 2k(x, x_l) + k(x_l, x_l),     δ̄ = Δ1/m
 //! ```
 //!
-//! The v_j sum to 0, so that k(x, x) has no part in it: the coordinates are linear in the kernel functions of the landmarks. With a linear
-//! kernel they are the principal components of the landmarks. The rows beside the landmarks are not looked at: kernel principal
-//! components (`kpca`) fit all rows, this fits the distances among landmarks exactly and takes a pass less.
+//! Each v_j sums to 0, so k(x, x) cancels and the coordinates are linear in the landmarks' kernel
+//! sections. With a linear kernel they are the principal components of the landmarks. Other rows
+//! are not used: kernel principal components (`kpca`) fit all rows, while this solver fits the
+//! distances among landmarks exactly and needs a pass less.
 //!
-//! *Passes*: those that choose the landmarks. *Flops*: 9m³ for the eigenvectors. *Bytes*: about 5m² numbers in f64.
+//! *Passes*: the landmark scheme's. *Flops*: 9m³ for the eigenvectors. *Bytes*: about 5m² numbers
+//! in f64.
 //!
-//! Reference: de Silva, Tenenbaum, "Sparse multidimensional scaling using landmark points", Stanford 2004.
+//! Reference: de Silva, Tenenbaum, "Sparse multidimensional scaling using landmark points",
+//! Stanford 2004.
 
 use super::embedding::{ClassicalScaling, check_components, facts, landmarks};
 use super::parameter::{EMBEDDED, Settings};
@@ -36,7 +41,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
 
 #[derive(Clone, Copy, Debug)]
 struct LandmarkMds {
-    /// Number of coordinates q, at most m.
+    /// Number of coordinates q, less than m.
     components: usize,
 }
 
@@ -54,7 +59,7 @@ impl<T: Real> Solver<T> for LandmarkMds {
         let set = landmarks(data)?;
         let (m, d) = (set.len(), set.d);
         if m == 1 && data.rows > 1 {
-            // a scheme that looks at the kernel takes no row twice
+            // a scheme that evaluates the kernel chooses no duplicate rows
             return Err(Error::NoVariance);
         }
         check_components(self.components, m, "landmarks")?;
@@ -69,7 +74,8 @@ impl<T: Real> Solver<T> for LandmarkMds {
         }
         let diag: Vec<f64> = (0..m).map(|l| k[(l, l)]).collect();
         let mean = diag.iter().sum::<f64>() / m as f64;
-        // δ̄_l = mean k(x, x) − 2 mean_i k(x_i, x_l) + k(x_l, x_l), and the constant is ½ Σ_l w_l (δ̄_l − k(x_l, x_l))
+        // δ̄_l = mean k(x, x) − 2 mean_i k(x_i, x_l) + k(x_l, x_l), and the intercept is
+        // ½ Σ_l w_l (δ̄_l − k(x_l, x_l))
         let shift: Vec<f64> = k.col_iter().map(|column| 0.5 * mean - column.iter().sum::<f64>() / m as f64).collect();
         let scaled = ClassicalScaling::new(k, self.components, data)?;
         let weights = &scaled.weights;

@@ -1,21 +1,26 @@
-//! Kernel mean embedding: how far a row is from the mean of all rows of the fit in feature space, and a score for novelty.
+//! Kernel mean embedding: the distance of a row from the mean of the training rows in feature
+//! space, as a novelty score.
 //!
 //! With μ = (1/n) Σ φ_i the mean of the features, the squared distance is
 //!
 //! ```text
-//! d²(x) = ‖k(x, ·) − μ‖² = k(x, x) − 2 μᵀφ(x) + ‖μ‖² = k(x, x) − (2/n) Σ k(x, x_i) + (1/n²) Σ k(x_i, x_j)
+//! d²(x) = ‖k(x, ·) − μ‖² = k(x, x) − 2 μᵀφ(x) + ‖μ‖²
+//!       = k(x, x) − (2/n) Σ k(x, x_i) + (1/n²) Σ k(x_i, x_j)
 //! ```
 //!
-//! and the score c − d², with c the distance beyond which the share nu of the rows of the fit lies: it is negative for rows unlike
-//! them. Where k(x, x) is the same for all rows the score is twice the mean of the k(x, x_i), a density estimate (Parzen's, for
-//! kernels that are densities), less a constant, and the one-class support vector machine at nu = 1 has the same order. Where
-//! it is not, as with polynomials, a large μᵀφ says that the row is long, not that it is near.
+//! and the score is c − d², where a fraction nu of the training rows has d² > c: it is negative for
+//! outliers. If k(x, x) is constant, the score is twice the mean of the k(x, x_i), a density
+//! estimate (Parzen's, for kernels that are densities), minus a constant, and orders rows like the
+//! one-class support vector machine at nu = 1. Otherwise, as with polynomials, a large μᵀφ shows a
+//! large norm of the row, not proximity.
 //!
-//! k(x, x) is that of the kernel, and ‖φ‖² for maps that are no projection of it.
+//! k(x, x) is the kernel's value, or ‖φ‖² for maps that are not projections.
 //!
-//! *Passes*: one for the features, two over the kept features. *Flops*: the map and 4np. *Bytes*: the features, 32n.
+//! *Passes*: one for the features, two over the stored features. *Flops*: the map and 4np. *Bytes*:
+//! the features, 32n.
 //!
-//! Reference: Smola, Gretton, Song, Schölkopf, "A Hilbert space embedding for distributions", ALT 2007.
+//! Reference: Smola, Gretton, Song, Schölkopf, "A Hilbert space embedding for distributions",
+//! ALT 2007.
 
 use super::parameter::{NU, Settings, TOLERANCE};
 use super::{Figure, Found, Solver, SolverFacts, SolverFamily};

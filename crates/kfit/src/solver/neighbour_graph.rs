@@ -1,4 +1,4 @@
-//! The graph of nearest neighbours of a sample of rows, the nodes of an embedding.
+//! The nearest-neighbour graph of a sample of rows, the nodes of an embedding.
 
 use super::parameter::{EMBEDDED, NEIGHBOURS, Settings};
 use crate::neighbours::{Graph, Neighbour, Nodes, Reconstruction, neighbours_of_nodes};
@@ -6,13 +6,14 @@ use crate::{Error, Result, request::Resources};
 use faer::Mat;
 use kapprox::{Real, landmark::LandmarkSet};
 
-/// What the embeddings of a graph of neighbours read.
+/// Options of embeddings of a neighbour graph.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NeighbourOptions {
-    /// Number of coordinates q, below that of the landmarks, or of the nodes where all are.
+    /// Number of coordinates q, less than the number of landmarks, or of nodes if all are
+    /// landmarks.
     pub(super) components: usize,
-    /// Number k of nearest nodes that each node is joined to, below N; `None` for [`DEFAULT`] or
-    /// more, up to [`MOST`].
+    /// Number k of nearest nodes that each node is connected to, less than N; `None` starts at
+    /// [`DEFAULT`] and allows up to [`MOST`].
     pub(super) neighbours: Option<usize>,
 }
 
@@ -22,12 +23,12 @@ impl NeighbourOptions {
     }
 }
 
-/// The default number of neighbours of a node, and the largest one: it grows by halves until the
-/// graph is connected.
+/// The default number of neighbours of a node, and the maximum: it grows by halves until the graph
+/// is connected.
 const DEFAULT: usize = 10;
 const MOST: usize = 40;
 
-/// Nodes, each with its k nearest others, whose graph is connected.
+/// Nodes with their k nearest neighbours, which form a connected graph.
 pub(super) struct NeighbourGraph {
     pub(super) k: usize,
     pub(super) nodes: Nodes,
@@ -37,7 +38,7 @@ pub(super) struct NeighbourGraph {
 }
 
 impl NeighbourGraph {
-    /// The largest number of neighbours of a node.
+    /// Maximum number of neighbours of a node.
     pub(super) fn most(nodes: usize, requested: Option<usize>) -> usize {
         requested.unwrap_or(MOST).min(nodes.saturating_sub(1))
     }
@@ -47,9 +48,11 @@ impl NeighbourGraph {
         Nodes::bytes(nodes, d).saturating_add(Graph::bytes(nodes, k))
     }
 
-    /// Finds the neighbours of every node. Errors: [`Error::Option`] for more neighbours than there
-    /// are other nodes, and for a graph of several components; [`Error::NoVariance`] where all
-    /// nodes are the same.
+    /// Finds the neighbours of every node.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for as many neighbours as nodes or more, and for a disconnected graph;
+    /// [`Error::NoVariance`] if all nodes are equal.
     pub(super) fn new<T: Real>(
         set: &LandmarkSet<T>,
         requested: Option<usize>,
@@ -81,8 +84,8 @@ impl NeighbourGraph {
         }
     }
 
-    /// M = (I − W)ᵀ(I − W), N x N, with the weights of each node's neighbours as the rows of W.
-    /// 2Nk² flops.
+    /// Computes M = (I − W)ᵀ(I − W), N x N, where the rows of W are the weights of each node's
+    /// neighbours. 2Nk² flops.
     pub(super) fn alignment(&self) -> Mat<f64> {
         let (nodes, lists, k) = (&self.nodes, &self.lists, self.k);
         let (mut m, mut weights, mut buffers) =

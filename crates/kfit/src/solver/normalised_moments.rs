@@ -1,6 +1,5 @@
-//! Second moments of the features, each row divided by its degree.
-//!
-//! They give the eigenvectors of the normalised kernel matrix.
+//! Second moments of the features, each row divided by its degree, which give the eigenvectors of
+//! the normalised kernel matrix.
 //!
 //! With degrees d_i = Σ_j k(x_i, x_j) = φ_iᵀ Σ_j φ_j, the leading eigenvectors of D^(-½)KD^(-½) are
 //! D^(-½)ΦU S^(-½), where Σ_i φ_iφ_iᵀ / d_i = U S Uᵀ  (p x p).
@@ -12,17 +11,17 @@ use faer::{Mat, MatRef};
 use kapprox::{Real, decompose::symmetric_eigen};
 use kstore::{Plan, Workers};
 
-/// Least degree, as a share of the mean. Rows below it are near no landmark: their degrees are
-/// rounding, of either sign.
+/// Minimum degree, as a fraction of the mean. Rows below it are not near a landmark: their degrees
+/// are rounding, of either sign.
 const FLOOR: f64 = 1e-6;
 
-/// The second moments of the features over their degrees.
+/// Second moments of the features, divided by the degrees.
 pub(super) struct NormalisedMoments {
     /// Σ φφᵀ/d.
     gram: GramState,
     /// Σ φ, whose products with features are the degrees.
     pub(super) sums: Vec<f64>,
-    /// The least degree that counts as such.
+    /// The minimum degree; smaller ones are replaced by it.
     pub(super) floor: f64,
 }
 
@@ -54,7 +53,7 @@ impl NormalisedMoments {
             lifted.0[0] += degrees.iter().filter(|degree| degree.to_f64() < floor).count() as f64;
             let factors: Vec<T> = degrees.iter().map(|d| T::from_f64(d.to_f64().max(floor).sqrt().recip())).collect();
             scaled.resize(b * p, T::ZERO);
-            // features as columns, each row over the root of its degree
+            // features as columns, each row divided by the root of its degree
             for_each_strip(workers, &mut scaled, b, |j, column| {
                 let rows = tile.phi.chunks_exact(p).zip(&factors);
                 column.iter_mut().zip(rows).for_each(|(to, (row, factor))| *to = row[j] * *factor);
@@ -73,12 +72,12 @@ impl NormalisedMoments {
         Ok(Self { gram, sums, floor })
     }
 
-    /// The embedding U S^(-½) for the k leading eigenvalues, p x k, and the `reported` leading
-    /// eigenvalues: a wide gap after the k-th shows that k is right.
+    /// Returns the embedding U S^(-½) for the k leading eigenvalues, p x k, and the `reported`
+    /// leading eigenvalues: a wide gap after the k-th shows that k is right.
     pub(super) fn embedding(&self, k: usize, reported: usize, workers: &Workers) -> Result<(Mat<f64>, Vec<f64>)> {
         let p = self.gram.features();
         let g = MatRef::from_column_major_slice(&self.gram.folds()[0].g, p, p);
-        // only the lower triangle means anything
+        // only the lower triangle is valid
         let full = Mat::from_fn(p, p, |i, j| g[(i.max(j), i.min(j))]);
         let (values, vectors) = workers.apart(move || symmetric_eigen(full.as_ref()))??;
         let floor = self.gram.epsilon() * values[p - 1].max(0.0);

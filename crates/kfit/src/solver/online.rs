@@ -1,24 +1,31 @@
-//! On-line regression: every row is predicted first and learned then, in the order of the rows.
+//! On-line regression: each row in turn is first predicted, then learned.
 //!
-//! φ are the features of a row, with a 1 behind them for the constant c, and e = y − wᵀφ is its error before it is learned. Two rules make w follow:
+//! φ are the features of a row, followed by a 1 for the intercept c, and e = y − wᵀφ is its error
+//! before it is learned. Two rules update w:
 //!
 //! ```text
-//! rls:  w += Pφ e / (f + φᵀPφ),   P = (P − PφφᵀP / (f + φᵀPφ)) / f,   at first w = 0, P = I / (n lambda)
+//! rls:  w += Pφ e / (f + φᵀPφ),   P = (P − PφφᵀP / (f + φᵀPφ)) / f
+//!       initially w = 0, P = I / (n lambda)
 //! lms:  w += rate (e φ − lambda w) / (‖φ‖² + lambda)
 //! ```
 //!
-//! Recursive least squares has after i rows the w with the least Σ_j f^(i−j) (y_j − wᵀφ_j)² + f^i n lambda ‖w‖². With f = 1 (`forgetting`) one pass ends
-//! at the coefficients of ridge regression. With f below 1 rows of the past fade, those before the last 1/(1 − f) for the most part, and w follows
-//! a target that changes. Least mean squares (Widrow, Hoff) takes a step towards the row alone, here in its normalised form: with `rate` 1 and
-//! without a penalty the row would be predicted exactly, and a rate up to 1 is stable whatever the scale of the features. The constant has no
-//! penalty: rls holds it to 0 by a billionth of a row. More `passes` see each row once more, as if the table were longer.
+//! After i rows, recursive least squares has the w that minimises
+//! Σ_j f^(i−j) (y_j − wᵀφ_j)² + f^i n lambda ‖w‖². With f = 1 (`forgetting`) one pass ends at the
+//! coefficients of ridge regression. With f < 1 past rows fade, mostly those before the last 1/(1 −
+//! f), and w follows a target that changes. Normalised least mean squares (Widrow, Hoff) takes a
+//! step for the current row only: with `rate` 1 and lambda 0 it would then predict the row exactly,
+//! and a rate up to 1 is stable for any scale of the features. Lambda does not regularise the
+//! intercept; rls regularises it by a billionth of a row with target 0. More `passes` repeat the
+//! rows, as if the table were longer.
 //!
-//! The mean square of e over the rows of a pass, the running mse, is reported: in the first pass it is an error of rows that were not yet seen.
+//! The mean of e² over the rows of a pass, the running mse, is reported: in the first pass it is an
+//! error on rows not seen before.
 //!
-//! Rls learns blocks of rows at once, and with `std` keeps P in the model, for standard deviations and to go on learning: see `recursion`.
+//! Rls learns blocks of rows at once. With `std` it stores P in the model, for standard deviations
+//! and for further learning: see `linalg::recursion`.
 //!
-//! *Passes*: one that keeps the features, then `passes`. *Flops* a row: rls 3p², lms 6pt. *Bytes*: rls 24p², lms 16pt, and 24t a row.
-//! *Errors*: [`Error::Option`] for P that f64 cannot hold.
+//! *Passes*: one that stores the features, then `passes`. *Flops* a row: rls 3p², lms 6pt. *Bytes*:
+//! rls 24p², lms 16pt, and 24t a row. *Errors*: [`Error::Option`] if P exceeds the range of f64.
 //!
 //! ```
 //! use ksolve::job::{Fit, Run};
@@ -31,7 +38,9 @@
 //! # Ok::<(), ksolve::Error>(())
 //! ```
 //!
-//! References: Widrow, Hoff, "Adaptive switching circuits", IRE WESCON 1960; Haykin, Adaptive Filter Theory, chapters 6 and 10; Kivinen, Smola, Williamson, "Online learning with kernels", IEEE Trans. Signal Processing 52, 2004.
+//! References: Widrow, Hoff, "Adaptive switching circuits", IRE WESCON 1960; Haykin, Adaptive
+//! Filter Theory, chapters 6 and 10; Kivinen, Smola, Williamson, "Online learning with kernels",
+//! IEEE Trans. Signal Processing 52, 2004.
 
 use super::parameter::{CONSTANT, Interval, LAMBDA, Parameter, ParameterKind, STD, Settings, TOLERANCE};
 use super::sweeps::{Swept, score, sweep};
@@ -51,8 +60,8 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     |settings| Ok(Box::new(Online::new(settings)?)),
 );
 
-/// The penalty of the constant, in rows whose target is 0: it moves predictions by 1e-8 of the target where features tell little from a constant,
-/// and more digits would be lost to rounding.
+/// Regularisation of the intercept, in rows with target 0: it changes predictions by 1e-8 of the
+/// target if the features are nearly constant; a smaller value would lose more digits to rounding.
 const FREE: f64 = 1e-9;
 
 const RULE: Parameter = Parameter {
@@ -92,7 +101,7 @@ struct Online {
     forgetting: f64,
     passes: usize,
     variance: bool,
-    /// The feature that the constant is the coefficient of: 1, or 0 without a constant.
+    /// The constant feature of the intercept: 1, or 0 without an intercept.
     one: f64,
 }
 
@@ -118,12 +127,12 @@ impl Online {
         })
     }
 
-    /// Nothing learned yet of n rows.
+    /// Returns the initial state for n rows.
     fn recursion(&self, dims: (usize, usize), n: f64) -> Recursion {
         Recursion::new(dims, self.one, 1.0 / (n * self.lambda), 1.0 / FREE)
     }
 
-    /// The error of an inverse of the moments that f64 cannot hold.
+    /// The error of an inverse of the moments that exceeds the range of f64.
     fn beyond(&self) -> Error {
         let (option, given, more) = match self.forgetting < 1.0 {
             true => (FORGETTING.name, self.forgetting.to_string(), ", raise `lambda`"),
@@ -133,7 +142,8 @@ impl Online {
         Error::option(option, given, why)
     }
 
-    /// Learns some rows one after the other; returns the sum of their squared errors. `y` has t numbers for each.
+    /// Learns rows one by one; returns the sum of their squared errors. `y` has t numbers for each
+    /// row.
     fn approach<T: Real>(&self, w: &mut [f64], (p, t): (usize, usize), phi: &[T], y: &[f64]) -> f64 {
         let mut squares = 0.0;
         for (phi, y) in phi.chunks_exact(p).zip(y.chunks_exact(t)) {
@@ -213,7 +223,8 @@ impl<T: Real> Solver<T> for Online {
     }
 }
 
-/// What was learned so far: by lms the functions, one after the other, each with its constant at the end.
+/// The state of the learning: for lms, the functions one after another, each followed by its
+/// intercept.
 #[derive(Clone)]
 struct State {
     w: Vec<f64>,

@@ -9,10 +9,10 @@ use kstore::key::{Purpose, Stream};
 use kstore::{Fold, RowBlock, Workers};
 use std::sync::Arc;
 
-/// Rows whose gradients are held at once.
+/// Number of rows whose gradients are in memory at once.
 const CHUNK: usize = 2048;
 
-/// Rows that a thread takes at once.
+/// Number of rows that a thread processes at once.
 const STRIP: usize = 128;
 
 /// The fold of Σ_i w_i Σ_c ∇f_c(x_i) ∇f_c(x_i)ᵀ for f_c(x) = Σ_j α_jc k(x, z_j), in f64.
@@ -26,17 +26,19 @@ pub(crate) struct OuterProducts<'a> {
     /// α, m x t.
     coefficients: MatRef<'a, f64>,
     r: usize,
-    /// Share of the rows that are taken, by their keys.
+    /// Fraction of the rows used, selected by their keys.
     share: f64,
     keys: Stream,
 }
 
-/// Most numbers in the gradients of a row, t of r features, up to which all rows are taken: 19 classes of 50 features. Beyond, the share of
-/// the rows falls so that a pass costs no more, as each row gives t gradients; the average of thousands of them differs little.
+/// Maximum number of gradient values of a row, t functions of r features: 19 classes of 50
+/// features. For more, the fraction of rows used is reduced so that a pass costs no more; averages
+/// over thousands of rows differ little.
 const NUMBERS: usize = 1000;
 
-/// Rows that are taken at least and at most for one function, where there are so many: with 5,000 the shares of the features are off by 1 % of
-/// themselves or so. The fewest of t functions are fewer by the root of t, as their gradients at a row resemble each other in part.
+/// Minimum and maximum number of rows used for one function, if available: with 5,000 rows the
+/// features' contributions have a relative error of about 1 %. For t functions the minimum is
+/// divided by √t, because their gradients at a row are partly alike.
 const FEWEST: f64 = 2000.0;
 const MOST: f64 = 5000.0;
 
@@ -70,7 +72,8 @@ impl<'a> OuterProducts<'a> {
         Self { kernel, landmarks, coefficients, r, share: 1.0, keys: Stream::new(0, Purpose::Gradients, 0) }
     }
 
-    /// Takes as many of `n` rows as tell the average, and keep the pass from costing more than the fit.
+    /// Uses only as many of the `n` rows as the average needs, so that the pass does not cost more
+    /// than the fit.
     pub(crate) fn among(self, n: u64, seed: u64) -> Self {
         let t = self.coefficients.ncols().max(1);
         let of_rows = |rows: f64| rows / n.max(1) as f64;
@@ -79,7 +82,7 @@ impl<'a> OuterProducts<'a> {
         Self { share, keys: Stream::new(seed, Purpose::Gradients, 0), ..self }
     }
 
-    /// Copies the chosen rows of a block from `first` on to `x`, and their weights.
+    /// Copies the selected rows of a block, starting at `first`, to `x`, and their weights.
     fn choose<T: Real>(&self, block: &RowBlock<'_, T>, first: usize, x: &mut Vec<f64>, weights: &mut Vec<f64>) {
         let rows = first..block.rows.len().min(first + CHUNK);
         x.clear();
@@ -90,12 +93,13 @@ impl<'a> OuterProducts<'a> {
         }
     }
 
-    /// Bytes of a lane's buffers, for m landmarks and r features on so many threads.
+    /// Bytes of a lane's buffers, for m landmarks and r features on this many threads.
     pub(crate) fn scratch_bytes(m: usize, r: usize, threads: usize) -> usize {
         8 * (2 * CHUNK * r + threads.max(1) * STRIP * 3 * m)
     }
 
-    /// Writes the gradients of function `c` at the rows of `x` (b x r) to `out` (b x r), both row-major.
+    /// Writes the gradients of function `c` at the rows of `x` (b x r) to `out` (b x r), both
+    /// row-major.
     fn gradients(&self, x: &[f64], c: usize, out: &mut [f64], weights: &Pool<Vec<f64>>, workers: &Workers) {
         let (r, m) = (self.r, self.coefficients.nrows());
         let z = MatRef::from_row_major_slice(self.landmarks, m, r);
@@ -182,7 +186,7 @@ mod tests {
     use kapprox::Kernel;
     use kstore::{MemoryRows, Pass};
 
-    /// Numbers between -1 and 1.
+    /// Numbers between −1 and 1.
     fn numbers(count: usize, round: u64) -> Vec<f64> {
         let stream = Stream::new(4, Purpose::Data, round);
         (0..count as u64).map(|i| 2.0 * stream.uniform(i) - 1.0).collect()
@@ -236,9 +240,9 @@ mod tests {
         };
         let ((all, every), (some, few)) = (mean(false, 2), mean(true, 2));
         assert_eq!(mean(true, 1), mean(true, 3));
-        // 1,000 of 2,400 numbers, by keys
+        // the fraction 1,000/2,400 of the rows
         assert!(every == n as f64 && (few / every - 1000.0 / 2400.0).abs() < 0.02, "{few}");
-        // each entry of an average over 5,000 rows is off by its own deviation over 70
+        // the standard error of an average over 5,000 rows is the standard deviation divided by 70
         assert!((&some - &all).norm_max() < 0.05 * all.norm_max());
     }
 }

@@ -1,20 +1,23 @@
-//! The kernel perceptron, and its average: the smallest solver there is.
+//! The kernel perceptron and its averaged form.
 //!
-//! Sweeps over the rows in their order; a row that is on the wrong side moves the function towards it, and nothing else does:
+//! Sweeps over the rows in order; only a row on the wrong side changes the function:
 //!
 //! ```text
 //! two classes:  y (wᵀφ + c) ≤ 0         →  w += yφ, c += y
-//! more:         f_j ≥ f_class, j ≠ class  →  w_class += φ, w_j −= φ for the largest f_j, and the same for c
+//! more:         f_j ≥ f_class, j ≠ class  →  w_class += φ, w_j −= φ at the largest f_j; same for c
 //! ```
 //!
-//! With `intercept` none c stays 0. Where a function with margin γ > 0 separates the rows, ‖φ‖ ≤ R, there are at most (R/γ)² mistakes in all (Novikoff 1962),
-//! and a sweep without a mistake ends the search. Where none does, w goes on wandering; the average of w over
-//! all rows seen, which is taken unless `averaged` is off, does not, and predicts better anyway.
+//! With `intercept` none c stays 0. If a function with margin γ > 0 separates the rows and ‖φ‖ ≤ R,
+//! there are at most (R/γ)² mistakes in total (Novikoff 1962), and a sweep without a mistake ends
+//! the search. Otherwise w keeps changing; its average over all rows seen is stable and predicts
+//! better, and is used unless `last` is set.
 //!
-//! *Passes*: one that keeps the features, then one for each sweep. *Flops*: 2pk a row. *Bytes*: 2(p + 1)k numbers in f64.
+//! *Passes*: one that stores the features, then one for each sweep. *Flops*: 2pk a row. *Bytes*:
+//! 2(p + 1)k numbers in f64.
 //!
-//! References: Rosenblatt 1958; Freund, Schapire, "Large margin classification using the perceptron algorithm", Machine
-//! Learning 37, 1999; Crammer, Singer, "Ultraconservative online algorithms for multiclass problems", JMLR 3, 2003.
+//! References: Rosenblatt 1958; Freund, Schapire, "Large margin classification using the perceptron
+//! algorithm", Machine Learning 37, 1999; Crammer, Singer, "Ultraconservative online algorithms for
+//! multiclass problems", JMLR 3, 2003.
 
 use super::parameter::{CONSTANT, Parameter, STEPS, Settings, TOLERANCE};
 use super::sweeps::{Swept, score, sweep};
@@ -40,7 +43,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     },
 );
 
-/// The parameter that takes the last functions of the search instead of their average.
+/// Uses the last functions of the search instead of their average.
 const LAST: Parameter = Parameter::flag("last", "Keep the last coefficients, not their average over all steps");
 
 #[derive(Clone, Copy, Debug)]
@@ -93,14 +96,14 @@ impl<T: Real> Solver<T> for Perceptron {
     }
 }
 
-/// The state of the search: functions, one after the other, each with its constant at the end.
+/// The state of the search: functions one after another, each followed by its intercept.
 #[derive(Clone)]
 struct State {
     p: usize,
-    /// The feature that the constant is the coefficient of: 1, or 0 without a constant.
+    /// The constant feature of the intercept: 1, or 0 without an intercept.
     one: f64,
     w: Vec<f64>,
-    /// Σ (rows seen before a change) · (the change): the sum of w over T rows is T w less this.
+    /// Σ (rows seen before a change) · (the change): the sum of w over T rows is T w minus this.
     late: Vec<f64>,
     seen: u64,
 }
@@ -114,7 +117,7 @@ impl State {
         Self { p, one, w: zeros(), late: zeros(), seen: 0 }
     }
 
-    /// Learns a row, and tells whether it was on the wrong side.
+    /// Learns a row; returns whether it was on the wrong side.
     fn learn<T: Real>(&mut self, phi: &[T], class: usize) -> bool {
         let scores: Vec<f64> = self.w.chunks_exact(self.p + 1).map(|w| score(w, phi)).collect();
         let mistaken = if let [score] = scores[..] {
@@ -154,7 +157,7 @@ impl State {
         sum[q - 1] += late * self.one;
     }
 
-    /// The mean of w over the rows seen, after each of them.
+    /// The mean of w over the rows seen, taken after each row.
     fn average(&self) -> Vec<f64> {
         let seen = self.seen.max(1) as f64;
         self.w.iter().zip(&self.late).map(|(w, late)| w - late / seen).collect()

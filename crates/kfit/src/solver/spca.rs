@@ -1,24 +1,28 @@
 //! Supervised principal components: directions of the features that depend most on a target.
 //!
-//! With centred features φ̃ of the rows and centred features ψ̃ of their targets, whose inner products are a kernel l(y, y') on the targets,
-//! the components are the leading left singular vectors u_1, …, u_q of
+//! With centred features φ̃ of the rows and centred features ψ̃ of their targets, whose inner
+//! products are a kernel l(y, y') on the targets, the components are the leading left singular
+//! vectors u_1, …, u_q of
 //!
 //! ```text
 //! B = Σ φ̃ψ̃ᵀ,      max tr Uᵀ B Bᵀ U with UᵀU = I,      score_j(x) = u_jᵀ(φ(x) − μ)
 //! ```
 //!
-//! tr UᵀBBᵀU is n² times the Hilbert-Schmidt independence criterion between the projected rows and the targets: with `linear()` the
-//! covariance with the target, with `delta()` the differences between classes, with a Gaussian dependence of any kind. In the dual they are the
-//! solutions of K H L H K a = σ² K a. Signs: the largest entry of each direction is positive.
+//! tr UᵀBBᵀU is n² times the Hilbert-Schmidt independence criterion between the projected rows and
+//! the targets: `linear()` measures the covariance with the target, `delta()` the differences
+//! between classes, and a Gaussian kernel dependence of any kind. In the dual the components solve
+//! K H L H K a = σ² K a. Signs: the largest entry of each direction is positive.
 //!
-//! The features of the targets are those of the Nyström map on at most 200 targets of a sample, by greedy pivoted Cholesky;
-//! `linear()` and, for classes, `delta()` need none: the targets and their ±1 codes serve.
+//! The target features are a Nyström map on at most 200 targets of a sample, chosen by greedy
+//! pivoted Cholesky. `linear()` and, for classes, `delta()` need no map: the targets or their ±1
+//! codes are the features.
 //!
-//! *Passes*: one, and one more for the sample of the targets. *Flops*: the map, and np² + 2npt for t features of the targets. *Bytes*:
-//! p² + pt numbers.
+//! *Passes*: one, and one more for the sample of the targets. *Flops*: the map, and np² + 2npt for
+//! t target features. *Bytes*: p² + pt numbers.
 //!
-//! Reference: Barshan, Ghodsi, Azimifar, Jahromi, "Supervised principal component analysis: visualization, classification and regression on
-//! subspaces and submanifolds", Pattern Recognition 44, 2011.
+//! Reference: Barshan, Ghodsi, Azimifar, Jahromi, "Supervised principal component analysis:
+//! visualization, classification and regression on subspaces and submanifolds", Pattern Recognition
+//! 44, 2011.
 
 use super::parameter::{COMPONENTS, Settings, TASK, TOLERANCE};
 use super::target::{self, TARGET_KERNEL};
@@ -48,9 +52,9 @@ const NOISE: f64 = 64.0;
 
 #[derive(Clone, Debug)]
 struct SupervisedPca {
-    /// Number of components q, at most that of the directions which depend on the target.
+    /// Number of components q, at most the number of directions that depend on the target.
     components: usize,
-    /// The kernel on the targets; `None` for `linear()`, or of classes `delta()`.
+    /// Kernel on the targets; `None` for `linear()`, or `delta()` for classes.
     target_kernel: Option<Kernel>,
 }
 
@@ -115,38 +119,40 @@ impl<T: Real> Solver<T> for SupervisedPca {
     }
 }
 
-/// B = Σ φ̃ψ̃ᵀ, p x t.
+/// Computes B = Σ φ̃ψ̃ᵀ, p x t.
 fn covariance(moments: &FoldGram) -> Mat<f64> {
     let (p, t, n) = (moments.s.len(), moments.sy.len(), moments.rows as f64);
     Mat::from_fn(p, t, |i, j| moments.b[j * p + i] - moments.s[i] * moments.sy[j] / n)
 }
 
-/// What rounding makes of B where features and targets do not vary together: a share of √(Σ‖φ̃‖² Σ‖ψ̃‖²).
+/// Bound on the rounding of B for uncorrelated features and targets: a fraction of
+/// √(Σ‖φ̃‖² Σ‖ψ̃‖²).
 fn least(moments: &FoldGram, epsilon: f64) -> f64 {
     let (p, n) = (moments.s.len(), moments.rows as f64);
     let trace: f64 = (0..p).map(|i| moments.g[i * p + i] - moments.s[i] * moments.s[i] / n).sum();
     let total: f64 = (0..p).map(|i| moments.g[i * p + i]).sum();
     if trace <= NOISE * epsilon * total {
-        // features that do not vary: all of B is rounding
+        // constant features: all of B is rounding
         return f64::INFINITY;
     }
     let squares: f64 = moments.yy.iter().zip(&moments.sy).map(|(yy, sy)| yy - sy * sy / n).sum();
     NOISE * epsilon * (trace.max(0.0) * squares.max(0.0)).sqrt()
 }
 
-/// The `q` largest singular values of B with their left singular vectors, fewer where others are no more than `least`.
+/// Returns the `q` largest singular values of B with their left singular vectors, fewer if the
+/// others are at most `least`.
 fn leading(b: MatRef<'_, f64>, q: usize, least: f64) -> Result<(Vec<f64>, Mat<f64>)> {
     let (p, t) = (b.nrows(), b.ncols());
     let norm = b.norm_l2();
     if norm.is_nan() || norm <= least {
         return Ok((Vec::new(), Mat::new()));
     }
-    // scaled, so that squares neither overflow nor vanish
+    // scaled, so that squares do not overflow or underflow
     let scaled = Mat::from_fn(p, t, |i, j| b[(i, j)] / norm);
     let inner = scaled.transpose() * &scaled;
     let (squares, vectors) = symmetric_eigen(inner.as_ref())?;
     let images = &scaled * &vectors;
-    // a square is known to rounding of the first: its root to the root of that
+    // the squares have absolute error ε relative to the largest, so the values √ε
     let floor = (least / norm).max(f64::EPSILON.sqrt());
     let value = |j: usize| squares[j].max(0.0).sqrt();
     let kept: Vec<usize> = (0..t).rev().take(q.min(p)).take_while(|j| value(*j) > floor).collect();

@@ -1,22 +1,26 @@
-//! Spectral clustering: groups of rows that the kernel connects, whatever their shape.
+//! Spectral clustering: clusters of rows that the kernel connects, of any shape.
 //!
-//! With degrees d_i = Σ_j k(x_i, x_j) the rows are embedded by the k leading eigenvectors of D^(-½)KD^(-½), each row is
-//! divided by its length, and the directions are clustered. With K ≈ ΦΦᵀ those eigenvectors are D^(-½)ΦU S^(-½), where
+//! With degrees d_i = Σ_j k(x_i, x_j), the k leading eigenvectors of D^(-½)KD^(-½) embed the rows;
+//! each embedded row is divided by its norm, and the directions are clustered. With K ≈ ΦΦᵀ the
+//! eigenvectors are D^(-½)ΦU S^(-½), where
 //!
 //! ```text
 //! Σ_i φ_iφ_iᵀ / d_i = U S Uᵀ  (p x p),     d_i = φ_iᵀ Σ_j φ_j
 //! ```
 //!
-//! so nothing of size n is held. The length takes every positive factor of a row out, its degree too: the direction of a new
-//! row is that of (U S^(-½))ᵀφ(x), its group the centroid c_j of length 1 with the largest score c_jᵀ(U S^(-½))ᵀφ(x),
-//! linear in the features again. (Ng, Jordan and Weiss cluster the directions by ordinary k-means; here centroids are
+//! so the memory does not grow with n. The normalisation cancels every positive factor of a row,
+//! including its degree: a new row has the direction of (U S^(-½))ᵀφ(x), and its cluster is the
+//! centroid c_j of norm 1 with the largest score c_jᵀ(U S^(-½))ᵀφ(x), which is linear in the
+//! features. (Ng, Jordan and Weiss cluster the directions by ordinary k-means; here centroids are
 //! directions too.)
 //!
-//! *Passes*: one that [keeps](crate::features::StoredFeatures) the features, two over those, and those of [`lloyd`] in k dimensions.
-//! *Flops*: the map and np², 9p³ for the eigenvectors. *Bytes*: about 6p² numbers in f64.
+//! *Passes*: one that [stores](crate::features::StoredFeatures) the features, two over them, and
+//! the passes of [`lloyd`] in k dimensions. *Flops*: the map and np², 9p³ for the eigenvectors.
+//! *Bytes*: about 6p² numbers in f64.
 //!
-//! References: Ng, Jordan, Weiss, "On spectral clustering: analysis and an algorithm", NIPS 2001; Fowlkes, Belongie, Chung,
-//! Malik, "Spectral grouping using the Nyström method", IEEE TPAMI 26, 2004.
+//! References: Ng, Jordan, Weiss, "On spectral clustering: analysis and an algorithm", NIPS 2001;
+//! Fowlkes, Belongie, Chung, Malik, "Spectral grouping using the Nyström method", IEEE
+//! TPAMI 26, 2004.
 
 use super::lloyd::{self, ClusteringOptions, Space};
 use super::normalised_moments::{self, NormalisedMoments};

@@ -1,4 +1,4 @@
-//! Sweeps over the rows in their order, for solvers that learn row by row.
+//! Sweeps over the rows in order, for solvers that learn row by row.
 
 use crate::Result;
 use crate::features::{FitData, StoredFeatures, Tile};
@@ -14,10 +14,10 @@ pub(super) struct Swept<S> {
 
 kstore::persist!(where [S: Persist] Swept<S> { part "state": state, read "losses": losses });
 
-/// Learns in sweeps over all rows, in their order, while `goes_on` is true of the losses so far.
+/// Learns in sweeps over all rows, in order, while `goes_on` returns true for the losses so far.
 ///
-/// `learn` changes a state by a tile and returns the loss of the tile. A run that was stopped
-/// continues after its last whole sweep.
+/// `learn` updates a state by a tile and returns the loss of the tile. A resumed run continues
+/// after its last complete sweep.
 pub(super) fn sweep<T: Real, S: Persist + Clone + Send>(
     kept: &StoredFeatures<'_, T>,
     data: &FitData<'_, T>,
@@ -45,7 +45,7 @@ pub(super) fn sweep<T: Real, S: Persist + Clone + Send>(
     Ok(swept)
 }
 
-/// wᵀφ + c, in eight interleaved sums.
+/// Computes wᵀφ + c, in eight interleaved sums.
 pub(super) fn score<T: Real>(w: &[f64], phi: &[T]) -> f64 {
     let (w, c) = w.split_at(phi.len());
     let mut sums = [0.0; 8];

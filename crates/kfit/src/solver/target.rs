@@ -1,4 +1,4 @@
-//! Features of the targets, for solvers with a kernel on the target: the Nyström map on some of the targets.
+//! Target features, for solvers with a kernel on the target: a Nyström map on some of the targets.
 
 use super::parameter::{COMPONENTS, Parameter, ParameterKind};
 use crate::features::{FitData, Values};
@@ -22,16 +22,17 @@ pub(super) const TARGET_KERNEL: Parameter = Parameter {
 
 pub(super) const MOST: usize = 200;
 
-/// About so many targets of a uniform sample are looked at.
+/// Approximate size of the uniform sample of targets.
 pub(super) const SAMPLE: usize = 2000;
 
-/// A target that varies by less than this many roundings does not vary.
+/// A target that varies by less than this many roundings is constant.
 const NOISE: f64 = 64.0;
 
-/// Share of the trace at which more features of the targets change nothing.
+/// Fraction of the trace below which more target features change nothing.
 const ENOUGH: f64 = 1e-13;
 
-/// The kernel on the targets whose features are still to be made; `None` where the targets themselves, or their codes, serve.
+/// Returns the kernel on the targets if it needs a map; `None` if the targets or their codes are
+/// its features.
 pub(super) fn needed(kernel: Option<&Kernel>, task: Task) -> Option<&Kernel> {
     let plain = if task == Task::Classification { "delta" } else { "linear" };
     kernel.filter(|kernel| kernel.name() != Some(plain))
@@ -49,7 +50,7 @@ pub(super) fn check(kernel: Option<&Kernel>, task: Task) -> Result<()> {
     refuse(kernel.looks_at_columns() || !kernel.positive_definite(), TARGET_KERNEL.name, kernel, why)
 }
 
-/// Refuses targets that, or whose features, do not vary by more than rounding.
+/// Rejects targets whose values, or whose features, vary by no more than rounding.
 pub(super) fn require_varying(moments: &FoldGram, components: usize) -> Result<()> {
     let (n, total) = (moments.rows as f64, moments.yy.iter().sum::<f64>());
     let squares: f64 = moments.yy.iter().zip(&moments.sy).map(|(yy, sy)| yy - sy * sy / n).sum();
@@ -58,18 +59,19 @@ pub(super) fn require_varying(moments: &FoldGram, components: usize) -> Result<(
     refuse(!varies, COMPONENTS.name, components, why)
 }
 
-/// Number of columns in the place of t targets: features of them, at most, or the targets.
+/// Number of moment columns for t targets: the maximum number of target features, or t.
 pub(super) fn columns(kernel: Option<&Kernel>, task: Task, t: usize) -> usize {
     needed(kernel, task).map_or(t, |_| MOST)
 }
 
-/// Adds what it takes to make the features of the targets to a plan: the sample and its factor.
+/// Adds the memory of the target features to a plan: the sample and its factor.
 pub(super) fn plan(plan: Plan, shape: &ProblemSize) -> Plan {
     let (made, sample) = (shape.moment_columns != shape.t, 8 * SAMPLE * (4 * shape.t + 2 + MOST));
     plan.term_if(made, "sample of the target", sample, "leave `target_kernel` out")
 }
 
-/// Makes the map of `kernel` on the targets less their centres, from a sample of them, in one pass over the rows.
+/// Builds the map of `kernel` on the centred targets, from a sample of them, in one pass over the
+/// rows.
 pub(super) fn features<T: Real>(kernel: &Kernel, data: &FitData<'_, T>) -> Result<NystromMap<f64>> {
     let (t, keys) = (data.targets.count(), Stream::new(data.options.seed, Purpose::Median, 1));
     let share = (SAMPLE as f64 / data.rows.max(1) as f64).min(1.0);
@@ -99,7 +101,7 @@ pub(super) fn features<T: Real>(kernel: &Kernel, data: &FitData<'_, T>) -> Resul
     Ok(NystromMap::new(&kernel, landmarks, &Workers::sequential())?)
 }
 
-/// The kernel matrix of some points, n x t row-major, of which only what is asked for is computed.
+/// The kernel matrix of points, n x t row-major, evaluated on demand.
 struct OfPoints<'a> {
     kernel: Arc<dyn KernelFunction<f64>>,
     points: MatRef<'a, f64>,

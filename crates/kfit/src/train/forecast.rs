@@ -1,5 +1,5 @@
-//! What a run would need: its stages with their memory, their passes, and the bytes that these read. How long they take is not told: that
-//! depends on the solver, the map and the machine, and each stage shows its own rate once it is at work.
+//! The forecast of a run: stages with their memory, passes, and bytes read per row. It has no
+//! times: these depend on solver, map and machine, and each stage shows its own rate while it runs.
 
 use crate::features::FeatureTier;
 use crate::request::{FitRequest, Forecast, PassShape, Resources, RowAccess, Stage, TrainOptions, fit};
@@ -9,13 +9,13 @@ use kstore::{Reading, RowBuf, RowSource, Selected, checkpoint::Journal};
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
-/// Time in which rows are read to tell the bytes of a row.
+/// Time spent reading rows to measure the bytes of a row.
 const READING: Duration = Duration::from_millis(150);
 
-/// The folds are those of solvers that hold rows out; for others there are none.
+/// Returns the options with the folds removed if the solver does not hold rows out.
 ///
 /// # Errors
-/// [`Error::Option`] for folds that the solver cannot follow.
+/// [`Error::Option`] for folds that the solver does not support.
 pub(super) fn own_folds<'a, T: Real>(
     options: &'a TrainOptions,
     solver: &dyn Solver<T>,
@@ -31,7 +31,8 @@ pub(super) fn own_folds<'a, T: Real>(
     })
 }
 
-/// The stages of a run: those of the solver, and behind the statistics the learning of a metric or the search for a length scale.
+/// Returns the stages of a run: the solver's, with metric learning or the length scale search after
+/// the statistics.
 pub(super) fn all_stages<T: Real>(
     solver: &dyn Solver<T>,
     view: RowAccess,
@@ -43,7 +44,7 @@ pub(super) fn all_stages<T: Real>(
     Ok((cut, stages))
 }
 
-/// The forecast of a run. Reads the labels, where there are some, and the first rows; writes nothing.
+/// Forecasts a run. Reads the labels, if any, and the first rows; writes nothing.
 ///
 /// # Errors
 /// Errors of reading these rows: missing files, bad values.
@@ -59,7 +60,7 @@ pub fn forecast<T: Real>(
     of(selected, solver, solver.view(&work)?, &work)
 }
 
-/// Tells the observer of a run the forecast of it, where the observer wants that and the run fits the budget.
+/// Reports the forecast to the observer, if it wants one and the run fits the budget.
 pub(super) fn announce<T: Real>(
     selected: &Selected,
     solver: &dyn Solver<T>,
@@ -67,12 +68,12 @@ pub(super) fn announce<T: Real>(
     work: &FitRequest<'_>,
 ) -> Result<()> {
     let Resources { stages, journal, .. } = *work.resources;
-    // the part of one process says little, and the rows may be elsewhere
+    // the forecast of one process says little about a shared run, and its rows may be elsewhere
     if !stages.wants_plan() || journal.is_some_and(Journal::is_shared) {
         return Ok(());
     }
     let forecast = of(selected, solver, view, work)?;
-    // one that does not fit is refused in a moment, with what to change
+    // a run that does not fit is rejected later, with a remedy
     if forecast.fits() {
         stages.planned(&forecast);
     }
@@ -86,7 +87,7 @@ fn of<T: Real>(
     work: &FitRequest<'_>,
 ) -> Result<Forecast> {
     let (cut, stages) = all_stages(solver, view, work)?;
-    // what does not fit is not tried either
+    // a plan that does not fit reads no rows
     let row_bytes = if fit(&stages) { row_bytes(selected, cut)? } else { None };
     let add = |plan, cut| solver.plan(plan, &work.shape, cut);
     let kept_nowhere = || plan::last(&work.shape, &add, cut, work.resources).0 == FeatureTier::Recomputed;
@@ -97,7 +98,7 @@ fn of<T: Real>(
 fn row_bytes(selected: &Selected, cut: PassShape) -> Result<Option<f64>> {
     let selected = selected.counting_apart();
     let (source, range) = (selected.rows::<f64>(Reading::default())?, selected.range());
-    // a rare condition is not searched for through the whole table
+    // read one segment only: a rare condition could search the whole table
     let range = range.start..range.end.min(range.start + cut.segment);
     let mut cursor = RowSource::<f64>::open(&source, range.clone())?;
     let (mut buf, mut read) = (RowBuf::new(cut.tile), range.start);

@@ -1,15 +1,16 @@
 //! Training: from selected rows to a model, in few passes and a stated amount of memory.
 //!
-//! | pass | what it finds |
+//! | pass | result |
 //! |---|---|
-//! | 1 | scaling statistics, labels, the number of rows; where there are labels, a pass over them alone comes before, for the plan |
-//! | 2 | a uniform sample of candidate rows (each round of a scheme that selects among all rows is one pass more) |
-//! | 3 and more | what the [solver](crate::solver) looks for |
+//! | 1 | scaling statistics, labels, number of rows; any labels are read before, for the plan |
+//! | 2 | a uniform sample of candidate rows, or one pass per round for schemes on all rows |
+//! | 3 and later | the result of the [solver](crate::solver) |
 //!
-//! There is one run for all solvers: [`train`] makes it, [`forecast()`] says what it would hold and read. Both
-//! walk the list of stages that the solver gives.
+//! [`train`] runs any solver and [`forecast()`] predicts its memory and reads. Both follow the
+//! solver's list of stages.
 //!
-//! With a scratch folder one more pass, after the first, writes the rows there, decoded and scaled, for all that follow.
+//! With a scratch folder, one more pass after the first writes the decoded and scaled rows there,
+//! for all later passes.
 
 mod forecast;
 pub mod prepared;

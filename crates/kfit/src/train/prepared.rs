@@ -1,4 +1,4 @@
-//! The preparation that every solver begins with: statistics, scaled rows, targets, and the feature map.
+//! The preparation common to all solvers: statistics, scaled rows, targets, and the feature map.
 
 use crate::features::{FeatureTier, FitData, Points};
 use crate::metric::{self, Learned, LengthReport, MetricRequest};
@@ -22,20 +22,20 @@ pub struct Prepared<T: Real> {
     pub targets: Targets,
     pub mapped: Mapped<T>,
     pub cut: PassShape,
-    /// Bytes of memory that were planned: those of the stage that needs most.
+    /// Planned bytes of memory, of the largest stage.
     pub planned_bytes: usize,
-    /// What defines the result, with the metric known.
+    /// Options, with the metric resolved.
     pub options: TrainOptions,
     pub learned: Option<Learned>,
     pub length: Option<LengthReport>,
     rows: MetricRows<TableRows<T>>,
     cache: Option<Cache<T>>,
-    /// All rows, for a solver that combines their kernel functions.
+    /// All rows, for a solver that combines their kernel sections.
     memory: Option<MemoryRows<T>>,
 }
 
 impl<T: Real> Prepared<T> {
-    /// The rows, scaled: from scratch where they are kept there.
+    /// The scaled rows, from scratch if they are cached there.
     pub fn source(&self) -> &dyn RowSource<T> {
         match (&self.memory, &self.cache) {
             (Some(memory), _) => memory,
@@ -52,7 +52,8 @@ impl<T: Real> Prepared<T> {
         }
     }
 
-    /// The rows as a solver sees them; `keep` is where it keeps their features, and `plan` what it holds.
+    /// Returns the solver's view of the rows; `keep` is where it stores their features, and `plan`
+    /// its memory plan.
     pub fn features<'p>(
         &'p self,
         keep: FeatureTier,
@@ -78,7 +79,8 @@ impl<T: Real> Prepared<T> {
         }
     }
 
-    /// Holds only those rows out that a learned metric has not seen, if the solver can; else it warns of what its errors are.
+    /// Holds out only rows that a learned metric has not seen, if the solver supports it; else
+    /// warns that held-out errors are too small.
     pub(crate) fn hold_out(&mut self, facts: SolverFacts, resources: &Resources<'_>) {
         let learned = self.learned.as_ref().filter(|learned| learned.metric.is_some() && self.folds.count() > 1);
         match learned.map(|learned| &learned.judged) {
@@ -100,13 +102,15 @@ impl<T: Real> Prepared<T> {
     }
 }
 
-/// Rows of a tile of labels, which are narrow: a segment has 16 tiles, as in the passes over whole rows.
+/// Rows of a tile of labels, which are narrow: a segment has 16 tiles, as in passes over whole
+/// rows.
 const LABELS: usize = lanes::SEGMENT as usize / 16;
 
-/// Numbers of targets and of folds. Classes, and folds by a column, are counted first, in a pass over these columns alone.
+/// Returns the numbers of targets and of folds. Counts classes and fold labels first, in a pass
+/// over these columns alone.
 ///
-/// Labels of rows that a missing feature leaves out are counted too; too few labels are refused by the survey, which
-/// knows the rows.
+/// Also counts labels of rows that are later dropped for a missing feature; the survey, which knows
+/// the remaining rows, rejects too few labels.
 pub fn known(selected: &Selected, options: &TrainOptions, resources: &Resources<'_>) -> Result<(usize, usize)> {
     let found = selected.labels().map(|labels| count(&labels, resources)).transpose()?.unwrap_or_default();
     let labels = |counts: &LabelCounts| counts.sorted().into_iter().map(|(label, _)| label).collect::<Vec<_>>();
@@ -118,7 +122,8 @@ pub fn known(selected: &Selected, options: &TrainOptions, resources: &Resources<
     Ok((t, folds.map_or(1, |folds| folds.count())))
 }
 
-/// Counts labels, whatever the budget: in fewer lanes than fit, in one at least, so that a refusal can name what is needed.
+/// Counts labels with any budget: with at least one lane, so that a rejected plan can name the
+/// required memory.
 pub fn count(labels: &Selected, resources: &Resources<'_>) -> Result<Statistics> {
     let (source, workers) = (labels.rows::<f64>(Reading::default())?, resources.workers);
     let most = LABEL_LIMIT + labels.group_name().map_or(0, |_| GROUP_LIMIT);
@@ -132,16 +137,17 @@ pub fn count(labels: &Selected, resources: &Resources<'_>) -> Result<Statistics>
     Ok(found)
 }
 
-/// Refuses a plan that does not fit; returns the bytes of its largest stage.
+/// Rejects a plan that exceeds the budget; returns the bytes of its largest stage.
 pub fn check(mut plans: Vec<Plan>) -> Result<usize> {
-    // the stage that needs most tells best what to lower
+    // the largest stage shows best what to lower
     plans.sort_by_key(|plan| std::cmp::Reverse(plan.bytes()));
     let largest = plans.first().map_or(0, Plan::bytes);
     plans.into_iter().try_for_each(|plan| plan.check().map(drop))?;
     Ok(largest)
 }
 
-/// Computes statistics, scaling, landmarks and map, by passes of this cut, and refuses plans that do not fit before the first.
+/// Computes statistics, scaling, landmarks and map, by passes of this shape. Checks the plans
+/// first.
 pub fn prepare<T: Real>(
     selected: &Selected,
     options: &TrainOptions,
@@ -178,11 +184,10 @@ pub fn prepare<T: Real>(
     Ok(Prepared { survey, folds, targets, mapped, cut, planned_bytes, options, learned, length, rows, cache, memory })
 }
 
-/// Warns of fewer features than were asked for, where the landmarks of the map span no more.
+/// Warns if the landmarks span fewer features than requested.
 fn warn_of_rank<T: Real>(mapped: &Mapped<T>, survey: &Survey, options: &TrainOptions, resources: &Resources<'_>) {
     let Some((landmarks, candidates)) = mapped.landmarks else { return };
     let features = match &mapped.with {
-        // the smaller of two views
         Some(with) => with.features.min(mapped.map.dims().1 - with.features),
         None => mapped.map.dims().1,
     };
@@ -206,11 +211,14 @@ fn warn_of_rank<T: Real>(mapped: &Mapped<T>, survey: &Survey, options: &TrainOpt
     resources.stages.warn(format!("rank reduced from {asked} to {got}: {why}"));
 }
 
-/// Writes the decoded and scaled rows to the scratch folder; `None` without one.
+/// Writes the decoded and scaled rows to the scratch folder; returns `None` without one.
 ///
-/// One pass, one lane, so that rows arrive in their order. What is folded from the cache has the bits of what is folded
-/// from the rows. Not journaled: a run that is resumed writes its cache again.
-/// Errors: those of the source; [`kstore::Error::OverScratch`] and [`kstore::Error::ScratchFull`] where the rows do not fit.
+/// One pass with one lane, so that rows arrive in order. Folds over the cache and over the rows are
+/// bit-identical. Not journaled: a resumed run writes its cache again.
+///
+/// # Errors
+/// Errors of the source; [`kstore::Error::OverScratch`] and [`kstore::Error::ScratchFull`] if the
+/// rows do not fit.
 fn cached_rows<T: Real>(
     source: &dyn RowSource<T>,
     cut: PassShape,

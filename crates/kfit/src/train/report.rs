@@ -1,4 +1,4 @@
-//! The report of a training run: what was learned, from what, and at what cost.
+//! The report of a training run.
 
 use crate::metric::LengthReport;
 use crate::solver::parameter::C;
@@ -12,10 +12,10 @@ use std::fmt;
 /// The convention of lambda.
 pub const LAMBDA: &str = "lambda is per row: (1/n) sum loss + lambda |w|^2 (scikit-learn's alpha = lambda n)";
 
-/// The convention of the solvers whose penalty is known by C.
+/// The convention of solvers with the regularisation parameter C.
 const LAMBDA_AND_C: &str = "lambda is per row: (1/n) sum loss + lambda |w|^2 (scikit-learn's C = 1/(2 n lambda))";
 
-/// The convention of the lambda of a solver, with the name that the penalty has elsewhere.
+/// Returns the convention of a solver's lambda, with its name in scikit-learn.
 pub fn convention(solver: &str) -> &'static str {
     let by_c = by_name(solver).is_some_and(|family| family.reads(&C));
     if by_c { LAMBDA_AND_C } else { LAMBDA }
@@ -27,18 +27,18 @@ pub fn convention(solver: &str) -> &'static str {
 pub struct FitReport {
     /// Name of the solver.
     pub solver: &'static str,
-    /// Number of rows learned from.
+    /// Number of training rows.
     pub rows: u64,
-    /// Sum of their weights; `None` where all count alike.
+    /// Sum of their weights; `None` if rows have no weights.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<f64>,
     /// Number of features, d.
     pub features: usize,
-    /// The columns of categories, and of numbers with a feature for missing values, each with how it becomes features, such as `12 values`; empty
-    /// where every feature is a column of numbers.
+    /// Columns of categories, and numeric columns with a missing-value feature, each with its
+    /// encoding, such as `12 values`; empty if every feature is a numeric column.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<(String, String)>,
-    /// Number of target columns; for classes 1.
+    /// Number of target columns; 1 for classes.
     pub targets: usize,
     /// Names of the target columns, or of the class column.
     pub target_names: Vec<String>,
@@ -47,34 +47,35 @@ pub struct FitReport {
     pub classes: Option<Vec<Label>>,
     /// The feature map, such as `nystrom`.
     pub map: String,
-    /// How landmarks were chosen, and among how many rows.
+    /// Landmark scheme and number of candidates.
     pub landmarks: Option<LandmarkReport>,
-    /// The kernel with every parameter a number.
+    /// The kernel, with every parameter resolved to a number.
     pub kernel: String,
-    /// How its length scale was found, where it was `auto`.
+    /// How an `auto` length scale was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub length: Option<LengthReport>,
-    /// Number of nearest nodes that each node of a graph, and a new row, is joined to; the kernel then has no part in distances.
+    /// Number of nearest nodes that each node of a graph, and each new row, is connected to;
+    /// distances then do not depend on the kernel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub neighbours: Option<usize>,
-    /// The kernel of the second of two views.
+    /// The kernel of the second view.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub with_kernel: Option<String>,
     /// Rank of the chosen cell.
     pub rank: usize,
-    /// Lambda of the chosen cell; `None` for solvers without.
+    /// Lambda of the chosen cell; `None` for solvers without lambda.
     pub lambda: Option<f64>,
     /// [`convention`] of the solver.
     pub lambda_convention: &'static str,
     /// The folds of cross-validation, such as `5` or `blocks:6`; `none` without cross-validation.
     pub folds: String,
-    /// The relative trace error over all rows; `None` for maps that are no projection.
+    /// The relative trace error over all rows; `None` for maps that are not projections.
     pub certificate: Option<Certificate>,
-    /// The cells, by rank, then lambda.
+    /// The cells of the cross-validation surface, by rank, then lambda.
     pub surface: Vec<Cell>,
     /// Scores of ridge regression on the training rows.
     pub train: Option<Train>,
-    /// The method by which ridge regression was solved, where not from a Gram matrix.
+    /// The method of ridge regression, if it did not solve from a Gram matrix.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<Solved>,
     /// Numbers that the solver reports about its result, such as eigenvalues.
@@ -82,26 +83,28 @@ pub struct FitReport {
     pub figures: Vec<Figure>,
     /// Number of passes over the rows.
     pub passes: u64,
-    /// Bytes of memory that were planned before the work started.
+    /// Planned bytes of memory.
     pub planned_bytes: usize,
-    /// The instruction set of the processor that was used; results have the same bits on processors with the same one.
+    /// The instruction set of the processor; results are bit-identical on processors with the same
+    /// one.
     pub instruction_set: String,
     /// The type of rows and features: `f32` or `f64`.
     pub precision: &'static str,
-    /// Seconds of each stage, in the order in which they ended.
+    /// Seconds of each stage, in order of completion.
     #[serde(skip)]
     pub seconds: Vec<(String, f64)>,
-    /// The warnings of the run, one sentence each: rank reduced, constant feature, tolerance not reached, …
+    /// The warnings of the run, one sentence each: rank reduced, constant feature, tolerance not
+    /// reached, …
     #[serde(skip)]
     pub warnings: Vec<String>,
     /// Name, shift and divisor of each feature.
     #[serde(skip)]
     pub scaling: Vec<(String, f64, f64)>,
-    /// The metric before the kernel, where there is one.
+    /// The metric before the kernel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric: Option<MetricReport>,
-    /// Each feature with the root mean square of the slope along it, the largest first, where that was asked for: in units of the targets for
-    /// one of the scaled feature.
+    /// Features by importance, the largest first, if requested: root mean square of the slope along
+    /// the scaled feature, in units of the targets.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub importance: Vec<(String, f64)>,
     /// Relative trace error at each rank of the surface.
@@ -110,7 +113,7 @@ pub struct FitReport {
 }
 
 impl fmt::Display for FitReport {
-    /// A line that says what was learned and how well, and a line for each warning.
+    /// Writes one line with the solver, sizes and error, and one line per warning.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (rows, features) = (count(self.rows), count(self.features as u64));
         write!(f, "{} on {rows} rows, {features} features, {}", self.solver, self.kernel)?;
@@ -122,14 +125,14 @@ impl fmt::Display for FitReport {
     }
 }
 
-/// How landmarks were chosen.
+/// Landmark scheme, number of landmarks and number of candidates.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct LandmarkReport {
     /// Name of the scheme.
     pub scheme: String,
     /// Number of landmarks kept, which is the largest rank of the surface.
     pub count: usize,
-    /// Number of rows they were chosen among.
+    /// Number of candidate rows.
     pub candidates: u64,
 }
 
@@ -140,9 +143,9 @@ pub struct Train {
     pub mse: f64,
     /// Square root of the mean squared error.
     pub rmse: f64,
-    /// Share of variance explained; `None` for a constant target.
+    /// Fraction of variance explained; `None` for a constant target.
     pub r2: Option<f64>,
-    /// Mean squared error of every row by the fit to all others, where it was asked for.
+    /// Leave-one-out mean squared error, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loo_mse: Option<f64>,
 }

@@ -1,4 +1,4 @@
-//! The run of every solver: one list of stages, one sequence of passes.
+//! The run of any solver: one list of stages, one sequence of passes.
 
 use super::forecast::{self, all_stages, own_folds};
 use super::trained::{Parts, Trained};
@@ -11,12 +11,14 @@ use kstore::{Plan, Selected};
 
 /// Learns with a solver.
 ///
-/// *Passes*: over the labels alone, where there are some; statistics; candidates where landmarks are chosen among some, or one for each round of a scheme that selects among all
-/// rows; those of the solver. *Bytes*: those of [`super::forecast()`].
+/// *Passes*: the labels alone, if any; statistics; candidates, or one pass per round of a landmark
+/// scheme that selects among all rows; the solver's passes. *Bytes*: as planned by
+/// [`super::forecast()`].
 ///
 /// # Errors
-/// [`kstore::Error::OverBudget`] before the first pass where the plan does not fit; bad rows with their place; fewer than two
-/// rows or classes; a kernel that is zero or not finite; those of the solver.
+/// [`kstore::Error::OverBudget`] before the first pass if the plan exceeds the budget; invalid rows
+/// with their position; fewer than two rows or classes; a kernel that is zero or not finite; errors
+/// of the solver.
 pub fn train<T: Real>(
     selected: &Selected,
     options: &TrainOptions,
@@ -26,7 +28,7 @@ pub fn train<T: Real>(
     options.check()?;
     let own = &*own_folds(options, solver)?;
     let work = |known| FitRequest::new::<T>(selected, own, resources, known, solver);
-    // what contradicts itself is refused before a row is read
+    // reject contradictory options before reading a row
     let unread = work((1, 1))?;
     if !solver.facts().weights {
         unread.refuse_weights("the solver", "ridge, svm, svr, logistic, oneclass, kmeans and kpca do")?;
@@ -57,7 +59,7 @@ pub fn train<T: Real>(
     let (asked, mut again) = (prepared.mapped.map.dims().1, 0);
     let (mut fitted, certificates) = loop {
         match fit(&prepared) {
-            // rounding makes the features exceed the kernel: once more, more accurately
+            // rounding makes the features exceed the kernel: repeat with a more accurate map
             Err(Error::Overshoot { .. }) if prepared.mapped.map.widen() => again += 1,
             found => break found?,
         }
@@ -78,7 +80,7 @@ fn largest(plans: Vec<Plan>, budget: usize) -> Plan {
 fn certified<T>(view: RowAccess, fitted: &Found<T>) -> Result<Vec<(usize, Certificate)>> {
     let rank = fitted.weights.nrows();
     match (view, &fitted.certificate) {
-        // nothing is approximated
+        // an exact kernel is not approximated
         (RowAccess::Rows, _) => Ok(vec![(rank, Certificate { trace_error: 0.0, overshoot: 0.0, floor: 0.0 })]),
         (_, None) => Ok(Vec::new()),
         (_, Some(state)) => {

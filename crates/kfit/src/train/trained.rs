@@ -11,33 +11,35 @@ use kstore::encoding::{Code, CodedColumn};
 use kstore::{Scaler, Selected, Workers, statistics::Moments};
 use std::sync::Arc;
 
-/// The range of a feature whose new values are not clipped.
+/// The range of a feature that is not clipped.
 pub const ENDLESS: [f64; 2] = [f64::MIN, f64::MAX];
 
-/// A model and its report. The solver's name, its constant and the caller's options in the card are for the caller to add.
+/// A model and its report. The caller adds the solver's name, its intercept and the options to the
+/// card.
 #[derive(Debug)]
 pub struct Trained<T: Real> {
     /// The model.
     pub model: Model<T>,
     /// The report of the run.
     pub report: FitReport,
-    /// True where predictions need the basis in f64 though the rows are f32: see [`kapprox::NystromMap::needs_wide`].
+    /// True if predictions need the basis in f64 although the rows are f32: see
+    /// [`kapprox::NystromMap::needs_wide`].
     pub wide: bool,
 }
 
-/// What a run was given, and what its solver found.
+/// Input of a run and output of its solver.
 pub(super) struct Parts<'a, T: Real> {
     pub(super) selected: &'a Selected,
     pub(super) options: &'a TrainOptions,
     pub(super) prepared: &'a Prepared<T>,
     pub(super) view: RowAccess,
     pub(super) fitted: Found<T>,
-    /// Those of the ranks that are of interest.
+    /// Certificates at the ranks of interest.
     pub(super) certificates: Vec<(usize, Certificate)>,
 }
 
 impl<T: Real> Parts<'_, T> {
-    /// Functions of the rows from functions of the features.
+    /// Expands functions of the features into functions of the rows.
     pub(super) fn assemble(mut self, workers: &Workers) -> Trained<T> {
         let map = &*self.prepared.mapped.map;
         let card = self.card();
@@ -86,7 +88,8 @@ impl<T: Real> Parts<'_, T> {
         Trained { model, report, wide }
     }
 
-    /// The rank of the result. A projection is learned from all features of the map, and keeps none of them.
+    /// The rank of the result. A projection is learned from all features of the map, and keeps none
+    /// of them.
     fn rank(&self) -> usize {
         match self.fitted.projection {
             Some(_) => self.prepared.mapped.map.dims().1,
@@ -129,13 +132,14 @@ impl<T: Real> Parts<'_, T> {
         }
     }
 
-    /// The ranges that new rows are taken to. A row of novelty is judged as it is, and a kernel that goes on outside was chosen for that.
+    /// Clipping ranges of new rows. Novelty detectors and unbounded or periodic kernels are not
+    /// clipped.
     fn ranges(&self) -> Vec<[f64; 2]> {
         let Self { options, prepared: Prepared { survey, mapped, .. }, fitted, .. } = self;
         let clips = options.clip && fitted.task.unwrap_or(options.task).has_target() && mapped.kernel.settles();
         let clips = clips && self.selected.sparse().is_none();
-        // effects of new rows may be larger than those of rows whose own targets are not in theirs; a circle has no ends; and a short text
-        // weighs its words more
+        // Target encodings of new rows may exceed the out-of-fold encodings of training rows;
+        // periodic features have no end; and a short text gives its words larger weights.
         let endless = |column: &CodedColumn| {
             let (all, behind) =
                 (matches!(column.code, Code::Effects(_) | Code::Entries(_)), matches!(column.code, Code::Time(_)));
@@ -151,7 +155,7 @@ impl<T: Real> Parts<'_, T> {
         features.zip(endless.chain(std::iter::repeat(false))).map(of).collect()
     }
 
-    /// The report; what it says alone is taken out of what the solver found.
+    /// Builds the report; moves report-only values out of the solver's result.
     fn report(&mut self, card: &Card) -> FitReport {
         let (rank, metric) = (self.rank(), self.metric());
         let Self { selected, options, prepared: Prepared { survey, mapped, planned_bytes, .. }, fitted, .. } = self;
@@ -159,7 +163,7 @@ impl<T: Real> Parts<'_, T> {
         let slopes = fitted.slopes.iter().flatten().enumerate().map(|(j, slope)| slope * survey.spread(j));
         let slopes: Vec<f64> = slopes.collect();
         let scales = survey.scaler.centre.iter().zip(&survey.scaler.scale);
-        // those that depend on others were left out
+        // linearly dependent landmarks were dropped
         let kept = match options.map == MapSpec::default() {
             true if self.view == RowAccess::Features => mapped.map.dims().1,
             true => rank,
@@ -229,7 +233,7 @@ impl<T: Real> Parts<'_, T> {
     }
 }
 
-/// The names of the targets: of classes, that of their column.
+/// The names of the targets, or of the class column.
 pub fn target_names(selected: &Selected) -> Vec<String> {
     match selected.class_name() {
         Some(name) => vec![name.to_string()],
@@ -237,7 +241,7 @@ pub fn target_names(selected: &Selected) -> Vec<String> {
     }
 }
 
-/// The features with these numbers, the largest first.
+/// Sorts features by these numbers, the largest first.
 fn by_size(names: Vec<String>, numbers: &[f64]) -> Vec<(String, f64)> {
     let mut named: Vec<(String, f64)> = names.into_iter().zip(numbers.iter().copied()).collect();
     named.sort_by(|a, b| b.1.total_cmp(&a.1));

@@ -96,7 +96,7 @@ fn wrong_samples_are_refused() {
     assert!(matches!(quick(&x, &nan, &gauss(1.0), 1), Err(Error::NotFinite { .. })));
 }
 
-/// Stops after so many questions.
+/// Stops at the fourth query.
 struct Patience(AtomicUsize);
 
 impl Observer for Patience {

@@ -66,7 +66,7 @@ impl<T: Real> KernelFunction<T> for Plain {
     }
 }
 
-/// Numbers in (−1, 1) without order.
+/// Pseudorandom numbers in (−1, 1).
 pub(in crate::metric) fn noise(seed: u64) -> impl FnMut() -> f64 {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     move || {

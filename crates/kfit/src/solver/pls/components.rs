@@ -1,4 +1,4 @@
-//! The components themselves, from centred moments.
+//! Computation of the components from centred moments.
 
 use crate::linalg::eigen::sign;
 use crate::solver::centred::Centred;
@@ -6,30 +6,31 @@ use crate::{Head, Result};
 use faer::{Accum, Col, ColRef, Mat, MatRef, Par, linalg::matmul::matmul};
 use kapprox::decompose::symmetric_eigen;
 
-/// A covariance below this many roundings of the first, or a variance below this many roundings of the trace of G, is none: then there
-/// are no more components.
+/// A covariance below this many roundings of the first, or a variance below this many roundings of
+/// tr G, counts as 0 and ends the iteration.
 const NOISE: f64 = 64.0;
 
-/// The components that were found: column j of each matrix belongs to component j.
+/// The components: column j of each matrix belongs to component j.
 #[derive(Debug)]
 pub(super) struct Components {
-    /// R, r x q: scores are φ̃ᵀR.
+    /// R, r x q: the scores are φ̃ᵀR.
     pub(super) functions: Mat<f64>,
-    /// C, t x q: how the targets follow the scores.
+    /// C, t x q: regression coefficients of the targets on the scores.
     targets: Mat<f64>,
     /// τ_j, the sums of squares of the scores.
     squares: Vec<f64>,
 }
 
 impl Components {
-    /// At most `q` components of the leading `rank` features; fewer where what is left is rounding at the relative error `epsilon`.
+    /// Returns at most `q` components of the leading `rank` features; fewer if the residual is
+    /// rounding at the relative error `epsilon`.
     pub(super) fn of(moments: &Centred, rank: usize, q: usize, epsilon: f64) -> Result<Self> {
         let g = moments.g().submatrix(0, 0, rank, rank);
         let mut b = moments.b.subrows(0, rank).to_owned();
         let (q, t) = (q.min(rank), b.ncols());
         let trace: f64 = (0..rank).map(|j| g[(j, j)]).sum();
         let first = b.norm_l2();
-        // rounding of Σ φ̃ỹᵀ, of features and targets that do not vary together
+        // rounding of Σ φ̃ỹᵀ for uncorrelated features and targets
         let total: f64 = moments.squares.iter().sum();
         let least = NOISE * epsilon * first.max((trace * total).max(0.0).sqrt());
         let (mut functions, mut loadings) = (Mat::<f64>::zeros(rank, q), Mat::<f64>::zeros(rank, q));
@@ -70,13 +71,14 @@ impl Components {
         self.squares.len()
     }
 
-    /// −μᵀR: the constants that centre the scores.
+    /// −μᵀR: the offsets that centre the scores.
     pub(super) fn offsets(&self, moments: &Centred) -> Vec<f64> {
         let along = |column: ColRef<'_, f64>| column.iter().zip(&moments.mean).map(|(r, mean)| r * mean).sum::<f64>();
         self.functions.col_iter().map(|column| -along(column)).collect()
     }
 
-    /// The regression on all components: weights RCᵀ, and the constants for targets that `centre` was subtracted from.
+    /// The regression on all components: weights RCᵀ, and intercepts for targets that are centred
+    /// by `centre`.
     pub(super) fn regression(&self, moments: &Centred, centre: &[f64]) -> Head {
         let mut weights = Mat::zeros(self.functions.nrows(), self.targets.nrows());
         matmul(weights.as_mut(), Accum::Replace, self.functions.as_ref(), self.targets.transpose(), 1.0, Par::Seq);
@@ -86,24 +88,26 @@ impl Components {
         Head { weights, intercept }
     }
 
-    /// The share of the targets' sum of squares that each component explains.
+    /// The fraction of the targets' sum of squares that each component explains.
     pub(super) fn explained(&self, moments: &Centred) -> Vec<f64> {
         let total = moments.squares.iter().sum::<f64>().max(f64::MIN_POSITIVE);
         self.gains().map(|gain| gain / total).collect()
     }
 
-    /// Mean squared error on the rows of the fit, and variance, each summed over the targets.
+    /// Mean squared error on the training rows, and variance, each summed over the targets.
     pub(super) fn train(&self, moments: &Centred) -> (f64, f64) {
         let total: f64 = moments.squares.iter().sum();
         ((total - self.gains().sum::<f64>()).max(0.0) / moments.rows, total / moments.rows)
     }
 
-    /// τ_j‖c_j‖²: the scores are orthogonal, so that each component takes its own part off the squared error.
+    /// τ_j‖c_j‖²: the reduction of the squared error by each component, because the scores are
+    /// orthogonal.
     fn gains(&self) -> impl Iterator<Item = f64> + '_ {
         self.squares.iter().zip(self.targets.col_iter()).map(|(square, c)| square * dot(c, c))
     }
 
-    /// The sums of squared errors of the first 1, 2, … components on rows with these moments, about the means of the fit.
+    /// The sums of squared errors of the first 1, 2, … components on the rows of these moments,
+    /// which are centred by the means of the fit.
     pub(super) fn errors(&self, new: &Centred) -> Vec<f64> {
         let (rank, q, t) = (self.functions.nrows(), self.count(), self.targets.nrows());
         let mut images = Mat::<f64>::zeros(rank, q);
@@ -123,14 +127,14 @@ impl Components {
     }
 }
 
-/// The first left singular vector of B, of length 1; `None` where B is no larger than `least`.
+/// The first left singular vector of B, of norm 1; `None` if ‖B‖ ≤ `least`.
 fn direction(b: MatRef<'_, f64>, least: f64) -> Result<Option<Col<f64>>> {
     let norm = b.norm_l2();
     if norm.is_nan() || norm <= least {
         return Ok(None);
     }
     let t = b.ncols();
-    // scaled, so that squares neither overflow nor vanish
+    // scaled, so that squares do not overflow or underflow
     let inner = Mat::from_fn(t, t, |i, j| dot(b.col(i), b.col(j)) / norm / norm);
     let (_, vectors) = symmetric_eigen(inner.as_ref())?;
     let mut w = Col::<f64>::zeros(b.nrows());

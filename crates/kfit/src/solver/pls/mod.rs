@@ -1,24 +1,30 @@
-//! Partial least squares: components of the features that vary together with the targets, and regression on them.
+//! Partial least squares: components of the features with the largest covariance with the targets,
+//! and regression on them.
 //!
-//! With centred features φ̃ and targets ỹ, the moments G = Σ φ̃φ̃ᵀ and B = Σ φ̃ỹᵀ of one pass are all that is needed. For each component
+//! With centred features φ̃ and targets ỹ, the method needs only the moments G = Σ φ̃φ̃ᵀ and
+//! B = Σ φ̃ỹᵀ from one pass. For each component
 //!
 //! ```text
-//! w = first left singular vector of B      the direction of largest covariance with the targets that are left
-//! r = w − Σ_j (p_jᵀ w) r_j                 the same as a function of φ̃: its scores are uncorrelated with those before
+//! w = first left singular vector of B      direction of largest covariance with residual targets
+//! r = w − Σ_j (p_jᵀ w) r_j                 on φ̃, with scores uncorrelated with earlier ones
 //! τ = rᵀG r,   p = G r/τ,   c = Bᵀ r/τ,   B ← B − τ p cᵀ
 //! ```
 //!
-//! and with R = (r_1, …, r_q) and C = (c_1, …, c_q) predictions are ȳ + (φ − μ)ᵀ R Cᵀ, and the components of a row (φ − μ)ᵀ R. The first
-//! q components do not depend on how many follow, and those of a rank come from the leading block of G: one pass serves every rank,
-//! every number of components and every fold.
+//! and with R = (r_1, …, r_q) and C = (c_1, …, c_q) predictions are ȳ + (φ − μ)ᵀ R Cᵀ, and the
+//! components of a row (φ − μ)ᵀ R. The first q components do not depend on later ones, and the
+//! components of a rank need only the leading block of G: one pass serves every rank, number of
+//! components and fold.
 //!
-//! With all rows as landmarks this is kernel partial least squares, and with a linear kernel scikit-learn's
-//! `PLSRegression(scale=False)`. Classes are learned by their ±1 codes. Signs: the largest entry of each r is positive.
+//! With all rows as landmarks this is kernel partial least squares, and with a linear kernel
+//! scikit-learn's `PLSRegression(scale=False)`. Classes are learned by their ±1 codes. Signs: the
+//! largest entry of each r is positive.
 //!
-//! *Passes*: one. *Flops*: the map and np² for the moments, 2p² for each component, fold and rank. *Bytes*: three matrices of p².
+//! *Passes*: one. *Flops*: the map and np² for the moments, 2p² for each component, fold and rank.
+//! *Bytes*: three p x p matrices.
 //!
-//! References: Rosipal, Trejo, "Kernel partial least squares regression in reproducing kernel Hilbert space", JMLR 2, 2001; Dayal,
-//! MacGregor, "Improved PLS algorithms", Journal of Chemometrics 11, 1997.
+//! References: Rosipal, Trejo, "Kernel partial least squares regression in reproducing kernel
+//! Hilbert space", JMLR 2, 2001; Dayal, MacGregor, "Improved PLS algorithms", Journal of
+//! Chemometrics 11, 1997.
 
 mod components;
 
@@ -42,13 +48,13 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
 
 #[derive(Clone, Copy, Debug)]
 struct PartialLeastSquares {
-    /// Number of components q; with folds the most of them, and the best number is taken.
+    /// Number of components q; with folds its maximum, and cross-validation chooses the number.
     components: usize,
 }
 
 struct Held {
     rank: usize,
-    /// Mean squared error over the held-out rows and the targets.
+    /// Mean squared error over the held-out rows and the targets, for 1, 2, … components.
     mse: Vec<f64>,
 }
 
@@ -60,7 +66,7 @@ impl Held {
 }
 
 impl PartialLeastSquares {
-    /// The errors of every rank and number of components on the rows that are held out, fold by fold.
+    /// Returns the held-out errors of every rank and number of components, summed over the folds.
     fn held_out(&self, gram: &GramState, ranks: &[usize]) -> Result<Vec<Held>> {
         let (folds, rows) = (gram.folds(), gram.rows() as f64);
         let mut found: Vec<Held> =
@@ -71,7 +77,7 @@ impl PartialLeastSquares {
             for held in &mut found {
                 let components = Components::of(&own, held.rank, self.components, gram.epsilon())?;
                 let errors = components.errors(&new);
-                // where there are fewer components, more of them change nothing
+                // if there are fewer components, the last error applies to larger numbers
                 let last = errors.last().copied().unwrap_or(f64::NAN);
                 let errors = errors.into_iter().chain(std::iter::repeat(last));
                 held.mse.iter_mut().zip(errors).for_each(|(sum, error)| *sum += error / rows / gram.targets() as f64);

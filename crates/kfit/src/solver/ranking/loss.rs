@@ -1,4 +1,5 @@
-//! Losses of pairs of rows over kept features: their value, their gradient and products with their Hessian, two passes each.
+//! Pairwise losses over stored features: value, gradient, and products with the Hessian, with two
+//! passes each.
 
 use crate::features::{StoredFeatures, Sums, Values};
 use crate::linalg::strips::Pool;
@@ -12,7 +13,7 @@ use kstore::{Workers, pass::Observer};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-/// The loss of a pair by the lead z of the better row, its score less that of the other.
+/// The loss of a pair as a function of the lead z: the score of the better row minus the other's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum PairLoss {
     /// max(0, 1 − z)².
@@ -24,15 +25,16 @@ pub(super) enum PairLoss {
 
 kmodel::enum_of_words!(PairLoss, "loss", "squared-hinge" => SquaredHinge, "logistic" => Logistic);
 
-/// Drawn pairs whose features are held at once.
+/// Number of drawn pairs whose features are in memory at once.
 const PAIRS: usize = 512;
 
-/// Bytes of these, at p features of so many bytes.
+/// Bytes of the features of these pairs, for p features of `element` bytes.
 pub(super) fn pairs_bytes(p: usize, element: usize) -> usize {
     (2 * PAIRS + 1) * p * element
 }
 
-/// What a row adds to the loss of all pairs, and the first and second derivative of that loss by its score.
+/// Contribution of a row to the loss of all pairs, and the first and second derivative of that loss
+/// by its score.
 type RowTerms = [f64; 3];
 
 impl PairLoss {
@@ -44,20 +46,21 @@ impl PairLoss {
                 found[worse] = [found[worse][0], found[worse][1] - slope, found[worse][2] + curvature];
             });
         }
-        // scores count by their differences alone: small numbers lose fewer digits
+        // only score differences count: small numbers lose fewer digits
         let mean = scores.iter().sum::<f64>() / scores.len().max(1) as f64;
         let scores: Vec<f64> = scores.iter().map(|score| score - mean).collect();
         let mut near = vec![Default::default(); scores.len()];
         group.near(&scores, &scores, 1.0, &mut near);
         for ((found, score), [(below, sum_below), (above, sum_above)]) in found.iter_mut().zip(&scores).zip(near) {
-            // the sums of 1 − z over the pairs in which the row is the better one, and the other
+            // sums of 1 − z over the pairs in which the row is the better one, and the worse one
             let (better, worse) = (below * (1.0 - score) + sum_below, above * (1.0 + score) - sum_above);
             let loss = better * (1.0 - score) + worse * score;
             *found = [loss, 2.0 * (worse - better), 2.0 * (below + above)];
         }
     }
 
-    /// The row of the group up to which the second derivatives of the pairs with `place` sum to more than `share`.
+    /// Returns the first row of the group at which the cumulative second derivative of the pairs
+    /// with `place` exceeds `share`.
     fn partner(self, group: Group<'_>, scores: &[f64], place: usize, share: f64) -> usize {
         let (mut sum, mut last) = (0.0, place);
         for (other, grade) in group.grades.iter().enumerate().filter(|(_, grade)| **grade != group.grades[place]) {
@@ -78,7 +81,7 @@ impl PairLoss {
         last
     }
 
-    /// The Hessian by the scores of a group times `along`.
+    /// Multiplies the Hessian with respect to the scores of a group by the vector `along`.
     fn products(self, group: Group<'_>, (scores, along): (&[f64], &[f64]), found: &mut [f64]) {
         if self == Self::Logistic {
             return group.pairs(|better, worse| {
@@ -96,23 +99,23 @@ impl PairLoss {
     }
 }
 
-/// ln(1 + e^−z) with its first and second derivative.
+/// Returns ln(1 + e^−z) with its first and second derivative.
 fn logistic(z: f64) -> [f64; 3] {
     let small = (-z.abs()).exp();
     let wrong = if z >= 0.0 { small / (1.0 + small) } else { 1.0 / (1.0 + small) };
     [(-z).max(0.0) + small.ln_1p(), -wrong, wrong * (1.0 - wrong)]
 }
 
-/// The mean loss of the pairs of all groups, without the penalty, by passes over the features.
+/// The mean loss of the pairs of all groups, without the penalty term, by passes over the features.
 pub(super) struct Loss<'a, 'k, T: Real> {
     kept: &'a StoredFeatures<'k, T>,
     groups: Cow<'a, Groups>,
     pairs: f64,
     pair_loss: PairLoss,
     observer: &'a dyn Observer,
-    /// Scores at the last point that was evaluated, in the order of the groups.
+    /// Scores at the last point evaluated, in the order of the groups.
     pub(super) scores: Vec<f64>,
-    /// The second derivatives of the loss of all pairs by these scores.
+    /// Second derivatives of the loss of all pairs by these scores.
     curvatures: Vec<f64>,
     passes: u64,
 }
@@ -127,7 +130,7 @@ impl<'a, 'k, T: Real> Loss<'a, 'k, T> {
         Self { kept, groups, pairs, pair_loss, observer, scores: Vec::new(), curvatures: Vec::new(), passes: 0 }
     }
 
-    /// Φw in the order of the groups: one pass.
+    /// Computes Φw in the order of the groups: one pass.
     fn times(&mut self, w: &[f64]) -> Result<Vec<f64>> {
         let (kept, mut out) = (self.kept, Vec::new());
         let w: Vec<T> = w[..kept.p].iter().map(|value| T::from_f64(*value)).collect();
@@ -141,7 +144,8 @@ impl<'a, 'k, T: Real> Loss<'a, 'k, T> {
         Ok(self.groups.gather(|row| scores[row].to_f64()))
     }
 
-    /// The mean over the pairs of Φᵀr for numbers r in the order of the groups, p numbers and 0 for the constant: one pass.
+    /// Computes the mean over the pairs of Φᵀr for numbers r in the order of the groups, p numbers
+    /// and 0 for the intercept: one pass.
     fn transposed(&mut self, numbers: impl Iterator<Item = f64>) -> Result<Vec<f64>> {
         let (kept, mut right) = (self.kept, vec![T::ZERO; self.kept.n]);
         self.groups.rows().iter().zip(numbers).for_each(|(row, number)| right[*row as usize] = T::from_f64(number));
@@ -188,8 +192,8 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
         self.transposed(found.into_iter())
     }
 
-    /// Moments of the differences of drawn pairs, which are right on average: near the solution few pairs count, and what rows of a group have in
-    /// common counts for nothing.
+    /// Returns moments of the differences of drawn pairs, which are unbiased: near the solution few
+    /// pairs have curvature, and common parts of the rows of a group cancel.
     fn blocks(&mut self, _: &Point, step: usize) -> Result<Option<(Vec<FoldGram>, f64)>> {
         let (kept, p) = (self.kept, self.kept.p);
         let (pairs, weight) = self.draw(step);
@@ -214,8 +218,9 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
 }
 
 impl<T: Real> Loss<'_, '_, T> {
-    /// Draws pairs with probabilities in proportion to their second derivatives: a row in proportion to the sum of those of its pairs, then one of these.
-    /// Returns the positions of the rows, and what each pair weighs.
+    /// Draws pairs with probability proportional to their second derivatives: first a row, in
+    /// proportion to the sum over its pairs, then one of these pairs. Returns the positions of the
+    /// rows, and the weight of each pair.
     fn draw(&self, step: usize) -> (Vec<[usize; 2]>, f64) {
         let (count, total) = (hessian_blocks::ROWS * self.kept.p as f64, self.curvatures.iter().sum::<f64>());
         let keys = Stream::new(self.kept.seed(), Purpose::Sketch, step as u64);

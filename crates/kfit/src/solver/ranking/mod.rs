@@ -1,19 +1,22 @@
-//! Ranking: a score that puts rows of higher grades before those of lower ones, in groups.
+//! Ranking: a score that orders the rows of each group by grade.
 //!
 //! ```text
 //! minimise over w   F = (1/P) Σ ℓ(wᵀφ_i − wᵀφ_j) + lambda ‖w‖²
 //! ```
 //!
-//! over the P pairs of rows i, j of one group (`group`) with grade y_i > y_j; ℓ(z) is max(0, 1 − z)² or ln(1 + e^−z). Only the order of the grades
-//! counts, and a constant would cancel: the scores of a model are compared within a group, and mean nothing by themselves. Preferences, one row before
-//! another, are groups of two rows with the grades 1 and 0.
+//! over the P pairs of rows i, j of one group (`group`) with grade y_i > y_j; ℓ(z) is
+//! max(0, 1 − z)² or ln(1 + e^−z). Only the order of the grades matters, and an intercept would
+//! cancel: scores are comparable only within a group. Preferences, one row before another, are
+//! groups of two rows with grades 1 and 0.
 //!
-//! Newton's method with conjugate gradients (`../newton.rs`), preconditioned by the second moments of the features, near the solution of pairs that are drawn by their
-//! second derivatives. Products with the Hessian are sums
-//! over pairs; of the squared hinge m rows of a group take m ln m steps for them (`crate::ranked`), of the logistic loss m².
+//! Newton's method with conjugate gradients (`../newton.rs`), preconditioned by the second moments
+//! of the features or, near the solution, of pairs drawn by their second derivatives. Products with
+//! the Hessian are sums over pairs; for m rows of a group they take m ln m steps with the squared
+//! hinge loss (`crate::ranked`) and m² with the logistic loss.
 //!
-//! *Cost*: the map, np² for the moments, p³ a Newton step, two passes of 2np flops an iteration. *Bytes*: the features, 150 a row, 8p².
-//! *Errors*: [`Error::Option`] where no two rows of a group have different grades, or a group is too large for the logistic loss.
+//! *Cost*: the map, np² for the moments, p³ a Newton step, two passes of 2np flops an iteration.
+//! *Bytes*: the features, 150 a row, 8p². *Errors*: [`Error::Option`] if no two rows of a group
+//! have different grades, or a group is too large for the logistic loss.
 //!
 //! ```
 //! use ksolve::job::{Fit, Run};
@@ -22,13 +25,19 @@
 //! let grades: Vec<f64> = x.iter().map(|x| (2.0 * x).round()).collect();
 //! let fit = Fit::solver("ranking")?.rank(20).set("lambda", 1e-6);
 //! let fitted = fit.on(&Table::from_rows(&x, 1, &grades)?, &["y"], &Run::new())?;
-//! let wrong = fitted.report.figures.iter().find(|figure| figure.name == "share of pairs in the wrong order").unwrap();
+//! let wrong = fitted
+//!     .report
+//!     .figures
+//!     .iter()
+//!     .find(|figure| figure.name == "share of pairs in the wrong order")
+//!     .unwrap();
 //! assert!(wrong.values[0] < 0.01, "{wrong:?}");
 //! # Ok::<(), ksolve::Error>(())
 //! ```
 //!
-//! References: Herbrich, Graepel, Obermayer, "Large margin rank boundaries for ordinal regression", Advances in Large Margin Classifiers, 2000;
-//! Joachims, "Optimizing search engines using clickthrough data", KDD 2002; Chapelle, Keerthi, "Efficient algorithms for ranking with SVMs",
+//! References: Herbrich, Graepel, Obermayer, "Large margin rank boundaries for ordinal regression",
+//! Advances in Large Margin Classifiers, 2000; Joachims, "Optimizing search engines using
+//! clickthrough data", KDD 2002; Chapelle, Keerthi, "Efficient algorithms for ranking with SVMs",
 //! Information Retrieval 13, 2010.
 
 mod loss;
@@ -61,15 +70,15 @@ const LOSS: Parameter = Parameter {
     about: "Loss: hinge or squared-hinge (svm), squared-hinge or logistic (ranking)",
 };
 
-/// Most rows of a group whose pairs are visited one by one: fifty million.
+/// Maximum number of rows of a group whose pairs are visited one by one: fifty million pairs.
 const VISITED: usize = 10_000;
 
-/// Bytes of a row for its scores, its terms, and the sums over its pairs.
+/// Bytes per row of its score, its terms, and the sums over its pairs.
 const ROW: usize = 150;
 
 #[derive(Clone, Debug)]
 struct Ranking {
-    /// The penalties, strongest first; among several one is chosen by groups held out.
+    /// The regularisation parameters, the largest first; if several, cross-validation chooses one.
     penalties: Vec<Penalty>,
     pair_loss: PairLoss,
     grouped: bool,
@@ -86,7 +95,7 @@ impl Ranking {
         })
     }
 
-    /// The groups of the rows that `takes` takes, with the number of their pairs.
+    /// Returns the groups of the rows that `takes` accepts, and the number of their pairs.
     fn groups<T: Real>(
         &self,
         kept: &StoredFeatures<'_, T>,
@@ -105,7 +114,8 @@ impl Ranking {
         Ok((groups, pairs))
     }
 
-    /// The penalty by the order of rows held out, with what is reported of the choice, and its passes.
+    /// Chooses the regularisation parameter by the order of held-out rows; returns it with the
+    /// figures of the choice, and the number of passes.
     fn choose<T: Real>(
         &self,
         kept: &StoredFeatures<'_, T>,
@@ -122,7 +132,7 @@ impl Ranking {
         };
         let found = held_out::by_newton(kept, data, (&self.penalties, self.steps), (1, moments), &*stage, loss)?;
         drop(stage);
-        // rows of different folds have scores by different functions
+        // rows of different folds are scored by different functions
         let most = 1 + kept.groups.iter().max().copied().unwrap_or(0);
         let group = |row: usize| u32::from(kept.folds[row]) * most + group_of(kept, row);
         let (groups, _) = self.groups(kept, |_| true, group)?;

@@ -1,15 +1,18 @@
-//! Canonical correlations: the directions of two views that correlate most.
+//! Canonical correlation analysis: the directions of two views that correlate most.
 //!
 //! ```text
 //! max aᵀ C_xy b     with  aᵀ(C_xx + lambda I)a = bᵀ(C_yy + lambda I)b = 1
 //! ```
 //!
-//! The pairs come from the singular vectors of L_x⁻¹ C_xy L_y⁻ᵀ = U ρ Vᵀ with L_x L_xᵀ = C_xx + lambda I and L_y L_yᵀ = C_yy + lambda I: a_j = L_x⁻ᵀu_j, b_j =
-//! L_y⁻ᵀv_j. With as many features as rows every correlation is 1 without a penalty, so it is needed; of several, the one is taken whose
-//! pairs correlate most on rows that were held out, in the mean of the pairs, and the correlations of these rows are reported.
+//! The pairs come from the singular vectors of L_x⁻¹ C_xy L_y⁻ᵀ = U ρ Vᵀ with
+//! L_x L_xᵀ = C_xx + lambda I and L_y L_yᵀ = C_yy + lambda I: a_j = L_x⁻ᵀu_j, b_j = L_y⁻ᵀv_j. With
+//! as many features as rows and lambda 0 every correlation is 1, so regularisation is needed. Of
+//! several lambdas the one with the largest mean held-out correlation of the pairs is chosen, and
+//! the held-out correlations are reported.
 //!
-//! References: Hotelling, "Relations between two sets of variates", Biometrika 28, 1936; Bach, Jordan, "Kernel independent component
-//! analysis", JMLR 3, 2002; Hardoon, Szedmak, Shawe-Taylor, "Canonical correlation analysis", Neural Computation 16, 2004.
+//! References: Hotelling, "Relations between two sets of variates", Biometrika 28, 1936; Bach,
+//! Jordan, "Kernel independent component analysis", JMLR 3, 2002; Hardoon, Szedmak, Shawe-Taylor,
+//! "Canonical correlation analysis", Neural Computation 16, 2004.
 
 use super::{Moments, Pairs};
 use crate::request::{FitRequest, PassShape, ProblemSize};
@@ -66,7 +69,8 @@ impl CanonicalCorrelations {
     }
 }
 
-/// The error of a penalty that leaves directions of a view to rounding: correlations along them come out above 1, or not at all.
+/// The error of a lambda too small for a rank-deficient view: rounding makes correlations exceed 1,
+/// or the factorisation fail.
 fn rounding(lambda: f64, gram: &GramState) -> Error {
     let why = format!(
         "columns of a view depend on each other, and the penalty is below the rounding of {}; raise it, leave columns out, or compute in \
@@ -76,7 +80,7 @@ fn rounding(lambda: f64, gram: &GramState) -> Error {
     Error::option("lambda", lambda, why)
 }
 
-/// The `q` leading pairs at this penalty, fewer where a view has fewer directions.
+/// Returns the `q` leading pairs at this lambda, fewer if a view has fewer directions.
 fn pairs(moments: &Moments, q: usize, lambda: f64, gram: &GramState) -> Result<Pairs> {
     let factor = |c: &Mat<f64>| -> Result<Mat<f64>> {
         let m = Mat::from_fn(c.nrows(), c.ncols(), |i, j| c[(i, j)] + if i == j { lambda } else { 0.0 });
@@ -88,7 +92,7 @@ fn pairs(moments: &Moments, q: usize, lambda: f64, gram: &GramState) -> Result<P
     solve_lower_triangular_in_place(ly.as_ref(), m.as_mut().transpose_mut(), Par::Seq);
     let (mut u, values, mut v) = singular(m.as_ref())?;
     let floor = super::NOISE * gram.epsilon();
-    // the centred rows span one dimension less than they are
+    // the centred rows span one dimension less than their number
     let most = q.min(usize::try_from(moments.rows.saturating_sub(1)).unwrap_or(usize::MAX));
     let kept = values.iter().take(most).take_while(|value| **value > floor).count();
     let leading = |m: &mut Mat<f64>, l: MatRef<'_, f64>| {

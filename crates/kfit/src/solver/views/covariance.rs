@@ -1,10 +1,11 @@
-//! Maximal covariance: the directions of two views that vary together most.
+//! Maximal covariance: the directions of two views with the largest covariance.
 //!
-//! max aᵀ C_xy b with ‖a‖ = ‖b‖ = 1, and each further pair orthogonal to those before: the singular vectors of C_xy. No penalty is needed, and a
-//! direction of large variance counts for more than one that correlates better. With linear kernels it is scikit-learn's
-//! `PLSSVD(scale=False)`.
+//! max aᵀ C_xy b with ‖a‖ = ‖b‖ = 1, each further pair orthogonal to the earlier ones: the singular
+//! vectors of C_xy. No regularisation is needed, and a direction of large variance is preferred to
+//! one that correlates better. With linear kernels it is scikit-learn's `PLSSVD(scale=False)`.
 //!
-//! Reference: Shawe-Taylor, Cristianini, "Kernel Methods for Pattern Analysis", Cambridge 2004, section 6.5.
+//! Reference: Shawe-Taylor, Cristianini, "Kernel Methods for Pattern Analysis", Cambridge 2004,
+//! section 6.5.
 
 use super::{Moments, Pairs};
 use crate::request::{FitRequest, PassShape, ProblemSize};

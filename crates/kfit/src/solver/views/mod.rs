@@ -1,12 +1,13 @@
-//! Two views: two sets of columns of the same rows, each with features of its own kernel and landmarks, and the directions of both that
-//! vary together.
+//! Two views: two sets of columns of the same rows, each with features of its own kernel and
+//! landmarks, and the pairs of directions that vary together.
 //!
-//! With centred features φ̃ and ψ̃ of the two views, one pass gives C_xx = (1/n) Σ φ̃φ̃ᵀ, C_yy and C_xy = (1/n) Σ φ̃ψ̃ᵀ, of every fold, and `cca` and
-//! `covariance` say which pairs of directions (a, b) they are looked through for. A row has the coordinates a_jᵀφ̃ of the first view and
-//! b_jᵀψ̃ of the second, and the model writes both. Signs: the largest entry of each a_j is positive.
+//! With centred features φ̃ and ψ̃ of the two views, one pass gives C_xx = (1/n) Σ φ̃φ̃ᵀ, C_yy and
+//! C_xy = (1/n) Σ φ̃ψ̃ᵀ for every fold, and `cca` and `covariance` define the pairs of directions
+//! (a, b). A row has the coordinates a_jᵀφ̃ in the first view and b_jᵀψ̃ in the second, and the
+//! model writes both. Signs: the largest entry of each a_j is positive.
 //!
-//! *Passes*: one. *Flops*: the maps, and n(p + r)² for p and r features; about 20p³ for each penalty and fold. *Bytes*: the moments of each fold,
-//! (p + r)² numbers, and about 8 p² for each thread.
+//! *Passes*: one. *Flops*: the maps, and n(p + r)² for p and r features; about 20p³ for each lambda
+//! and fold. *Bytes*: the moments of each fold, (p + r)² numbers, and about 8p² for each thread.
 
 mod cca;
 mod covariance;
@@ -24,7 +25,7 @@ use kapprox::{Real, decompose::product};
 use kstore::Plan;
 use std::borrow::Cow;
 
-/// Correlations of directions that vary by less than this many roundings of their view are none.
+/// Correlations are 0 for directions that vary by less than this many roundings of their view.
 const NOISE: f64 = 64.0;
 
 fn require_two(settings: &Settings) -> Result<()> {
@@ -40,16 +41,16 @@ fn check(work: &FitRequest<'_>) -> Result<()> {
     refuse(*metric != MetricSource::None, "metric", metric, why)
 }
 
-/// Adds the matrices of the two views to a plan, on so many threads at once.
+/// Adds the matrices of the two views to a plan, for this many threads at once.
 fn plan(plan: Plan, shape: &ProblemSize, threads: usize) -> Plan {
-    // both views together
+    // features of one view
     let p = shape.map.p.div_ceil(2);
     plan.term("moments of the views", 2 * 8 * 2 * shape.map.p * shape.map.p, "lower `rank`")
         .term("singular vectors", 8 * 10 * p * p * threads, "lower `rank`")
         .term("directions", 8 * 8 * shape.map.landmarks.unwrap_or(p) * p.min(100), "lower `components`")
 }
 
-/// The moments of some rows: covariances of the two views, about their means.
+/// Moments of some rows: covariances of the two views, about the means of these rows.
 #[derive(Debug)]
 struct Moments {
     rows: u64,
@@ -63,7 +64,7 @@ struct Moments {
 }
 
 impl Moments {
-    /// The moments of some rows, of which the last `second` features are the second view.
+    /// Computes the moments of some rows, whose last `second` features are the second view.
     fn of(moments: Cow<'_, FoldGram>, second: usize) -> Result<Self> {
         let rows = moments.rows;
         let centred = Centred::of(moments)?;
@@ -74,7 +75,7 @@ impl Moments {
         Ok(Self { rows, xx, yy, xy: part((0, first), (first, second)), mean: centred.mean })
     }
 
-    /// False where all that varies in a view is rounding: a share of its mean square.
+    /// Returns false if the variance of a view is rounding: a fraction of its mean square.
     fn vary(&self, epsilon: f64) -> bool {
         let (first, second) = self.mean.split_at(self.xx.nrows());
         let square = |mean: &[f64]| mean.iter().map(|mean| mean * mean).sum::<f64>();
@@ -82,7 +83,8 @@ impl Moments {
         varies(&self.xx, first) && varies(&self.yy, second)
     }
 
-    /// The correlation of each pair of directions on these rows; 0 where one of them does not vary.
+    /// Computes the correlation of each pair of directions on these rows; 0 if one of them is
+    /// constant.
     fn correlations(&self, pairs: &Pairs, epsilon: f64) -> Vec<f64> {
         let (x, y) = (product(self.xx.as_ref(), pairs.x.as_ref()), product(self.yy.as_ref(), pairs.y.as_ref()));
         let both = product(self.xy.as_ref(), pairs.y.as_ref());
@@ -109,12 +111,12 @@ struct Pairs {
     x: Mat<f64>,
     /// b_1, …, b_q, r x q.
     y: Mat<f64>,
-    /// What each pair was found by, descending.
+    /// Correlation or covariance of each pair, descending.
     values: Vec<f64>,
 }
 
 impl Pairs {
-    /// The pairs with the largest entry of each a_j made positive.
+    /// Returns the pairs with the largest entry of each a_j made positive.
     fn signed(x: MatRef<'_, f64>, y: MatRef<'_, f64>, values: Vec<f64>) -> Self {
         let signs: Vec<f64> = (0..values.len()).map(|j| sign(x, j)).collect();
         let of = |m: MatRef<'_, f64>| Mat::from_fn(m.nrows(), signs.len(), |i, j| signs[j] * m[(i, j)]);
@@ -127,7 +129,8 @@ fn require_pairs(moments: &Moments, pairs: &Pairs, epsilon: f64, asked: usize) -
     refuse(pairs.values.is_empty() || !moments.vary(epsilon), COMPONENTS.name, asked, why)
 }
 
-/// Calls `each` with the moments of the rows outside and inside of every fold that holds rows out.
+/// Calls `each` with the moments of the rows outside and inside every fold of at least two held-out
+/// rows.
 fn held_out(gram: &GramState, second: usize, mut each: impl FnMut(&Moments, &Moments) -> Result<()>) -> Result<()> {
     let folds = gram.folds();
     if folds.len() < 2 {
@@ -139,7 +142,8 @@ fn held_out(gram: &GramState, second: usize, mut each: impl FnMut(&Moments, &Mom
     Ok(())
 }
 
-/// The coordinates of both views as functions of the features of both, and what is said of too few pairs.
+/// Returns the coordinates of both views as functions of the features of both; warns of too few
+/// pairs.
 fn fitted<T: Real>(
     data: &FitData<'_, T>,
     moments: &Moments,
