@@ -82,8 +82,8 @@ impl<T: Real> TableRows<T> {
         picked.retain(|_| bad.next() == Some(&false));
     }
 
-    /// Returns the first range within `rows` of a file that may satisfy the condition; an empty range
-    /// at the end of `rows` if there is none.
+    /// Returns the first range within `rows` of a file that may satisfy the condition; an empty
+    /// range at the end of `rows` if there is none.
     pub(crate) fn may_fulfil(&self, part: usize, rows: Range<u64>) -> Range<u64> {
         let Some(candidates) = self.candidates.get(part) else { return rows };
         match candidates.get(candidates.partition_point(|candidate| candidate.end <= rows.start)) {

@@ -23,8 +23,9 @@ impl Mapped {
     /// Maps a file.
     pub fn open(path: &Path) -> Result<Self> {
         let file = File::open(path).map_err(Error::io("read", path))?;
-        // SAFETY: the map is private to this value and only read. The remaining danger, another process that changes
-        // or truncates the file, is stated on the type; kmill's own files are replaced by rename, never rewritten.
+        // SAFETY: the map is private to this value and only read. The remaining danger, another
+        // process that changes or truncates the file, is stated on the type; kmill's own files are
+        // replaced by rename, never rewritten.
         let map = unsafe { Mmap::map(&file) }.map_err(Error::io("map", path))?;
         Ok(Self { map })
     }

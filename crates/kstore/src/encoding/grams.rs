@@ -1,7 +1,8 @@
 //! Counts of the words of texts, of runs of words, or of runs of characters.
 //!
 //! ```text
-//! word(a,b)    runs of a to b words; a word is two or more letters with their marks, digits or _, in lower case
+//! word(a,b)    runs of a to b words, in lower case; a word has two or more letters with their
+//!              marks, digits or _
 //! char(a,b)    runs of a to b characters, in lower case, white space of any length as one blank
 //! spectrum(p)  runs of p characters as they are: the features of the p-spectrum kernel
 //! value        the text as a whole: a category

@@ -179,7 +179,8 @@ impl std::fmt::Display for CodedColumn {
 /// ```
 /// use kstore::encoding::{Code, CodedColumn, Encoding};
 /// let column = |name: &str, code| CodedColumn { name: name.to_string(), code, missing: false };
-/// let cities = Code::Values(vec![kstore::Label::Text("Bonn".into()), kstore::Label::Text("Ulm".into())]);
+/// let cities =
+///     Code::Values(vec![kstore::Label::Text("Bonn".into()), kstore::Label::Text("Ulm".into())]);
 /// let encoding = Encoding::new(vec![column("price", Code::Number), column("city", cities)]);
 /// assert_eq!(encoding.names(), ["price", "city=Bonn", "city=Ulm"]);
 /// ```

@@ -94,7 +94,7 @@ fn schema(columns: &[OutputColumn]) -> Arc<Schema> {
 }
 
 /// Returns the shapes of the columns of sparse rows as JSON for the metadata of a file; `None` if
-/// there are no such columns.
+/// the table has none.
 pub(super) fn shapes(columns: &[OutputColumn]) -> Option<String> {
     let shape = |column: &OutputColumn| match column.kind {
         OutputKind::Sparse(shape) => Some((column.name.clone(), shape)),

@@ -92,7 +92,7 @@ impl<R: Rows + 'static> Sink for RowSink<R> {
         }
     }
 
-    /// Bytes of the gathered rows, the last of which may be long.
+    /// Bytes of the gathered rows; the last row may be long.
     fn footprint(&self) -> usize {
         2 * (GATHERED_BYTES + self.format.longest(&self.columns))
     }

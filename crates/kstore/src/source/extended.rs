@@ -326,7 +326,7 @@ impl FileCursor for ExtendedCursor<'_> {
     }
 }
 
-/// Placeholder for the other rows of a table of which only a part is here: it knows the columns and
+/// Placeholder for the missing rows of a table that is present only in part: it knows the columns and
 /// the number of rows.
 #[derive(Debug)]
 pub(crate) struct Absent {

@@ -102,7 +102,8 @@ pub(super) type OpenDistant = fn(&Path, Arc<Distant>) -> Result<Arc<dyn TableFil
 ///
 /// ```
 /// use kstore::source::{Format, formats};
-/// static ROWS: Format = Format::new(&["rows"], |path, _, _| Err(kstore::Error::NotAFile { path: path.into() }));
+/// static ROWS: Format =
+///     Format::new(&["rows"], |path, _, _| Err(kstore::Error::NotAFile { path: path.into() }));
 /// kstore::source::register(&ROWS)?;
 /// assert!(formats().iter().any(|format| format.extensions == ["rows"]));
 /// # Ok::<(), kstore::Error>(())

@@ -7,7 +7,8 @@
 //! be read from their beginning: they are unpacked once, when the file is opened, into unnamed
 //! files in the folder for temporary files (`TMPDIR`), so that cursors can start anywhere.
 //!
-//! Format: `scipy.sparse.save_npz` in the reference of SciPy; PKWARE, "APPNOTE.TXT, .ZIP File Format Specification".
+//! Format: `scipy.sparse.save_npz` in the reference of SciPy; PKWARE, "APPNOTE.TXT, .ZIP File
+//! Format Specification".
 
 use super::npy::Header;
 use super::npy::header::{HEADER_LIMIT, MAGIC, header_text, parse_header};

@@ -93,7 +93,10 @@ const HIDDEN: &str = "***";
 ///
 /// ```
 /// use kstore::source::remote::redacted;
-/// assert_eq!(redacted("https://me:pass@host/rows.csv?sig=a1b2&v=3"), "https://***@host/rows.csv?sig=***&v=***");
+/// assert_eq!(
+///     redacted("https://me:pass@host/rows.csv?sig=a1b2&v=3"),
+///     "https://***@host/rows.csv?sig=***&v=***"
+/// );
 /// ```
 pub fn redacted(address: &str) -> String {
     let Some((scheme, rest)) = address.split_once("://") else { return address.to_string() };

@@ -10,8 +10,9 @@
 //! if every row has it, and is ignored if some rows lack it. Empty lines and comment lines are not
 //! rows.
 //!
-//! Format: T. Joachims, SVM-light (svmlight.joachims.org); C.-C. Chang and C.-J. Lin, "LIBSVM: a library for support
-//! vector machines", ACM Transactions on Intelligent Systems and Technology 2:3 (2011), 27.
+//! Format: T. Joachims, SVM-light (svmlight.joachims.org); C.-C. Chang and C.-J. Lin, "LIBSVM: a
+//! library for support vector machines", ACM Transactions on Intelligent Systems and Technology 2:3
+//! (2011), 27.
 
 use super::text::{
     CHUNK_BYTES, CHUNK_ROWS, LineScanner, TextChunk, TextFormat, TextOptions, TextTable, Wrong, number, shown, slots,

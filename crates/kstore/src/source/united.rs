@@ -6,7 +6,7 @@
 //! | integers | integers of another width | the wider type |
 //! | integers or floats | floats | float64 |
 //! | dates, times | the same in another unit | the finer unit |
-//! | text | numbers, booleans, dates, times | text: unchanged from CSV, otherwise as CSV is written |
+//! | text | numbers, booleans, dates, times | text: unchanged from CSV, otherwise as in CSV |
 //! | no value at all | anything | the type in the other file |
 //! | no such column | anything | the type in the other file; missing in the first |
 //! | anything | a type that cannot be combined with it | a column that cannot be read |

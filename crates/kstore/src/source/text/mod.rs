@@ -62,7 +62,8 @@ pub(crate) fn slots(columns: usize, wanted: &[usize]) -> Vec<Option<usize>> {
 /// let folder = tempfile::tempdir().unwrap();
 /// let path = folder.path().join("rows.csv");
 /// std::fs::write(&path, "1,5;2\n2,5;3\n").unwrap();
-/// let table = Table::open_with(&[path], &TextOptions::default().delimiter(b';').without_header())?;
+/// let table =
+///     Table::open_with(&[path], &TextOptions::default().delimiter(b';').without_header())?;
 /// assert_eq!((table.stored_rows(), table.schema().columns[1].name.as_str()), (2, "x1"));
 /// # Ok::<(), kstore::Error>(())
 /// ```
