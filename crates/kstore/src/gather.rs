@@ -22,8 +22,10 @@ impl<T: Real> TableRows<T> {
     /// ```
     /// # let folder = tempfile::tempdir().unwrap();
     /// # let path = folder.path().join("rows.npy");
-    /// # let mut out =
-    /// #     kstore::sink::create(&path, &[kstore::OutputColumn::new("a", kstore::OutputKind::F64)])?;
+    /// # let mut out = kstore::sink::create(
+    /// #     &path,
+    /// #     &[kstore::OutputColumn::new("a", kstore::OutputKind::F64)],
+    /// # )?;
     /// # out.write(&[kstore::Output::F64(&[10.0, 11.0, 12.0])])?;
     /// # out.finish()?;
     /// let rows = kstore::Table::open(&[path])?.select(&kstore::Selection::default())?;

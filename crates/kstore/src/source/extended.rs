@@ -326,8 +326,8 @@ impl FileCursor for ExtendedCursor<'_> {
     }
 }
 
-/// Placeholder for the missing rows of a table that is present only in part: it knows the columns and
-/// the number of rows.
+/// Placeholder for the missing rows of a table that is present only in part: it knows the columns
+/// and the number of rows.
 #[derive(Debug)]
 pub(crate) struct Absent {
     schema: Schema,

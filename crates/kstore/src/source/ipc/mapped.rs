@@ -40,8 +40,10 @@ impl MappedIpc<'_> {
     /// use kstore::arrow::array::{Float32Array, RecordBatch};
     /// # let folder = tempfile::tempdir().unwrap();
     /// # let path = folder.path().join("rows.arrow");
-    /// # let mut out =
-    /// #     kstore::sink::create(&path, &[kstore::OutputColumn::new("a", kstore::OutputKind::F32)])?;
+    /// # let mut out = kstore::sink::create(
+    /// #     &path,
+    /// #     &[kstore::OutputColumn::new("a", kstore::OutputKind::F32)],
+    /// # )?;
     /// # out.write(&[kstore::Output::F32(&[1.0, 2.5])])?;
     /// # out.finish()?;
     /// let file = kstore::source::ipc::IpcFile::open(&path)?;
