@@ -1,7 +1,7 @@
 //! Tables in object stores and on web servers: `s3://bucket/rows/*.parquet`, `gs://…`, `az://…`,
 //! `https://host/rows.parquet`.
 //!
-//! [`register`] adds the addresses to [`kstore`]; afterwards every table may be named by an
+//! [`register`] registers the stores with [`kstore`]; afterwards any table may be named by an
 //! address.
 //!
 //! ```no_run
@@ -45,7 +45,7 @@ static STORE: Store =
 /// Options of the caller; they override the environment.
 static OPTIONS: OnceLock<Vec<(String, String)>> = OnceLock::new();
 
-/// Adds the addresses of stores to this process. A second call changes nothing.
+/// Registers the stores in this process. A second call changes nothing.
 ///
 /// # Errors
 /// [`kstore::Error::Register`] if another crate has registered the scheme `s3`.
@@ -70,7 +70,8 @@ pub fn register_with(options: Vec<(String, String)>) -> kstore::Result<()> {
 /// Interval between two checks whether the process was asked to stop.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Runs a future on a thread of this crate and blocks until it has finished.
+/// Runs a future on a thread of this crate, and blocks until it has finished or the process was
+/// asked to stop.
 fn wait<F>(work: F) -> io::Result<F::Output>
 where
     F: Future + Send + 'static,

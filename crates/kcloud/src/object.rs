@@ -91,7 +91,7 @@ fn runs(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
     runs
 }
 
-/// Converts an error of a store into one that says what to do.
+/// Converts an error of a store, and adds a remedy.
 pub(crate) fn failed(address: &str, error: object_store::Error) -> io::Error {
     use object_store::Error;
     let (kind, remedy) = match &error {

@@ -9,7 +9,7 @@ const DAY: i64 = 86_400;
 
 const DAY_NANOS: i64 = DAY * 1_000_000_000;
 
-/// The order of the parts of dates and times in a text column.
+/// The form of the dates and times of a column: the order of their parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TimeForm {

@@ -20,15 +20,15 @@ use std::sync::Arc;
 /// every column of numbers, booleans, text, dates or times that has no other role, in the order of
 /// the file. The index of a pandas table, the label of a format whose rows have one, and a column
 /// `qid` of groups are features only if they are named. `!` before a name or pattern excludes its
-/// columns; a list of exclusions only excludes them from `*`.
+/// columns; a list with only exclusions excludes them from `*`.
 ///
-/// By default, text columns are categories with a feature for each value, which `categories`
-/// changes, and dates and times become the features that `times` selects: see [`crate::encoding`].
-/// A selection with such columns needs a pass that finds their values before its rows can be used
+/// By default, text columns are categories with a feature for each value; `categories` changes
+/// this. `times` selects the features of dates and times: see [`crate::encoding`]. A selection with
+/// such columns needs a pass that finds their values before its rows can be used
 /// ([`Selected::search`]).
 ///
 /// In JSON, `rows` and `where` are written as on the command line: `"rows": "0..284217"`, `"where":
-/// "fold != 3"`. The fields that a solver sets are not part of the JSON.
+/// "fold != 3"`. Fields that are only set in code, such as `weight`, are not part of the JSON.
 #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Selection {

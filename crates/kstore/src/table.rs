@@ -331,8 +331,8 @@ impl Table {
         (!all.is_empty()).then(|| all.join("; "))
     }
 
-    /// Returns how the columns of its text files are read, if not by default. Files with rows of
-    /// the same kind must be read the same way.
+    /// Returns how the columns of its text files are read, if not by default. Related files, such
+    /// as a test set, must be read the same way.
     #[doc(hidden)]
     pub fn reading(&self) -> TextReading {
         let mut reading = TextReading::default();

@@ -211,7 +211,7 @@ impl EffectSearch {
         FOLDS * (1 + self.outputs.len())
     }
 
-    /// Estimates the effects of the values with these sums; `None` if they do not exceed chance.
+    /// Estimates the effects of the values with these sums; `None` if chance alone explains them.
     fn learned(&self, sums: &HashMap<u64, Sums>, found: &FoundEffects) -> Option<Effects> {
         let t = self.outputs.len();
         let all = Total::of(&found.all, t, None);

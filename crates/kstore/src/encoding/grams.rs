@@ -8,7 +8,7 @@
 //! value        the text as a whole: a category
 //! ```
 //!
-//! With `hash=N`, the digest of a run selects one of N counters, and the texts of runs are not
+//! With `hash=N`, the digest of a run selects one of N counters, and the runs themselves are not
 //! stored.
 //!
 //! (Words as in scikit-learn's `TfidfVectorizer`. Spectrum: Leslie, Eskin, Noble, "The spectrum

@@ -83,7 +83,7 @@ impl Numerals {
         (0..=2400).filter(occurs).collect()
     }
 
-    /// Returns whether the rows so far may be something other than numbers.
+    /// Returns whether the values so far may be something other than numbers.
     pub(super) fn is_odd(&self) -> bool {
         self.counts() || self.has_dates() || different(self.times().iter().map(|time| time / 100)) >= HOURS.1
     }
@@ -118,9 +118,9 @@ impl Numerals {
 }
 
 impl Selected {
-    /// Returns the selection without columns that have no value, with notes about them. If a few
-    /// rows suggest that numeric columns are something else, their values are still to be found.
-    /// Columns of an array, which have no names, are left unchanged.
+    /// Returns the selection without columns that have no value, and a note about them. If a few
+    /// rows suggest that numeric columns are something else, a search must still inspect their
+    /// values. Columns of an array, which have no names, are left unchanged.
     #[must_use]
     #[doc(hidden)]
     pub fn looked(&self) -> (Self, Option<ColumnNote>) {

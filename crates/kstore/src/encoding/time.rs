@@ -67,8 +67,8 @@ pub enum Cycle {
     Yearday,
 }
 
-/// Minimum spread of the values of a column, as a fraction of the period: the same day in every
-/// year has no season.
+/// Minimum spread of the values of a column, as a fraction of the period: dates on the same day of
+/// every year have no season.
 const SPREAD: f64 = 0.01;
 
 /// Minimum spread of times without a date, as a fraction of the day, so that the end of the day is
@@ -107,7 +107,7 @@ impl Cycle {
 /// How a column of dates or times becomes features.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimeCode {
-    /// Form of its values if they are text.
+    /// Form of the values, if the file does not store them as times.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub form: TimeForm,
     /// Cycles of the column.

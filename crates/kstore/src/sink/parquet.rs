@@ -39,8 +39,8 @@ const PAGE_ROWS: usize = 20 * SLICE_ROWS;
 /// Columns other than floats have a dictionary with at most as many values as rows.
 ///
 /// Measured: the peak memory of a conversion to Parquet exceeds a conversion to .npy by this much
-/// and [`COLUMN_BYTES`]: 108 MiB (planned 142) for 20,000 rows of 200 columns of f64, 135 (142) for
-/// 60,000, 279 (277) for 40,000 rows of 800 columns of f32.
+/// plus [`COLUMN_BYTES`] for each column: 108 MiB (planned 142) for 20,000 rows of 200 columns of
+/// f64, 135 (142) for 60,000, 279 (277) for 40,000 rows of 800 columns of f32.
 fn group_bytes(columns: &[OutputColumn]) -> usize {
     let row: usize = columns.iter().map(|column| column.kind.bytes()).sum();
     let rows = (GROUP_BYTES / row.max(1)).min(GROUP_ROWS);

@@ -92,8 +92,8 @@ pub trait FileCursor: Send {
 /// A cursor over the rows of an open file.
 pub type BoxedCursor<'a> = Box<dyn FileCursor + 'a>;
 
-/// Opens a file of a recognised format; the path is for messages only and may differ from the
-/// file's.
+/// Opens a file of a recognised format; the path is for messages only and need not lead to the
+/// file.
 pub type Open = fn(&Path, File, &TextOptions) -> Result<Arc<dyn TableFile>>;
 
 pub(super) type OpenDistant = fn(&Path, Arc<Distant>) -> Result<Arc<dyn TableFile>>;

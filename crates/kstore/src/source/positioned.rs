@@ -1,10 +1,10 @@
 //! A local or remote file, read at given positions by several cursors at once, with a counter of
 //! bytes read.
 //!
-//! Compressed text and standard input cannot be read from the middle, or only once. They are
-//! written once into an unnamed file in the folder for temporary files (`TMPDIR`), and then read
-//! like any other file. The operating system removes that file when the table is dropped or the
-//! process ends. *Bytes on disk*: the size of the plain text.
+//! Compressed text cannot be read from the middle, and standard input can be read only once. Both
+//! are written once into an unnamed file in the folder for temporary files (`TMPDIR`), and then
+//! read like any other file. The operating system removes that file when the table is dropped or
+//! the process ends. *Bytes on disk*: the size of the plain text.
 
 use super::load_error::guarded;
 use super::remote::Distant;

@@ -81,12 +81,12 @@ pub enum Values<'a> {
 }
 
 impl<'a> Values<'a> {
-    /// Returns contiguous numbers.
+    /// Wraps contiguous numbers.
     pub fn of<V: Plain>(values: &'a [V]) -> Self {
         Self::packed(bytemuck::cast_slice(values), V::ELEMENT)
     }
 
-    /// Returns contiguous numbers, given as bytes.
+    /// Wraps contiguous numbers, given as bytes.
     pub(crate) fn packed(bytes: &'a [u8], element: Element) -> Self {
         Self::Strided(Strided { bytes, element, offset: 0, stride: element.size() })
     }

@@ -131,7 +131,7 @@ impl<'a> ColumnReader<'a> {
                     [whole] => whole.to_data(),
                     parts => concat(&parts.iter().map(AsRef::as_ref).collect::<Vec<_>>())?.to_data(),
                 };
-                // all later parts belong to the list's items and are read already
+                // no part is read after a list, so `next` need not pass its items
                 data.add_buffer(rebased(&starts, data_type)).add_child_data(item)
             }
             DataType::Struct(fields) => {

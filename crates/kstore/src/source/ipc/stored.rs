@@ -179,8 +179,7 @@ fn packed(file: &Positioned, span: Span) -> Result<(Option<u64>, Span), LoadErro
     }
 }
 
-/// Unpacks the first `need` bytes. Memory grows with the unpacked data, so that a damaged length
-/// allocates nothing.
+/// Unpacks the first `need` bytes. Memory grows with the unpacked data, not with a damaged length.
 fn unpack(codec: CompressionType, packed: &[u8], need: u64) -> Result<Vec<u8>, LoadError> {
     // the maximum ratio of lz4; zstd may exceed it, and then the vector grows
     const RATIO: u64 = 255;

@@ -132,7 +132,7 @@ fn has_lengths(page: &Page, levels: usize) -> Option<()> {
     (0..lengths).try_for_each(|_| pass(&mut left, u64::from(page.num_values())))
 }
 
-/// Skips delta-encoded numbers, at most `most`.
+/// Skips delta-encoded numbers; returns `None` if there are more than `most`.
 fn pass(left: &mut &[u8], most: u64) -> Option<()> {
     let [block, parts, count, _first] = [number(left)?, number(left)?, number(left)?, number(left)?];
     let each = block.checked_div(parts).filter(|each| *each > 0 && count <= most)?;

@@ -123,7 +123,7 @@ fn texts(file: &Positioned, column: &ColumnChunkMetaData, rows: usize) -> Decode
     let most = |dictionary: bool| {
         pages.iter().filter(|page| page.dictionary == dictionary).map(|page| page.size).max().unwrap_or(0)
     };
-    // the dictionary of a row group of few rows is followed by the next group's in the same batch
+    // a batch over several row groups of few rows holds the dictionary of each
     let dictionary = most(true) / rows.max(1);
     // a value that is stored as its difference from the previous one may be as long as the page,
     // and so may every later value

@@ -1,5 +1,5 @@
-//! Numbers in handwritten formats: with a currency, a unit or `%`, in parentheses, with a trailing
-//! or Unicode minus, in hexadecimal, with apostrophes or spaces between thousands.
+//! Numbers in informal notation: with a currency, a unit or `%`, in parentheses, with a trailing or
+//! Unicode minus, in hexadecimal, with apostrophes or spaces between thousands.
 
 use super::{Marks, number};
 use std::borrow::Cow;
