@@ -1,4 +1,4 @@
-//! From an address to the objects that it stands for.
+//! Finds the objects of an address.
 
 use crate::object::{Object, failed};
 use crate::{OPTIONS, wait};
@@ -10,12 +10,13 @@ use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, path::Path};
 use std::{io, sync::Arc};
 use url::Url;
 
-/// Longest address: servers take no more in a request, and libraries panic far beyond it.
+/// Maximum length of an address in bytes: servers reject longer requests, and libraries panic far
+/// beyond it.
 const LONGEST: usize = 8 << 10;
 
 const WILD: [char; 3] = ['*', '?', '['];
 
-/// The objects of an address, in the order of their names.
+/// Returns the objects of an address, sorted by name.
 pub(crate) fn find(address: &str) -> Result<Vec<Found>> {
     let syntax = |expected: String| Error::Syntax { what: "the address", text: redacted(address), expected };
     if address.len() > LONGEST {
@@ -24,7 +25,7 @@ pub(crate) fn find(address: &str) -> Result<Vec<Found>> {
         return Err(Error::Syntax { what: "the address", text, expected });
     }
     let web = address.starts_with("http");
-    // a pattern is no part of an address: the letters of a name would be taken for those of a query
+    // a pattern is not parsed as part of the URL: its `?` would start a query
     let fixed = if web { address } else { without_pattern(address) };
     let url = Url::parse(fixed).map_err(|error| syntax(format!("such as s3://bucket/rows.parquet ({error})")))?;
     let (store, path) = store(&url).map_err(|error| syntax(format!("an address of a store: {error}")))?;
@@ -50,25 +51,27 @@ pub(crate) fn find(address: &str) -> Result<Vec<Found>> {
     Ok(metas.into_iter().map(found).collect())
 }
 
-/// The store of an address with what the environment says of it, and the path within.
+/// Returns the store of an address, opened with the options of the environment, and the path within
+/// the store.
 fn store(url: &Url) -> object_store::Result<(Arc<dyn ObjectStore>, Path)> {
     let environment =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let environment = environment.filter(|(_, value)| !value.is_empty());
     let options: Vec<(String, String)> = environment.map(|(name, value)| (name.to_ascii_lowercase(), value)).collect();
-    // of a web server plain http is what the address says
+    // an http address permits plain http
     let plain = (url.scheme() == "http").then(|| ("allow_http".to_string(), "true".to_string()));
     let own = OPTIONS.get().into_iter().flatten().cloned();
     let (store, path) = object_store::parse_url_opts(url, options.into_iter().chain(plain).chain(own))?;
     Ok((store.into(), path))
 }
 
-/// The folders of an address before the first that is a pattern.
+/// Returns the leading folders of an address that contain no pattern.
 fn without_pattern(address: &str) -> &str {
     address.find(WILD).map_or(address, |at| &address[..address[..at].rfind('/').map_or(0, |slash| slash + 1)])
 }
 
-/// Letters at the end of an address, with its pattern, that are the path within the store.
+/// Returns the length in bytes of the path within the store, including its pattern, at the end of
+/// an address.
 fn tail(address: &str, path: &Path) -> usize {
     let fixed = without_pattern(address);
     let slash = usize::from(fixed.ends_with('/') && !path.as_ref().is_empty());
@@ -83,8 +86,8 @@ fn list(store: Arc<dyn ObjectStore>, folder: Path) -> io::Result<object_store::R
     })
 }
 
-/// True for an object that a pattern takes; without one, for a file of a known format. Hidden
-/// objects match only a pattern that names such.
+/// Returns whether the pattern matches the object or, without a pattern, whether its extension is
+/// of a known format. Hidden objects match only a pattern with a hidden component.
 fn takes(pattern: Option<&Pattern>, meta: &ObjectMeta) -> bool {
     let options = MatchOptions { require_literal_separator: true, ..MatchOptions::default() };
     let name = meta.location.filename().unwrap_or_default();

@@ -1,6 +1,8 @@
-//! Tables in object stores and on web servers: `s3://bucket/rows/*.parquet`, `gs://…`, `az://…`, `https://host/rows.parquet`.
+//! Tables in object stores and on web servers: `s3://bucket/rows/*.parquet`, `gs://…`, `az://…`,
+//! `https://host/rows.parquet`.
 //!
-//! [`register`] makes the addresses known to [`kstore`]; from then on every table may be named by one.
+//! [`register`] registers the stores with [`kstore`]; afterwards any table may be named by an
+//! address.
 //!
 //! ```no_run
 //! kcloud::register()?;
@@ -9,19 +11,24 @@
 //! # Ok::<(), kstore::Error>(())
 //! ```
 //!
-//! - **Parquet** is read by ranges: the last 64 KiB, then the column chunks that are wanted of a row group, in as few requests as they lie
-//!   together. They are held as they are stored, and counted in the plan of memory. **Other formats** are copied into a temporary
-//!   file first (`TMPDIR`).
-//! - **Which objects**: an address of one; of a folder, with `/` at the end; or a pattern of names (`*`, `?`, `[…]`). Web servers have no folders
-//!   and patterns. Objects are read in the order of their names.
-//! - **Who asks**: keys, regions and endpoints come from the environment, by the names that the stores' own tools use: `AWS_ACCESS_KEY_ID`,
-//!   `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL`, `AWS_ALLOW_HTTP`, `GOOGLE_SERVICE_ACCOUNT`, `AZURE_STORAGE_ACCOUNT_NAME`, `AZURE_STORAGE_ACCOUNT_KEY` and
-//!   the others of [`object_store`]. Public buckets of S3 want `AWS_SKIP_SIGNATURE=true`.
-//! - **Changes**: every request names the version (ETag) that was seen when the table was opened. An object that was replaced is an error.
-//!   One without an ETag is copied first, as other formats are.
-//! - **Secrets**: messages and reports show addresses without passwords and without the values of a query.
+//! - **Parquet** is read by byte ranges: the last 64 KiB, then the required column chunks of a row
+//!   group, with one request for neighbouring chunks. They stay in memory as stored, and count
+//!   towards the memory plan. **Other formats** are first copied into a temporary file (`TMPDIR`).
+//! - **Which objects**: an address names one object, a folder (with `/` at the end), or a pattern
+//!   of names (`*`, `?`, `[…]`). Web servers have neither folders nor patterns. Objects are read in
+//!   the order of their names.
+//! - **Credentials**: keys, regions and endpoints come from the environment variables that the
+//!   stores' own tools use: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`,
+//!   `AWS_ENDPOINT_URL`, `AWS_ALLOW_HTTP`, `GOOGLE_SERVICE_ACCOUNT`, `AZURE_STORAGE_ACCOUNT_NAME`,
+//!   `AZURE_STORAGE_ACCOUNT_KEY` and the others of [`object_store`]. Public S3 buckets need
+//!   `AWS_SKIP_SIGNATURE=true`.
+//! - **Changes**: every request names the version (ETag) that the object had when the table was
+//!   opened. A replaced object is an error. An object without an ETag is first copied, like other
+//!   formats.
+//! - **Secrets**: messages and reports show addresses without passwords and query values.
 //!
-//! Requests that fail are tried again, up to ten times within three minutes, as [`object_store`] does.
+//! Failed requests are repeated up to ten times within three minutes, the default of
+//! [`object_store`].
 
 mod address;
 mod object;
@@ -31,39 +38,40 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::{future::Future, io, sync::OnceLock, time::Duration};
 use tokio::runtime::{Builder, Runtime};
 
-/// Every kind of store that this crate reaches.
+/// All kinds of stores that this crate supports.
 static STORE: Store =
     Store { schemes: &["s3", "s3a", "gs", "az", "abfs", "abfss", "https", "http"], find: address::find };
 
-/// What a program says of its stores, beside the environment.
+/// Options of the caller; they override the environment.
 static OPTIONS: OnceLock<Vec<(String, String)>> = OnceLock::new();
 
-/// Makes the addresses of stores known in this process. A second call changes nothing.
+/// Registers the stores in this process. A second call changes nothing.
 ///
 /// # Errors
-/// [`kstore::Error::Register`] where another crate has taken the scheme `s3`.
+/// [`kstore::Error::Register`] if another crate has registered the scheme `s3`.
 pub fn register() -> kstore::Result<()> {
     register_with(Vec::new())
 }
 
-/// [`register`], with options that count before those of the environment, by the names of [`object_store`]: `aws_region`,
-/// `aws_endpoint`, `allow_http`.
+/// Like [`register`], with options that override the environment, under the names of
+/// [`object_store`]: `aws_region`, `aws_endpoint`, `allow_http`.
 ///
 /// # Errors
-/// Those of [`register`].
+/// The errors of [`register`].
 pub fn register_with(options: Vec<(String, String)>) -> kstore::Result<()> {
     if OPTIONS.set(options).is_err() {
         return Ok(());
     }
-    // fails where the program has installed another one, which will do
+    // fails if the process has installed another provider, which serves as well
     drop(rustls::crypto::ring::default_provider().install_default());
     register_store(&STORE)
 }
 
-/// Time between two looks whether the program was asked to stop.
+/// Interval between two checks whether the process was asked to stop.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Waits for what the network brings, on a thread of this crate.
+/// Runs a future on a thread of this crate, and blocks until it has finished or the process was
+/// asked to stop.
 fn wait<F>(work: F) -> io::Result<F::Output>
 where
     F: Future + Send + 'static,
@@ -73,7 +81,7 @@ where
     let runtime = RUNTIME.get_or_init(|| Builder::new_multi_thread().worker_threads(1).enable_all().build());
     let runtime = runtime.as_ref().map_err(|error| io::Error::new(error.kind(), error.to_string()))?;
     let (done, result) = std::sync::mpsc::channel();
-    // on the runtime's own thread: the caller may be in a runtime of its own, where waiting is refused
+    // on the runtime's own thread: the caller may be in a runtime of its own, where blocking panics
     let task = runtime.spawn(async move { drop(done.send(work.await)) });
     loop {
         match result.recv_timeout(LOOK) {

@@ -6,10 +6,11 @@ use kstore::source::remote::{self, redacted};
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, path::Path};
 use std::{io, ops::Range, sync::Arc};
 
-/// Ranges that are nearer to each other than this are one request: reading the bytes between costs less than asking again.
+/// Largest gap in bytes between ranges that share a request: reading the bytes between them costs
+/// less than another request.
 const GAP: u64 = 256 << 10;
 
-/// An object of a store, in the version that was there when it was found.
+/// An object of a store, in the version it had when it was found.
 #[derive(Clone, Debug)]
 pub(crate) struct Object {
     store: Arc<dyn ObjectStore>,
@@ -23,12 +24,12 @@ impl Object {
         Self { store, path: meta.location.clone(), meta, address }
     }
 
-    /// What tells this version from others.
+    /// Returns the ETag or, without one, the time of the last change.
     pub(crate) fn version(&self) -> String {
         self.meta.e_tag.clone().unwrap_or_else(|| self.meta.last_modified.to_string())
     }
 
-    /// The bytes of one range of this version.
+    /// Reads the bytes of one range of this version.
     async fn range(self, range: Range<u64>) -> object_store::Result<Vec<u8>> {
         let version = GetOptions {
             if_match: self.meta.e_tag.clone(),
@@ -37,7 +38,7 @@ impl Object {
             ..GetOptions::default()
         };
         let found = self.store.get_opts(&self.path, version).await?;
-        // servers that know no conditions tell the version all the same
+        // servers that ignore the conditions of a request still return the version
         let (was, is) = (&self.meta, &found.meta);
         let change = match (was.e_tag.is_some() && is.e_tag.is_some(), was.e_tag != is.e_tag) {
             (true, true) => Some("its ETag is another one"),
@@ -76,7 +77,7 @@ impl remote::Object for Object {
     }
 }
 
-/// The requests that bring some ranges: ranges side by side are one.
+/// Merges ranges into requests: ranges at most [`GAP`] apart become one request.
 fn runs(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut sorted = ranges.to_vec();
     sorted.sort_by_key(|range| range.start);
@@ -90,7 +91,7 @@ fn runs(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
     runs
 }
 
-/// The error of a store, with what to do.
+/// Converts an error of a store, and adds a remedy.
 pub(crate) fn failed(address: &str, error: object_store::Error) -> io::Error {
     use object_store::Error;
     let (kind, remedy) = match &error {
@@ -108,10 +109,11 @@ pub(crate) fn failed(address: &str, error: object_store::Error) -> io::Error {
     io::Error::new(kind, format!("{}: {said}; {remedy}", redacted(address)))
 }
 
-/// Shortest value of a query that may be a secret: shorter ones stand in other words by chance.
+/// Minimum length of a query value that may be a secret: shorter ones occur in other words by
+/// chance.
 const SECRET: usize = 6;
 
-/// What a store says, without the parts of an address that [`redacted`] hides.
+/// Replaces the parts of an address that [`redacted`] hides in the message of a store.
 fn without_secrets(said: String, address: &str) -> String {
     let Some((_, rest)) = address.split_once("://") else { return said };
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -121,7 +123,7 @@ fn without_secrets(said: String, address: &str) -> String {
     values.chain(password).fold(said, |said, secret| said.replace(secret, "***"))
 }
 
-/// What the innermost error says: those around it repeat the address.
+/// Returns the message of the innermost error: the outer ones repeat the address.
 fn reason(error: &dyn std::error::Error) -> String {
     let mut inner = error;
     while let Some(source) = inner.source() {

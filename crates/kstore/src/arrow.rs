@@ -1,6 +1,8 @@
-//! Apache Arrow, as far as it is in the signatures of this crate: columns in memory, their types, and the file format.
+//! The parts of Apache Arrow that appear in the signatures of this crate: columns in memory, their
+//! types, and the file format.
 //!
-//! The names are those of the crate `arrow`, version 60, whose types these are: record batches made with that crate can be given to this one.
+//! The items are re-exported from the crate `arrow`, version 60: this crate accepts record batches
+//! made with that crate.
 //!
 //! ```
 //! use kstore::arrow::array::{ArrayRef, Float64Array, RecordBatch};
@@ -13,7 +15,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-/// Columns, and what builds and reads them.
+/// Arrays, their builders and casts.
 pub mod array {
     pub use arrow_array::builder::*;
     pub use arrow_array::cast::*;
@@ -32,13 +34,13 @@ pub mod datatypes {
 /// The memory behind columns.
 pub use arrow_buffer::buffer;
 
-/// Rows of columns taken and put together.
+/// Selection and concatenation of arrays.
 pub mod compute {
     pub use arrow_select::concat::{concat, concat_batches};
     pub use arrow_select::take::{TakeOptions, take};
 }
 
-/// What can be wrong with columns.
+/// The error type of Arrow.
 pub mod error {
     pub use arrow_schema::ArrowError;
 }

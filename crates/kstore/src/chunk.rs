@@ -1,4 +1,4 @@
-//! A chunk of a file as a part of a tile: numbers, labels, and what is wrong with them.
+//! Converts a chunk of a file into a part of a tile: numbers, labels, and errors in them.
 
 use crate::convert::{self, TILE};
 use crate::encoding::{Coding, TimeReader};
@@ -9,7 +9,7 @@ use crate::table_rows::{OpenFile, TableRows};
 use crate::{Error, KeptColumn, Real, Result, kept_column, missing::Missing, rows::grow};
 use std::{ops::Range, path::Path, sync::atomic::Ordering};
 
-/// Reads numbers as they are, and text as 1, or NaN where it is missing.
+/// Reads numbers unchanged, and text as 1, or NaN if it is missing.
 fn load_or_one(view: &View<'_>, at: Positions<'_>, out: &mut [f64]) {
     if !matches!(view.values, Values::Text(_) | Values::Binary(_)) {
         return view.load(at, out);
@@ -20,15 +20,16 @@ fn load_or_one(view: &View<'_>, at: Positions<'_>, out: &mut [f64]) {
 }
 
 impl<T: Real> TableRows<T> {
-    /// Places of the targets and of the class among the columns, without the weights.
+    /// Slots of the targets, or of the class if there is one, among the columns, without the
+    /// weights.
     fn target_slots(&self) -> Range<usize> {
         let targets = self.selected.features.len()..self.selected.weight_slot();
         let class = self.selected.class_slot();
         if self.selected.class.is_some() { class..class + 1 } else { targets }
     }
 
-    /// Those of the first `rows` rows of the chunk, or of the rows `among` them, that have a target; `None` if all of these have one, or rows
-    /// without one are not left out.
+    /// Returns the rows that have a target, out of `among` or of the first `rows` rows of the
+    /// chunk. Returns `None` if all of them have one, or if rows without a target are kept.
     pub(crate) fn with_target(
         &self,
         open: &OpenFile<'_>,
@@ -57,18 +58,19 @@ impl<T: Real> TableRows<T> {
         Ok((count > 0).then(with_target))
     }
 
-    /// Takes out the rows with a value that is not a finite number, or no label. The views are those of [`Self::views_needed`].
+    /// Removes rows with a value that is not finite, or without a label. The views are the ones of
+    /// [`Self::views_needed`].
     pub(crate) fn drop_missing(&self, views: &[View<'_>], picked: &mut Vec<u32>) {
         let mut loaded = [0.0; TILE];
         let mut bad = vec![false; picked.len()];
-        // a target that must be there is an error when it is read
+        // a missing target that is required is an error when it is read
         let needed = if self.selected.drops_targets() { 0..0 } else { self.target_slots() };
         for (slot, view) in views.iter().enumerate().filter(|(slot, _)| !needed.contains(slot)) {
             for (rows, bad) in picked.chunks(TILE).zip(bad.chunks_mut(TILE)) {
                 let loaded = &mut loaded[..rows.len()];
                 match self.time(slot) {
                     None => load_or_one(view, Positions::At(rows), loaded),
-                    // what is no time is an error when it is read
+                    // an invalid time is an error when it is read
                     Some(_) => loaded.iter_mut().zip(rows).for_each(|(out, row)| {
                         *out = if TimeReader::is_missing(view, *row as usize) { f64::NAN } else { 1.0 };
                     }),
@@ -80,8 +82,8 @@ impl<T: Real> TableRows<T> {
         picked.retain(|_| bad.next() == Some(&false));
     }
 
-    /// The first of these rows of a file that may fulfil the condition, and those behind it; an empty range at the end
-    /// of the rows where there is none.
+    /// Returns the first range within `rows` of a file that may satisfy the condition; an empty
+    /// range at the end of `rows` if there is none.
     pub(crate) fn may_fulfil(&self, part: usize, rows: Range<u64>) -> Range<u64> {
         let Some(candidates) = self.candidates.get(part) else { return rows };
         match candidates.get(candidates.partition_point(|candidate| candidate.end <= rows.start)) {
@@ -90,13 +92,13 @@ impl<T: Real> TableRows<T> {
         }
     }
 
-    /// Features, targets, weights, class and group of a chunk; kept columns and the filter's are
-    /// not among them.
+    /// Returns views of the features, targets, weights, class and group of a chunk, without the
+    /// kept columns and the filter's column.
     pub(crate) fn views<'o>(&self, open: &'o OpenFile<'_>) -> Result<Vec<View<'o>>> {
         (0..self.first_kept()).map(|slot| open.cursor.view(slot)).collect()
     }
 
-    /// The columns of [`views`](Self::views), and the kept columns whose numbers must be there.
+    /// Returns the [`views`](Self::views), then the kept columns that must be complete.
     pub(crate) fn views_needed<'o>(&self, open: &'o OpenFile<'_>) -> Result<Vec<View<'o>>> {
         let complete = self.selected.complete.iter().enumerate().filter(|(_, complete)| **complete);
         let kept = complete.map(|(i, _)| open.cursor.view(self.first_kept() + i));
@@ -114,7 +116,7 @@ impl<T: Real> TableRows<T> {
         self.columns.len() - usize::from(self.selected.filter.is_some()) - self.selected.keep.len()
     }
 
-    /// The columns of [`views`](Self::views), where the features are row-major in `bytes`.
+    /// Returns the [`views`](Self::views), with the features read from row-major `bytes`.
     pub(crate) fn views_of_rows<'o>(&self, bytes: &'o [u8], cursor: &'o dyn FileCursor) -> Result<Vec<View<'o>>> {
         let (d, size) = (self.selected.features.len(), size_of::<T>());
         let feature = |slot: usize| Strided { bytes, element: T::ELEMENT, offset: slot * size, stride: d * size };
@@ -123,7 +125,7 @@ impl<T: Real> TableRows<T> {
     }
 }
 
-/// Where the targets and the weights of rows are appended.
+/// Buffers to which the targets and the weights are appended.
 pub(crate) type OtherNumbers<'b> = (&'b mut Vec<f64>, &'b mut Vec<f64>);
 
 pub(crate) struct Chunk<'o, 'a, T> {
@@ -147,8 +149,8 @@ impl<T: Real> Chunk<'_, '_, T> {
         self.others(fine, at, rows, x, more)
     }
 
-    /// Appends the targets and weights of rows whose features are in `x` already; `fine` says that
-    /// these are all finite.
+    /// Appends the targets and weights of rows whose features are already in `x`; `fine` states
+    /// that these features are all finite.
     pub(crate) fn others(
         &self,
         fine: bool,
@@ -167,7 +169,8 @@ impl<T: Real> Chunk<'_, '_, T> {
         if fine { Ok(()) } else { self.repair(at, rows, x) }
     }
 
-    /// Replaces missing features where that was asked for; the first bad value in row order is an error.
+    /// Replaces missing features if the selection fills them; the first bad value in row order is
+    /// an error.
     #[cold]
     fn repair(&self, at: Positions<'_>, rows: usize, x: &mut [T]) -> Result<()> {
         let (columns, d) = (self.source.selected.features.len(), self.source.selected.shape().features);
@@ -175,8 +178,8 @@ impl<T: Real> Chunk<'_, '_, T> {
             let row = at.get(i);
             for (slot, view) in self.views.iter().enumerate() {
                 let feature = (slot < columns).then(|| self.source.feature(slot));
-                // a feature that came out finite is not looked at again: of one that was read straight to its place there
-                // may be no view
+                // a finite feature is not read again: a feature that was decoded directly into `x`
+                // may have no view
                 if feature.is_some_and(|feature| x[i * d + feature].is_finite()) {
                     continue;
                 }
@@ -206,7 +209,7 @@ impl<T: Real> Chunk<'_, '_, T> {
         self.source.selected.coded().is_none_or(|coded| coded.has_mean(slot))
     }
 
-    /// Appends the codes of the label columns, which are the views from `slot` on.
+    /// Appends the codes of the label columns, whose views begin at `slot`.
     pub(crate) fn labels(
         &self,
         slot: usize,
@@ -230,7 +233,8 @@ impl<T: Real> Chunk<'_, '_, T> {
         Ok(())
     }
 
-    /// Appends the kept columns of some rows; the first number that should be there and is not is an error.
+    /// Appends the kept columns of some rows; the first missing number of a complete column is an
+    /// error.
     pub(crate) fn keep(&self, at: Positions<'_>, rows: usize, kept: &mut Vec<KeptColumn>) -> Result<()> {
         let first = self.source.first_kept();
         let columns = &self.source.selected.keep;
@@ -295,7 +299,7 @@ impl<T: Real> Chunk<'_, '_, T> {
     }
 }
 
-/// The value in one row; of a text column 1, or NaN where it is missing.
+/// Returns the value of one row; for a text column 1, or NaN if it is missing.
 fn single(view: &View<'_>, row: usize) -> f64 {
     let mut value = [0.0];
     load_or_one(view, Positions::From(row), &mut value);

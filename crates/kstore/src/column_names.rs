@@ -1,16 +1,17 @@
-//! Columns by names and patterns, with `!` before those to leave out.
+//! Resolves column names and patterns; a leading `!` excludes columns.
 
 use crate::schema::{Kind, Schema};
 use crate::{Error, Result, encoding::Wanted, table::Table};
 use std::collections::{HashMap, HashSet};
 
-/// The pattern of every column that is a feature without being named.
+/// The pattern of all columns that are features by default.
 const ALL: &str = "*";
 
 type Places<'s> = HashMap<&'s str, usize>;
 
 impl Table {
-    /// Names of columns, of which a name with commas may come in the pieces between the commas.
+    /// Returns the column names of a comma-separated list, joining pieces that together are a name
+    /// with commas.
     ///
     /// ```
     /// let folder = tempfile::tempdir().unwrap();
@@ -33,11 +34,12 @@ impl Table {
         names
     }
 
-    /// Names of the columns that names and patterns stand for, each once, without those after `!`. Unlike features they may hold
-    /// anything. Only exclusions: all columns but those.
+    /// Returns the names of the columns that match names and patterns, each once, without the ones
+    /// after `!`. The columns may have any type, unlike features. If there are only exclusions,
+    /// returns all other columns.
     ///
     /// # Errors
-    /// A name or pattern of no column.
+    /// A name or pattern that matches no column.
     #[doc(hidden)]
     pub fn columns_like(&self, patterns: &[String]) -> Result<Vec<String>> {
         let (columns, places) = (&self.schema().columns, self.schema().places());
@@ -50,7 +52,7 @@ impl Table {
         Ok(found.into_iter().filter(|at| known.insert(*at)).map(|at| columns[at].name.clone()).collect())
     }
 
-    /// The columns of a name, of a list column, or of a pattern.
+    /// Returns the columns of a name, of a list column, or of a pattern.
     fn like(&self, text: &str, places: &Places<'_>) -> Result<Vec<usize>> {
         let schema = self.schema();
         if let Some(column) = places.get(text) {
@@ -66,7 +68,8 @@ impl Table {
         if found.is_empty() { Err(self.no_such_column(text)) } else { Ok(found) }
     }
 
-    /// The names and patterns of wanted columns, and the columns to leave out. A column whose own name begins with `!` is named by it.
+    /// Splits names into the included names and patterns, and the excluded columns. A column whose
+    /// own name begins with `!` is included by that name.
     fn without<'n>(&self, names: &'n [String], places: &Places<'_>) -> Result<(Vec<&'n str>, HashSet<usize>)> {
         let (mut wanted, mut out) = (Vec::new(), HashSet::new());
         for name in names {
@@ -78,7 +81,8 @@ impl Table {
         Ok((wanted, out))
     }
 
-    /// The columns to carry along. What a pattern matches and no output can hold stays behind; what is named must be held.
+    /// Returns the columns to carry along. A column that no output can hold is skipped if it
+    /// matches a pattern, and an error if it is named.
     pub(crate) fn kept(&self, names: &[String]) -> Result<Vec<usize>> {
         let columns = &self.schema().columns;
         let held = |at: usize| !matches!(columns[at].kind, Kind::Other(_));
@@ -103,7 +107,8 @@ impl Table {
         Ok(kept)
     }
 
-    /// The columns of names and patterns. A name takes its column whatever else it is, except a target.
+    /// Returns the feature columns of names and patterns. A name selects its column even if it has
+    /// another role, except a target.
     pub(crate) fn named_features(&self, roles: &[usize], targets: &[usize], asked: &Wanted<'_>) -> Result<Vec<usize>> {
         let (names, places) = (self.names(&asked.selection.features), self.schema().places());
         let (wanted, mut taken) = self.without(&names, &places)?;
@@ -136,7 +141,8 @@ impl Table {
         Ok(features)
     }
 
-    /// The columns of numbers, and of wanted categories, without another role that match a pattern.
+    /// Returns the columns that match a pattern, have no other role, and are numeric or requested
+    /// categories.
     fn matching(
         &self,
         name: &str,

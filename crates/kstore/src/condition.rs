@@ -1,4 +1,4 @@
-//! The parameters `where` and `rows`: which rows take part.
+//! The parameters `where` and `rows`, which select rows.
 
 use crate::dates::{self, TimeForm};
 use crate::schema::{Column, Kind};
@@ -6,7 +6,7 @@ use crate::source::view::View;
 use crate::{Error, Result, shown};
 use std::{cmp::Ordering, ops::Range, path::Path};
 
-/// A comparison.
+/// A comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are the operators")]
 #[non_exhaustive]
@@ -19,7 +19,8 @@ pub enum Operator {
     GreaterOrEqual,
 }
 
-/// Operators as they are written, and whether they hold for less, equal and greater; those of two characters first, so that `<=` is not read as `<`.
+/// Operators with their signs, and whether they hold for less, equal and greater. Signs of two
+/// characters come first, so that `<=` is not read as `<`.
 const OPERATORS: [(&str, Operator, [bool; 3]); 6] = [
     ("==", Operator::Equal, [false, true, false]),
     ("!=", Operator::NotEqual, [true, false, true]),
@@ -37,17 +38,18 @@ impl Operator {
 
 /// A comparison of one column with a value, such as `fold != 3`.
 ///
-/// A missing value fulfils no condition, not even `!=`. Numbers are compared in the precision of the column, so that
-/// `x == 0.1` finds the 0.1 of a float32 column; text is compared by its characters' codes; dates and times with what is written like
-/// 2024-01-31 or 2024-01-31T12:30, or with the number that the file stores.
+/// A missing value satisfies no condition, not even `!=`. Numbers are compared in the precision of
+/// the column, so that `x == 0.1` matches the 0.1 of a float32 column. Text is compared by code
+/// points. Dates and times are compared with a value such as 2024-01-31 or 2024-01-31T12:30, or
+/// with the number that the file stores.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Condition {
-    /// The column.
+    /// Column name.
     pub column: String,
-    /// The comparison.
+    /// Comparison operator.
     pub operator: Operator,
-    /// The value that the column is compared with, as it was written, without quotes.
+    /// Value that the column is compared with, as written, without quotes.
     pub value: String,
     /// Whether the value was written in quotes and is therefore text.
     pub quoted: bool,
@@ -89,7 +91,7 @@ impl Condition {
         Ok(Self { column: unquote(column).0.to_string(), operator: *operator, value: value.to_string(), quoted })
     }
 
-    /// The condition that holds where this one does not. A row without a value fulfils neither.
+    /// Returns the opposite condition. A row with a missing value satisfies neither.
     ///
     /// ```
     /// # use kstore::condition::Condition;
@@ -173,16 +175,16 @@ impl From<Condition> for String {
 
 #[derive(Clone, Debug)]
 enum Comparand {
-    /// A whole number, compared exactly with integers of any size.
+    /// An integer, compared exactly with integers of any size.
     Whole(i128),
     Number(f64),
     Text(String),
 }
 
-/// A condition whose value fits its column: see [`Condition`].
+/// A [`Condition`] whose value was converted to the type of its column.
 #[derive(Clone, Debug)]
 pub struct Bound {
-    /// Whether it holds for values that are less, equal and greater.
+    /// Whether the condition holds for values that are less, equal and greater.
     holds: [bool; 3],
     value: Comparand,
 }
@@ -193,7 +195,7 @@ impl Bound {
         out.extend((0..rows).filter(holds).map(|row| row as u32));
     }
 
-    /// The order of the value in `row` and that of the condition; `None` where it is missing or NaN.
+    /// Compares the value in `row` with the condition's; `None` if it is missing or NaN.
     fn order(&self, view: &View<'_>, row: usize) -> Option<Ordering> {
         match &self.value {
             _ if view.is_null(row) => None,
@@ -203,8 +205,9 @@ impl Bound {
         }
     }
 
-    /// False where no row can fulfil the condition because all values, apart from missing ones and NaN, which fulfil
-    /// none, lie between the bounds in `row`. Bounds need not be values of the column: a writer may shorten texts.
+    /// Returns false if no row can satisfy the condition because all values lie between the bounds
+    /// in `row`, apart from missing ones and NaN, which satisfy no condition. Bounds need not be
+    /// values of the column: a writer may shorten texts.
     pub(crate) fn may_hold(&self, least: &View<'_>, greatest: &View<'_>, row: usize) -> bool {
         let (Some(least), Some(greatest)) = (self.order(least, row), self.order(greatest, row)) else { return true };
         let [less, equal, greater] = self.holds;
@@ -212,7 +215,8 @@ impl Bound {
     }
 }
 
-/// Reads a half-open range of rows: `0..463715`, `..284217`, `284217..`. Without an end it runs to `u64::MAX`.
+/// Reads a half-open range of rows: `0..463715`, `..284217`, `284217..`. A range without an end
+/// extends to `u64::MAX`.
 ///
 /// ```
 /// assert_eq!(kstore::condition::parse_rows("..284217")?, 0..284217);
@@ -234,7 +238,7 @@ pub fn parse_rows(text: &str) -> Result<Range<u64>> {
     if rows.is_empty() { Err(syntax("the range holds no row")) } else { Ok(rows) }
 }
 
-/// The text of a range of rows, which [`parse_rows`] reads.
+/// Formats a range of rows as [`parse_rows`] reads it.
 pub fn shown_rows(rows: &Range<u64>) -> String {
     let end = if rows.end == u64::MAX { String::new() } else { rows.end.to_string() };
     format!("{}..{end}", rows.start)

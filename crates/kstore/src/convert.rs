@@ -1,21 +1,23 @@
-//! From typed columns to row-major blocks of the working precision.
+//! Converts typed columns to row-major blocks of the working precision.
 
 use crate::source::{Element, Positions, Strided, Values, View};
 use crate::{Real, Scaler};
 use kpass::scaler::factor;
 
-/// Rows that are transposed at once: with 32 columns of f32 the block is 16 KiB and stays in the first-level cache while
-/// the columns are written into it one after the other, with several hundred in the second.
+/// Rows that are transposed at once. With 32 columns of f32 the block is 16 KiB and stays in the L1
+/// cache while the columns are written into it one after the other; with several hundred columns it
+/// stays in L2.
 pub(crate) const TILE: usize = 128;
 
-/// Columns whose values are written together: as many as fill a vector register of 128 bits, which every x86-64 has.
+/// Columns whose values are written together: the number that fills a vector register of 128 bits,
+/// which every x86-64 has.
 const GROUP: usize = 4;
 
 #[derive(Debug)]
 pub(crate) struct Affine {
     scaler: Scaler,
     pub(crate) factor: Vec<f64>,
-    /// For each feature the value that replaces a missing one, already scaled.
+    /// Scaled replacement of a missing value, for each feature.
     pub(crate) fill: Vec<f64>,
 }
 
@@ -24,14 +26,15 @@ impl Affine {
         self.scaler.bend(i, (value - self.scaler.centre[i]) * self.factor[i])
     }
 
-    /// True where every value stays as it is, to the bit: shifting by 0 and scaling by 1 are exact.
+    /// Returns whether all values stay bit-identical: shifting by 0 and scaling by 1 are exact.
     pub(crate) fn is_identity(&self) -> bool {
         !self.scaler.bends()
             && self.scaler.centre.iter().all(|centre| *centre == 0.0)
             && self.factor.iter().all(|factor| *factor == 1.0)
     }
 
-    /// The transform of a scaler; without one values stay as they are, and missing ones NaN.
+    /// Returns the transform of a scaler; without a scaler, values stay unchanged and missing ones
+    /// are NaN.
     pub(crate) fn new(features: usize, scaler: Option<&Scaler>) -> Self {
         let scaler = scaler.cloned().unwrap_or_else(|| Scaler {
             centre: vec![0.0; features],
@@ -44,7 +47,8 @@ impl Affine {
         Self { scaler, factor, fill }
     }
 
-    /// Feature `i` of some rows, shifted and scaled: a slice of the stored values where possible, else computed into `out`.
+    /// Returns feature `i` of some rows, shifted and scaled: a slice of the stored values if
+    /// possible, otherwise computed into `out`.
     pub(crate) fn scaled<'a, T: Real>(
         &self,
         view: &View<'a>,
@@ -56,7 +60,7 @@ impl Affine {
         if let (Positions::From(start), Some(values), 0.0, 1.0) =
             (at, same_type(view).filter(|_| !self.scaler.bends()), centre, factor)
         {
-            // to f64 and back is exact: the same bits
+            // the conversion to f64 and back would be exact: bit-identical
             return &values[start..start + out.len()];
         }
         let mut loaded = [0.0; TILE];
@@ -71,7 +75,7 @@ impl Affine {
     }
 }
 
-/// Writes as many rows as `out` has room for, at most [`TILE`]; false if any value is not finite.
+/// Fills `out` with at most [`TILE`] rows; returns false if any value is not finite.
 pub(crate) fn features<T: Real>(views: &[View<'_>], affine: &Affine, at: Positions<'_>, out: &mut [T]) -> bool {
     if let (Positions::From(start), Some(block)) = (at, contiguous(views).filter(|_| !affine.scaler.bends())) {
         return row_major(block, affine, start, out);
@@ -86,7 +90,8 @@ pub(crate) fn features<T: Real>(views: &[View<'_>], affine: &Affine, at: Positio
         }
         transpose(&columns, group.len(), d, first, out);
     }
-    // also false where narrowing overflowed; all rows at once, while they are in the cache
+    // also false after an overflow in narrowing; checks all rows at once while they are in the
+    // cache
     T::all_finite(out)
 }
 
@@ -97,7 +102,7 @@ fn same_type<'a, T: Real>(view: &View<'a>) -> Option<&'a [T]> {
     }
 }
 
-/// Writes the first `count` columns, of one length, to places `first..` of rows of `d`.
+/// Writes the first `count` columns, of equal length, to positions `first..` of rows of `d` values.
 fn transpose<T: Real>(columns: &[&[T]; GROUP], count: usize, d: usize, first: usize, out: &mut [T]) {
     if count == GROUP {
         return T::transpose(*columns, d, &mut out[first..]);
@@ -109,7 +114,7 @@ fn transpose<T: Real>(columns: &[&[T]; GROUP], count: usize, d: usize, first: us
     }
 }
 
-/// The first column's place, if the columns lie side by side in row-major bytes of f32 or f64.
+/// Returns the first column if the columns are adjacent in row-major bytes of f32 or f64.
 fn contiguous<'a>(views: &[View<'a>]) -> Option<Strided<'a>> {
     let strided = |view: &View<'a>| match view.values {
         Values::Strided(values) if view.nulls.is_none() => Some(values),
@@ -155,7 +160,7 @@ fn copy_rows<T: Real, const N: usize>(
     fine
 }
 
-/// Writes targets of `rows` rows, at most [`TILE`], to `out`; false if any is not finite.
+/// Writes targets of `rows` rows, at most [`TILE`], to `out`; returns false if any is not finite.
 pub(crate) fn targets(views: &[View<'_>], at: Positions<'_>, rows: usize, out: &mut [f64]) -> bool {
     let t = views.len();
     let mut loaded = [0.0; TILE];

@@ -1,4 +1,4 @@
-//! Dates and times: instants, how they are written (ISO 8601), and how they are read from text.
+//! Dates and times: instants, their text form (ISO 8601), and how they are read from text.
 
 use crate::arrow::datatypes::{DataType, TimeUnit};
 use crate::schema::Kind;
@@ -9,12 +9,13 @@ const DAY: i64 = 86_400;
 
 const DAY_NANOS: i64 = DAY * 1_000_000_000;
 
-/// How the dates and times of a column of text are written: the order of their parts.
+/// The form of the dates and times of a column: the order of their parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TimeForm {
-    /// `2024-01-31`, `2024/1/31`, `2024-01`, `20240131`, `2024-Jan-31`, `2024-W05-3`, with or without `T12:30` or ` 12:30:59.5+02:00` behind; all that files store as dates or
-    /// timestamps.
+    /// `2024-01-31`, `2024/1/31`, `2024-01`, `20240131`, `2024-Jan-31`, `2024-W05-3`, optionally
+    /// followed by `T12:30` or ` 12:30:59.5+02:00`; also every date or timestamp that a file stores
+    /// as such.
     #[default]
     YearFirst,
     /// `1/31/2024`, `01-31-24`, `January 31, 2024`.
@@ -23,20 +24,22 @@ pub enum TimeForm {
     DayFirst,
     /// `12:30`, `12:30:59`: a time of day without a date.
     OfDay,
-    /// How long something took: durations that a file stores as such. No text is read as one.
+    /// Durations that a file stores as such. Text is never read as a duration.
     Elapsed,
-    /// `517` for 5:17: a time of day as a whole number, hours x 100 + minutes. No text is read as one.
+    /// `517` for 5:17: a time of day as an integer, hours x 100 + minutes. Text is never read in
+    /// this form.
     HourMinute,
-    /// `20240131`: a date as a whole number, year x 10,000 + month x 100 + day. No text is read as one.
+    /// `20240131`: a date as an integer, year x 10,000 + month x 100 + day. Text is never read in
+    /// this form.
     YearMonthDay,
 }
 
 impl TimeForm {
-    /// Those of text and of stored times, the first of several that a column may have in front.
+    /// Forms of text and of stored times, in order of preference if a column fits several.
     pub(crate) const ALL: [Self; 5] = [Self::YearFirst, Self::MonthFirst, Self::DayFirst, Self::OfDay, Self::Elapsed];
 }
 
-/// A moment: a day since 1970-01-01, and nanoseconds since it began. In UTC, where its time zone is known.
+/// An instant: days since 1970-01-01, and nanoseconds of the day. In UTC if its time zone is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Instant {
     pub(crate) day: i64,
@@ -44,19 +47,21 @@ pub(crate) struct Instant {
 }
 
 impl Instant {
-    /// The moment so many units after 1970-01-01, of which a day has `per_day`.
+    /// Converts a count of units since 1970-01-01; a day has `per_day` units.
     pub(crate) fn stored(value: i64, per_day: i64) -> Self {
         Self { day: value.div_euclid(per_day), nanos: value.rem_euclid(per_day) * (DAY_NANOS / per_day) }
     }
 
-    /// The moment as a number of such units: the inverse of [`Self::stored`], with a fraction where the units are too coarse.
+    /// Converts to a number of units, the inverse of [`Self::stored`], with a fraction if the units
+    /// are too coarse.
     pub(crate) fn units(self, per_day: i64) -> (i128, f64) {
         let unit = DAY_NANOS / per_day;
         let whole = i128::from(self.day) * i128::from(per_day) + i128::from(self.nanos / unit);
         (whole, (self.nanos % unit) as f64 / unit as f64)
     }
 
-    /// The part of its day that has passed. The quotient of two whole numbers, so that the unit of a file does not show.
+    /// Returns the fraction of the day that has passed. As a quotient of two integers it does not
+    /// depend on the unit of the file.
     pub(crate) fn part(self) -> f64 {
         self.nanos as f64 / DAY_NANOS as f64
     }
@@ -65,15 +70,15 @@ impl Instant {
         self.day as f64 + self.part()
     }
 
-    /// The moment nearest to so many days since 1970-01-01.
+    /// Returns the instant at the given number of days since 1970-01-01, rounded to seconds.
     pub(crate) fn near(days: f64) -> Self {
         let day = days.floor();
         Self { day: day as i64, nanos: (((days - day) * DAY as f64).round() as i64 * 1_000_000_000).min(DAY_NANOS - 1) }
     }
 }
 
-/// The moment that a number stands for: a date from 1900 to 2099 as year x 10,000 + month x 100 + day, or a time of day as hours x 100 +
-/// minutes, from 0 to 2400; `None` for any other number.
+/// Decodes a date from 1900 to 2099 as year x 10,000 + month x 100 + day, or a time of day from 0
+/// to 2400 as hours x 100 + minutes; returns `None` for any other number.
 pub(crate) fn of_number(value: f64, form: TimeForm) -> Option<Instant> {
     if form == TimeForm::YearMonthDay {
         let whole = (value.fract() == 0.0 && (19_000_000.0..21_000_000.0).contains(&value)).then_some(value as i64)?;
@@ -95,7 +100,7 @@ pub(crate) fn per_day(time: &DataType) -> i64 {
     }
 }
 
-/// The form that stands for a stored type: with a date, a time of day, or a duration.
+/// Returns the form of a stored type: a date, a time of day, or a duration.
 pub(crate) fn form(time: &DataType) -> TimeForm {
     match time {
         DataType::Time32(_) | DataType::Time64(_) => TimeForm::OfDay,
@@ -104,7 +109,8 @@ pub(crate) fn form(time: &DataType) -> TimeForm {
     }
 }
 
-/// The moment as ISO 8601 writes it: a date, with the time of day where it is not midnight; a time of day; or a duration.
+/// Formats an instant in ISO 8601: a date, with the time of day unless it is midnight; a time of
+/// day; or a duration.
 pub(crate) fn shown(instant: Instant, form: TimeForm) -> String {
     let clock = || clock(instant.nanos / 1_000_000_000, TimeUnit::Second);
     match form {
@@ -117,7 +123,8 @@ pub(crate) fn shown(instant: Instant, form: TimeForm) -> String {
     }
 }
 
-/// Reads a date or time that is written in a form; `None` for another text. What has a time zone is taken to UTC.
+/// Reads a date or time in the given form; `None` for any other text. A time with a time zone is
+/// converted to UTC.
 pub(crate) fn read(text: &str, form: TimeForm) -> Option<Instant> {
     let text = text.trim_ascii();
     if form == TimeForm::OfDay {
@@ -135,8 +142,9 @@ pub(crate) fn read(text: &str, form: TimeForm) -> Option<Instant> {
     Some(Instant { day: day + nanos.div_euclid(DAY_NANOS), nanos: nanos.rem_euclid(DAY_NANOS) })
 }
 
-/// Microseconds since 1970 of a date or time in a form, or of a whole number that counts seconds, milliseconds, microseconds or nanoseconds
-/// since then: each has digits of its own from 1973 to 2286.
+/// Returns the microseconds since 1970 of a date or time in the given form, or of an integer that
+/// counts seconds, milliseconds, microseconds or nanoseconds since 1970. From 1973 to 2286 the
+/// number of digits identifies the unit.
 pub(crate) fn stamp(text: &str, form: TimeForm) -> Option<i64> {
     let whole = text.parse::<i64>().ok().filter(|_| !text.starts_with('+'));
     match (whole, text.trim_start_matches('-').len()) {
@@ -156,15 +164,16 @@ const MONTHS: &str = "january february march april may june july august septembe
 
 const WEEKDAYS: &str = "monday tuesday wednesday thursday friday saturday sunday";
 
-/// The place of a name, or of three letters or more of its beginning, at the beginning of a text, and what comes behind it.
+/// Reads a name, or at least its first three letters, at the beginning of a text; returns its index
+/// in `names` and the rest of the text.
 fn name<'a>(text: &'a str, names: &str) -> Option<(usize, &'a str)> {
     let (name, rest) = text.split_at(text.bytes().take_while(u8::is_ascii_alphabetic).count());
     let is_start = |of: &&str| of.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
     Some((names.split(' ').position(|of| name.len() >= 3 && is_start(&of))?, rest))
 }
 
-/// The day of a date with the name of its month, such as `14 Jan 2021`, `14-Jan-21`, `January 14, 2021` or `2021-Jan-14`, and what comes
-/// behind it.
+/// Reads a date with the name of its month, such as `14 Jan 2021`, `14-Jan-21`, `January 14, 2021`
+/// or `2021-Jan-14`; returns the day and the rest of the text.
 fn read_named(text: &str, form: TimeForm) -> Option<(i64, &str)> {
     fn next(rest: &str) -> Option<&str> {
         let next = rest.trim_start_matches([' ', '-', '/', '.', ',']);
@@ -197,7 +206,7 @@ fn read_named(text: &str, form: TimeForm) -> Option<(i64, &str)> {
     }
 }
 
-/// The year of four digits or two, with the century as POSIX has it.
+/// Returns the year for four or two digits, with the century of POSIX.
 fn century(year: i64, digits: usize) -> Option<i64> {
     match digits {
         4 => Some(year),
@@ -206,8 +215,8 @@ fn century(year: i64, digits: usize) -> Option<i64> {
     }
 }
 
-/// The day of a date without marks between its parts, `20210114`, or of a week, `2021-W02` or `2021-W02-4`, whose year and what follows
-/// are given; and what comes behind it.
+/// Reads a date without separators, `20210114`, or a week, `2021-W02` or `2021-W02-4`, whose first
+/// number is already read; returns the day and the rest of the text.
 fn read_basic(year: i64, digits_of_year: usize, rest: &str) -> Option<(i64, &str)> {
     if digits_of_year == 8 {
         let (year, month, day) = (year / 10_000, year / 100 % 100, year % 100);
@@ -222,7 +231,8 @@ fn read_basic(year: i64, digits_of_year: usize, rest: &str) -> Option<(i64, &str
     (digits_of_year == 4).then_some((date.to_epoch_days().into(), rest))
 }
 
-/// The whole number at the beginning of a text, the number of its digits, and what comes behind them.
+/// Reads the integer at the beginning of a text; returns it, the number of its digits, and the
+/// rest.
 fn digits(text: &str) -> Option<(i64, usize, &str)> {
     let length = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, rest) = text.split_at(length);
@@ -230,7 +240,7 @@ fn digits(text: &str) -> Option<(i64, usize, &str)> {
     Some((number.parse().ok()?, length, rest))
 }
 
-/// The day of a date at the beginning of a text, and what comes behind it.
+/// Reads the date at the beginning of a text; returns the day and the rest of the text.
 fn read_date(text: &str, form: TimeForm) -> Option<(i64, &str)> {
     if let Some(found) = read_named(text, form) {
         return Some(found);
@@ -255,14 +265,14 @@ fn read_date(text: &str, form: TimeForm) -> Option<(i64, &str)> {
             return None;
         }
     };
-    // with two digits everywhere, so that versions such as 1.10.2 are no dates
+    // a short year needs two digits in every part, so that versions such as 1.10.2 are not dates
     let short = form != TimeForm::YearFirst && (a_digits, b_digits) == (2, 2);
     let year = century(year, year_digits).filter(|_| year_digits == 4 || short)?;
     (day_digits <= 2 && b_digits <= 2).then_some(())?;
     Some((day_of(year, month, day)?, rest))
 }
 
-/// Nanoseconds since midnight, and minutes before UTC where there is a time zone.
+/// Returns nanoseconds since midnight, and the UTC offset in minutes if there is a time zone.
 fn read_clock(text: &str) -> Option<(i64, Option<i64>)> {
     let two = |(number, length, rest)| (length == 2).then_some((number, rest));
     let (mut hour, length, rest) = digits(text)?;
@@ -284,12 +294,13 @@ fn read_clock(text: &str) -> Option<(i64, Option<i64>)> {
         }
     }
     let midnight = hour == 24 && minute == 0 && second == 0 && nanos == 0;
-    // a leap second counts as the next one
+    // a leap second counts as the next second
     (length <= 2 && (hour < 24 || midnight) && minute < 60 && second <= 60).then_some(())?;
     Some((((hour * 60 + minute) * 60 + second) * 1_000_000_000 + nanos, read_zone(rest.trim_ascii())?))
 }
 
-/// Minutes before UTC: `Z`, `UTC`, `+02`, `+0200` or `+02:00`; `Some(None)` where nothing is said.
+/// Returns the UTC offset in minutes: `Z`, `UTC`, `+02`, `+0200` or `+02:00`; `Some(None)` for an
+/// empty text.
 fn read_zone(text: &str) -> Option<Option<i64>> {
     match text {
         "" => return Some(None),
@@ -309,7 +320,8 @@ fn read_zone(text: &str) -> Option<Option<i64>> {
     (hours < 24 && minutes < 60).then_some(Some(sign * (60 * hours + minutes)))
 }
 
-/// The day since 1970-01-01 of a date in the Gregorian calendar of all times; `None` for one that does not exist.
+/// Returns the days since 1970-01-01 of a date in the proleptic Gregorian calendar; `None` for a
+/// date that does not exist.
 fn day_of(year: i64, month: i64, day: i64) -> Option<i64> {
     let [month, day] = [month, day].map(|part| u32::try_from(part).ok());
     Some(NaiveDate::from_ymd_opt(i32::try_from(year).ok()?, month?, day?)?.to_epoch_days().into())
@@ -320,8 +332,8 @@ pub(crate) fn part_of_year(instant: Instant) -> f64 {
     (f64::from(date.ordinal0()) + instant.part()) / if date.leap_year() { 366.0 } else { 365.0 }
 }
 
-/// The text of a date or time that is stored as the whole number `value`. An instant with a time zone is written in
-/// UTC, as it is stored; one without has no mark.
+/// Formats a date or time that is stored as the integer `value`. An instant with a time zone is
+/// written in UTC, as stored; one without a time zone has no suffix.
 pub(crate) fn text(value: i64, time: &DataType) -> String {
     match time {
         DataType::Date32 => date(value),
@@ -356,7 +368,7 @@ fn clock(value: i64, unit: TimeUnit) -> String {
     format!("{hours:02}:{minutes:02}:{:02}{}", seconds.rem_euclid(60), fraction(rest.unsigned_abs(), unit))
 }
 
-/// The digits behind the point, as many as the unit has.
+/// Formats the digits after the decimal point, whose number depends on the unit.
 fn fraction(rest: u64, unit: TimeUnit) -> String {
     match per_second(unit).ilog10() as usize {
         0 => String::new(),
@@ -364,18 +376,18 @@ fn fraction(rest: u64, unit: TimeUnit) -> String {
     }
 }
 
-/// The date so many days after 1970-01-01, as ISO 8601 writes it.
+/// Formats the date `days` after 1970-01-01 in ISO 8601.
 fn date(days: i64) -> String {
     let (year, date) = civil(days);
     match year {
         0..=9999 => format!("{year:04}-{}", date.format("%m-%d")),
-        // ISO 8601 wants a sign there
+        // ISO 8601 requires a sign for these years
         _ => format!("{year:+05}-{}", date.format("%m-%d")),
     }
 }
 
-/// The year so many days after 1970-01-01, and the date of the same days in the first 400 years from then: the calendar repeats itself, and
-/// chrono's ends after some 262,000 years.
+/// Returns the year `days` after 1970-01-01, and the equivalent date in the 400 years from 1970:
+/// the calendar repeats every 400 years, and chrono's ends after some 262,000 years.
 fn civil(days: i64) -> (i128, NaiveDate) {
     const DAYS: i64 = 146_097;
     let date = NaiveDate::from_epoch_days(days.rem_euclid(DAYS) as i32).unwrap_or_default();

@@ -1,26 +1,31 @@
-//! Rows of a table by their numbers, in any order.
+//! Reads rows of a table by row number, in any order.
 
 use crate::{MemoryRows, Real, Result, RowBuf, RowSource, TableRows};
 
-/// Longest gap between rows that is read rather than skipped: starting anew in the middle of a file costs about as much
-/// as reading so many rows.
+/// Longest gap between rows that is read instead of skipped: restarting in the middle of a file
+/// costs about as much as reading this many rows.
 const GAP: u64 = 256;
 const TILE: usize = 1024;
 
 impl<T: Real> TableRows<T> {
-    /// Copies some stored rows into memory, in the order asked for; a row may be asked for several times.
+    /// Copies some stored rows into memory, in the requested order; a row may be requested several
+    /// times.
     ///
-    /// Files are read in row order, each run of neighbouring rows once: of `.npy` and uncompressed Arrow IPC little
-    /// more than the rows themselves, of Parquet the pages that hold them. Holds the result, and a few bytes for each
-    /// row asked for. Labels are not carried along.
+    /// Files are read in row order, and each run of neighbouring rows once: for `.npy` and
+    /// uncompressed Arrow IPC little more than the rows themselves, for Parquet the pages that
+    /// contain them. Memory: the result, and a few bytes for each requested row. Labels are not
+    /// copied.
     ///
     /// # Errors
-    /// [`Empty`](crate::Error::Empty) for a row that is not among the selected ones; the errors of reading.
+    /// [`Empty`](crate::Error::Empty) for a row outside the selection; the errors of reading.
     ///
     /// ```
     /// # let folder = tempfile::tempdir().unwrap();
     /// # let path = folder.path().join("rows.npy");
-    /// # let mut out = kstore::sink::create(&path, &[kstore::OutputColumn::new("a", kstore::OutputKind::F64)])?;
+    /// # let mut out = kstore::sink::create(
+    /// #     &path,
+    /// #     &[kstore::OutputColumn::new("a", kstore::OutputKind::F64)],
+    /// # )?;
     /// # out.write(&[kstore::Output::F64(&[10.0, 11.0, 12.0])])?;
     /// # out.finish()?;
     /// let rows = kstore::Table::open(&[path])?.select(&kstore::Selection::default())?;
@@ -50,7 +55,7 @@ impl<T: Real> TableRows<T> {
             let why = format!("row {} is not among the selected rows", wanted[place]);
             return Err(self.selected().table().empty(why));
         }
-        // every row is there and both lists ascend
+        // every row was found and both lists ascend
         let places: Vec<usize> = rows.iter().map(|row| wanted.partition_point(|have| have < row)).collect();
         let x = places.iter().flat_map(|place| &found.x()[place * d..][..d]).copied().collect();
         let y = places.iter().flat_map(|place| &found.y()[place * t..][..t]).copied().collect();
@@ -59,7 +64,7 @@ impl<T: Real> TableRows<T> {
     }
 }
 
-/// Splits ascending rows into runs wherever more than [`GAP`] are missing.
+/// Splits ascending rows into runs with gaps of at most [`GAP`].
 fn runs(rows: &[u64]) -> impl Iterator<Item = &[u64]> {
     rows.chunk_by(|a, b| b - a <= GAP)
 }

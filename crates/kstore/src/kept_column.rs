@@ -1,4 +1,4 @@
-//! Values of a chunk appended to a column that is carried along.
+//! Appends values of a chunk to a column that is carried along.
 
 use crate::KeptColumn;
 use crate::source::view::{Positions, Values, View};
@@ -6,8 +6,8 @@ use crate::sparse::ENTRY;
 use crate::text_limit::text_bytes;
 use kpass::KeptValues;
 
-/// Appends `count` rows of a view. For an integer that the column cannot hold, returns its row
-/// in the chunk and the value as text.
+/// Appends `count` rows of a view. If the column cannot hold an integer, returns its row in the
+/// chunk and the value as text.
 pub(crate) fn load(
     column: &mut KeptColumn,
     view: &View<'_>,
@@ -51,7 +51,7 @@ pub(crate) fn load(
     Ok(())
 }
 
-/// Appends the integers of some rows of a view, 0 for a missing one.
+/// Appends the integers of some rows of a view, with 0 for missing ones.
 fn integers<V: TryFrom<i128>>(
     values: &mut Vec<V>,
     view: &View<'_>,

@@ -1,11 +1,11 @@
-//! Label columns as codes into a dictionary.
+//! Encodes label columns as codes into a dictionary.
 
 use crate::rows::{Coded, Label};
 use crate::source::{Positions, Values, View};
 use crate::statistics::TEXT_BYTES;
 use std::{collections::HashMap, sync::Arc};
 
-/// Turns labels into codes. Labels found for the first time get the next code; with a dictionary given, they get
+/// Encodes labels. A new label gets the next code or, if the dictionary is fixed,
 /// [`Coded::UNKNOWN`].
 #[derive(Debug)]
 pub(crate) struct Coder {
@@ -20,17 +20,19 @@ pub(crate) struct Coder {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Fault {
-    /// Not a whole number, or too large for one.
+    /// A fraction, or a number too large for an integer.
     Fraction(f64),
-    /// More than so many labels, or more text than they may have.
+    /// More labels than this limit, or more text than these labels may have.
     TooMany(usize),
 }
 
-/// The largest float that stands for itself only: above it, neighbouring integers share a float.
+/// The largest float that represents one integer only: above it, neighbouring integers share a
+/// float.
 const LARGEST_WHOLE: f64 = (1u64 << 53) as f64;
 
 impl Coder {
-    /// A coder that adds labels as they come, up to `limit`, or with a dictionary knows only those in it.
+    /// Returns a coder with a fixed dictionary or, without one, a coder that adds up to `limit`
+    /// labels.
     pub(crate) fn new(dictionary: Option<&Arc<Vec<Label>>>, limit: usize) -> Self {
         let labels = dictionary.map_or_else(Arc::default, Arc::clone);
         let (integers, texts) = (HashMap::new(), HashMap::new());
@@ -53,7 +55,7 @@ impl Coder {
         Arc::clone(&self.labels)
     }
 
-    /// Appends the codes of `count` rows, none of them null. On a fault, returns the row of the chunk where it is.
+    /// Appends the codes of `count` rows without nulls. On a fault, returns its row in the chunk.
     pub(crate) fn code(
         &mut self,
         view: &View<'_>,
@@ -91,14 +93,14 @@ impl Coder {
             return Err(Fault::TooMany(self.limit));
         }
         let code = self.labels.len() as u32;
-        // copies the dictionary while buffers still hold the old one; new labels are rare
+        // copies the dictionary while buffers still share the old one; new labels are rare
         Arc::make_mut(&mut self.labels).push(label.clone());
         self.note(label, code);
         Ok(code)
     }
 }
 
-/// The value in a row of a column of numbers as an integer, or a fault where it is no whole number of 64 bits.
+/// Returns a number as an integer, or a fault if it is not an integer of 64 bits.
 pub(crate) fn integer(view: &View<'_>, row: usize) -> Result<i64, Fault> {
     if let Some(whole) = view.integer(row) {
         return i64::try_from(whole).map_err(|_| Fault::Fraction(whole as f64));
@@ -107,7 +109,8 @@ pub(crate) fn integer(view: &View<'_>, row: usize) -> Result<i64, Fault> {
     whole_number(value).ok_or(Fault::Fraction(value))
 }
 
-/// A float as the integer that it is; `None` for fractions and for those that stand for several integers.
+/// Converts a float to an integer; `None` for fractions and for floats that represent several
+/// integers.
 pub(crate) fn whole_number(value: f64) -> Option<i64> {
     (value.fract() == 0.0 && value.abs() <= LARGEST_WHOLE).then_some(value as i64)
 }

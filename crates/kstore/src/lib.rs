@@ -1,26 +1,29 @@
 //! Tables of rows on disk, read in blocks under a memory budget and written back whole.
 //!
-//! The crate answers four questions and no others:
+//! The crate has four parts:
 //!
-//! * **what are the rows?** — [`RowSource`] gives [`RowBlock`]s of numbers for any range of stored rows, whatever the
-//!   file format;
-//! * **how are they folded?** — [`Pass`] is the one loop over rows of the whole workspace: segments of a fixed size,
-//!   folded by lanes in parallel, merged in row order, so that the result has the same bits whatever the threads;
-//! * **what does it cost?** — every consumer states its [`Footprint`], and a [`Plan`] adds them up before work starts;
-//! * **what is left of a run that was stopped?** — a [`checkpoint`] holds what its passes found, and the next run goes on
-//!   with the same bits.
+//! * **rows**: [`RowSource`] returns [`RowBlock`]s of numbers for any range of stored rows, for
+//!   every file format;
+//! * **passes**: [`Pass`] is the only loop over rows in the workspace. It folds segments of a fixed
+//!   size in parallel and merges them in row order, so that the result is bit-identical for every
+//!   number of threads;
+//! * **cost**: every consumer states its [`Footprint`], and a [`Plan`] adds them up before work
+//!   starts;
+//! * **restart**: a [`checkpoint`] stores the results of the passes of a stopped run, and the next
+//!   run continues with bit-identical results.
 //!
-//! It knows no kernel and no solver.
+//! It contains neither kernels nor solvers.
 //!
 //! # Features
 //!
-//! Each file format is a feature; `formats` is all of them, and the default. With
-//! `default-features = false` the rows are slices, record batches, iterators and sources of your own, and no codec is
-//! built. [`arrow`] and [`rayon`] have the types of other crates that stand in signatures here.
+//! Each file format is a feature; `formats` enables all of them and is the default. With
+//! `default-features = false`, rows come from slices, record batches, iterators and custom sources,
+//! and no codec is built. [`arrow`] and [`rayon`] re-export the types of other crates that appear
+//! in signatures here.
 //!
 //! # Example
 //!
-//! The means of a table of any size, in the memory of a few tiles:
+//! The mean of a column of a table of any size, in the memory of a few tiles:
 //!
 //! ```
 //! use kstore::{Pass, Reading, RowSource, Selection, StatisticsFold, Table, Workers};
@@ -79,7 +82,7 @@ pub use kpass::{
     BadLine, CancelToken, Error, Fold, Label, Merge, Output, OutputKind, Pass, Result, RowBlock, RowBuf, RowCursor,
     RowSource, Scaler, Statistics, StatisticsFold, TableShape, Workers,
 };
-// the rest of that crate, under one name for the crates above
+// the rest of that crate, re-exported for the crates above
 #[doc(hidden)]
 pub use kpass::{
     AtomicFile, Coded, Digest, Footprint, KeptColumn, KeptValues, MemoryRows, Plan, Pool, Real, Strings, atomic,

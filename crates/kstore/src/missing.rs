@@ -1,12 +1,12 @@
-//! Values that are missing, NaN or infinite.
+//! Missing, NaN and infinite values.
 
 use crate::{Error, Result};
 
-/// Texts that stand for a missing value beside the empty one, if a column holds no text.
+/// Words for a missing value, in addition to the empty text, in columns that are not text.
 pub(crate) const WORDS: [&str; 14] =
     ["NA", "N/A", "null", "NULL", "None", "na", "n/a", "#N/A", "#NA", "<NA>", "?", "-", ".", "--"];
 
-/// True for a text that stands for a missing value among times.
+/// Returns whether a text in a column of times is a missing value.
 pub(crate) fn is_word(text: &str) -> bool {
     text.is_empty() || WORDS.contains(&text) || matches!(text, "NaT" | "NaN" | "nan")
 }
@@ -15,28 +15,31 @@ pub(crate) fn is_word(text: &str) -> bool {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "String", rename_all = "lowercase")]
 pub enum Missing {
-    /// As the rows of the model's fit were, where a model reads the rows; else as [`Missing::Error`].
+    /// The setting of the model's fit if a model reads the rows; otherwise [`Missing::Error`].
     #[default]
     #[serde(rename = "error")]
     Fitted,
     /// Stop with [`Error::BadValue`].
     Error,
-    /// Leave the row out.
+    /// Skip the row.
     Drop,
-    /// Keep the row with NaN in place of the value, for a reader that writes an empty result for the row.
+    /// Keep the row with NaN as the value, for a reader that writes an empty result for the row.
     Keep,
-    /// Put the feature's mean in its place; an error in a target, class or fold column, and in one of categories.
+    /// Replace the value by the feature's mean. An error in a target, class, fold or category
+    /// column.
     Mean,
-    /// Put the mean of a number in its place and 1 in one more feature of the column; for a category, that feature alone. Columns without
-    /// a missing value in the rows of the fit have no such feature: there it is the mean, or a category like no other.
+    /// Replace a number by its mean and set an additional indicator feature of the column to 1; for
+    /// a category, set only the indicator. A column without missing values in the fit has no
+    /// indicator: a missing number is then replaced by the mean, and a missing category is treated
+    /// as an unknown one.
     Indicator,
 }
 
 impl Missing {
-    /// Those that have a name of their own, in the order of their names in messages.
+    /// The treatments with a name of their own, in the order of messages.
     pub const ALL: [Self; 4] = [Self::Error, Self::Drop, Self::Mean, Self::Indicator];
 
-    /// The name: `error`, `drop`, `mean` or `indicator`.
+    /// Returns the name: `error`, `drop`, `mean` or `indicator`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Fitted | Self::Error => "error",
@@ -46,22 +49,22 @@ impl Missing {
         }
     }
 
-    /// The treatment of this name.
+    /// Returns the treatment with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|missing| missing.name() == name)
     }
 
-    /// True where a missing number becomes the mean of its column.
+    /// Returns whether a missing number is replaced by the mean of its column.
     pub(crate) fn fills(self) -> bool {
         matches!(self, Self::Mean | Self::Indicator)
     }
 }
 
-/// How rows without a target are treated: without a number, or without a class.
+/// How rows with a missing target (number or class) are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MissingTarget {
-    /// Leave the row out.
+    /// Skip the row.
     Drop,
     /// Stop with [`Error::BadValue`].
     Error,

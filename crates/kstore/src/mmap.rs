@@ -1,7 +1,7 @@
-//! Files mapped into memory: the only unsafe code of this crate.
+//! Memory-mapped files: the only unsafe code of this crate.
 //!
-//! Mapping is for zero-copy use of arrays by library users and for gathers from scratch files. Passes over rows do
-//! not map, see [`crate::source::npy`].
+//! Mapping is for zero-copy use of arrays by library users and for gathers from scratch files.
+//! Passes over rows do not map, see [`crate::source::npy`].
 
 #![expect(unsafe_code, reason = "mapping a file has no safe form")]
 
@@ -12,7 +12,8 @@ use std::{fs::File, path::Path};
 
 /// A read-only map of a whole file.
 ///
-/// Nobody may shorten or change the file while it is mapped: reading a page that is gone kills the process.
+/// Nobody may truncate or change the file while it is mapped: reading a page that no longer exists
+/// kills the process.
 #[derive(Debug)]
 pub struct Mapped {
     map: Mmap,
@@ -22,19 +23,20 @@ impl Mapped {
     /// Maps a file.
     pub fn open(path: &Path) -> Result<Self> {
         let file = File::open(path).map_err(Error::io("read", path))?;
-        // SAFETY: the map is private to this value and only read. The remaining danger, another process that changes
-        // or truncates the file, is stated on the type; kmill's own files are replaced by rename, never rewritten.
+        // SAFETY: the map is private to this value and only read. The remaining danger, another
+        // process that changes or truncates the file, is stated on the type; kmill's own files are
+        // replaced by rename, never rewritten.
         let map = unsafe { Mmap::map(&file) }.map_err(Error::io("map", path))?;
         Ok(Self { map })
     }
 
-    /// The bytes of the file.
+    /// Returns the bytes of the file.
     pub fn bytes(&self) -> &[u8] {
         &self.map
     }
 
-    /// `count` numbers from byte `offset` on, in the machine's byte order; `None` where the file is too short or the
-    /// place is not aligned for the type.
+    /// Returns `count` numbers from byte `offset` on, in the machine's byte order; `None` if the
+    /// file is too short or the position is not aligned for the type.
     pub fn slice<V: Plain>(&self, offset: usize, count: usize) -> Option<&[V]> {
         let length = count.checked_mul(size_of::<V>())?;
         let bytes = self.map.get(offset..offset.checked_add(length)?)?;

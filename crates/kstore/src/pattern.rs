@@ -1,7 +1,8 @@
-//! The files that a path, a folder or a pattern stands for.
+//! Expands a path, a folder or a pattern to files.
 //!
-//! A pattern has `*`, `?` and `[a-z]` within a name, and `**` for any folders between. As in a shell, names that begin with `.`, and here
-//! with `_` too, match only a pattern that begins so.
+//! A pattern has `*`, `?` and `[a-z]` within a name, and `**` for any number of folders. As in a
+//! shell, names that begin with `.`, and here also with `_`, match only a pattern that begins with
+//! one of these characters.
 
 use crate::names::nearest;
 use crate::source::{self, foreign};
@@ -19,8 +20,8 @@ enum Step {
     Folders,
 }
 
-/// The files that match, in no order; at least one. Names that are no UTF-8 match as they are shown, so that no row of a table is left
-/// out for the name of its file.
+/// Returns the files that match, at least one, in no particular order. Names that are not UTF-8 are
+/// matched in their displayed form, so that a table never misses the rows of such a file.
 fn files(pattern: &Path) -> Result<Vec<PathBuf>> {
     let steps = pattern.components().map(|component| step(component, pattern)).collect::<Result<Vec<_>>>()?;
     let mut found = Vec::new();
@@ -68,7 +69,7 @@ fn walk(at: PathBuf, steps: &[Step], found: &mut Vec<PathBuf>) -> Result<()> {
         [Step::Folders, rest @ ..] => {
             walk(at.clone(), rest, found)?;
             for entry in entries(&at)? {
-                // a link to a folder above would lead round for ever
+                // a link to a parent folder would cause an endless loop
                 let hidden = entry.file_name().is_some_and(|entry| foreign::is_hidden(&entry.to_string_lossy()));
                 if entry.is_dir() && !entry.is_symlink() && !hidden {
                     walk(entry, steps, found)?;
@@ -79,7 +80,8 @@ fn walk(at: PathBuf, steps: &[Step], found: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// The paths in a folder, under the name that led there; none where there is no such folder.
+/// Returns the paths in a folder, prefixed with `folder` as given; an empty list if the folder does
+/// not exist.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     if !here.is_dir() {
@@ -89,7 +91,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     entries.map(|entry| entry.map(|entry| folder.join(entry.file_name())).map_err(Error::io("read", here))).collect()
 }
 
-/// The files that a path, folder or pattern stands for; at least one.
+/// Returns the files that a path, folder or pattern names; at least one.
 pub(crate) fn expand(path: &Path) -> Result<Vec<PathBuf>> {
     let found = if path.is_dir() {
         foreign::refuse(path, &[])?;
@@ -136,7 +138,7 @@ fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// "No such file", with the name in the same folder that comes nearest.
+/// Returns "no such file" with the most similar name in the same folder.
 fn not_found(path: &Path) -> Error {
     if let Ok(target) = path.read_link() {
         let hint = format!("; the link leads to {}, which is not there: name another file", target.display());
@@ -148,7 +150,7 @@ fn not_found(path: &Path) -> Error {
         Ok(entries) => {
             let names: Vec<_> = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            // a shared extension makes no two names alike: the stems decide
+            // compares stems, because a shared extension does not make two names similar
             let stem =
                 |name: &str| Path::new(name).file_stem().and_then(|stem| stem.to_str()).unwrap_or("").to_string();
             let stems: Vec<String> = names.iter().map(|name| stem(name)).collect();

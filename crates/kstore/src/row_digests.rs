@@ -1,8 +1,11 @@
-//! Digests of the values of rows, taken as they are read.
+//! Digests of the values of rows, computed as the rows are read.
 //!
-//! A row's digest is a sum of products, two halves of a value each plus a key of its column, 32 bits by 32 (the NH hash: Black,
-//! Halevi, Krawczyk, Krovetz, Rogaway, "UMAC", CRYPTO 1999), mixed with the number of the row. That of some rows is the sum of theirs, so
-//! that neither chunks nor order of reading count, and parts can be put together. It notices change and is no protection against forgery.
+//! A row's digest is a sum of 32 x 32-bit products, one for each column: the factors are the two
+//! halves of the value, each plus half of the column's key (the NH hash: Black, Halevi, Krawczyk,
+//! Krovetz, Rogaway, "UMAC", CRYPTO 1999). The sum is mixed with the row number. The digest of
+//! several rows is the sum of their digests, so that it does not depend on chunks or the order of
+//! reading, and partial digests can be added. It detects changes but does not protect against
+//! forgery.
 
 use crate::checkpoint::{Arrays, Persist, Stored};
 use crate::source::{Positions, Values, View};
@@ -10,10 +13,10 @@ use crate::{Digest, Result, convert::TILE, key::mix, sparse::SparseRows, vectori
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Stored rows that have a digest of their own.
+/// Number of stored rows that share a digest.
 const PIECE: u64 = 1024;
 
-/// The digests of the selected rows of a table, for each 1,024 stored rows: 8 bytes each.
+/// The digests of the selected rows of a table: 8 bytes for each 1,024 stored rows.
 #[derive(Debug)]
 pub struct RowDigests {
     rows: u64,
@@ -22,24 +25,26 @@ pub struct RowDigests {
 }
 
 impl RowDigests {
-    /// Digests of the first `rows` stored rows, none of which was read yet.
+    /// Returns empty digests of the first `rows` stored rows.
     pub fn new(rows: u64) -> Self {
         let sums = (0..rows.div_ceil(PIECE)).map(|_| AtomicU64::new(0)).collect();
         Self { rows, sums, closed: AtomicBool::new(false) }
     }
 
-    /// Takes in no more rows: they have all been read. Digests that took in none so far stay open.
+    /// Ends the digests: all rows have been read, and further rows are ignored. Digests without any
+    /// row so far stay open.
     pub fn close(&self) {
         let taken = self.sums.iter().any(|sum| sum.load(Ordering::Relaxed) != 0);
         self.closed.store(taken, Ordering::Relaxed);
     }
 
-    /// The stored rows of a piece.
+    /// Returns the stored rows of a piece.
     pub fn piece(&self, number: u64) -> Range<u64> {
         number.saturating_mul(PIECE).min(self.rows)..(number.saturating_add(1).saturating_mul(PIECE)).min(self.rows)
     }
 
-    /// The pieces that some stored rows have a part of, with the digests of that part, as far as it was read.
+    /// Returns the pieces that overlap a range of stored rows, each with its digest of the rows
+    /// read so far.
     pub fn of(&self, rows: &Range<u64>) -> Vec<(u64, u64)> {
         let end = rows.end.min(self.rows);
         if rows.start >= end {
@@ -49,13 +54,13 @@ impl RowDigests {
         pieces.map(|piece| (piece, self.sum(piece))).collect()
     }
 
-    /// The digest of a piece; 0 for one that is not there.
+    /// Returns the digest of a piece; 0 for a piece that does not exist.
     pub fn sum(&self, piece: u64) -> u64 {
         let place = usize::try_from(piece).ok();
         place.and_then(|place| self.sums.get(place)).map_or(0, |sum| sum.load(Ordering::Relaxed))
     }
 
-    /// Takes in `rows`, which are at places `at` of a chunk with these columns, [`TILE`] at the most.
+    /// Adds `rows`, at most [`TILE`], which are at positions `at` of a chunk with these columns.
     pub(crate) fn add(&self, views: &[View<'_>], keys: &[u64], at: Positions<'_>, rows: &[u64]) {
         if self.closed.load(Ordering::Relaxed) {
             return;
@@ -87,7 +92,8 @@ fn take(values: &[f64], key: u64, sums: &mut [u64]) {
     });
 }
 
-/// The values as numbers: of texts a digest, and one number for all that are missing.
+/// Reads values as numbers: the digest of a text or sparse row, and the same NaN for every missing
+/// value.
 fn load(view: &View<'_>, at: Positions<'_>, values: &mut [f64]) {
     if let Values::Sparse(rows) = view.values {
         return values.iter_mut().enumerate().for_each(|(i, value)| *value = f64::from_bits(digest(&rows, at.get(i))));

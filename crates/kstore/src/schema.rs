@@ -1,4 +1,4 @@
-//! Names and kinds of the columns of a table.
+//! Names and types of the columns of a table.
 
 use crate::arrow::datatypes::{DataType, TimeUnit};
 use crate::sparse::SparseShape;
@@ -12,39 +12,40 @@ use std::{collections::HashMap, fmt};
 pub enum Kind {
     /// Binary floating point numbers of 16, 32 or 64 bits.
     Float {
-        /// Size of a value.
+        /// Size of a value in bits.
         bits: u8,
     },
     /// Integers of 8, 16, 32 or 64 bits.
     Int {
-        /// Size of a value.
+        /// Size of a value in bits.
         bits: u8,
         /// Whether values may be negative.
         signed: bool,
     },
-    /// Truth values, read as 0 and 1 where a number is needed.
+    /// Boolean values, read as 0 and 1 if a number is required.
     Bool,
     /// Text: a label, or a category.
     Text,
-    /// Strings of bytes: only carried along.
+    /// Byte strings, which can only be carried along.
     Binary,
-    /// Dates, times of day, timestamps and durations, as Arrow calls them: features as [`crate::encoding::Times`] says, elsewhere the
-    /// integers that store them.
+    /// Dates, times of day, timestamps and durations, with their Arrow type. As features they are
+    /// converted as [`crate::encoding::Times`] describes; elsewhere they are the stored integers.
     #[serde(skip)]
     Time(DataType),
-    /// Sparse rows, as many columns of numbers in one: features where a [`Selection`](crate::Selection) takes such.
+    /// Sparse rows: many numeric columns in one. They are features if a
+    /// [`Selection`](crate::Selection) includes them.
     Sparse(SparseShape),
-    /// Anything else, by the name its format gives it; cannot be read.
+    /// Any other type, with the name in its format; cannot be read.
     Other(String),
 }
 
 impl Kind {
-    /// True where a value can be a feature or a target: numbers, truth values and times.
+    /// Returns whether values can be a target or a numeric feature: numbers, booleans and times.
     pub fn is_numeric(&self) -> bool {
         matches!(self, Self::Float { .. } | Self::Int { .. } | Self::Bool | Self::Time(_))
     }
 
-    /// True for what is a feature as it is: numbers and truth values.
+    /// Returns whether values are features without conversion: numbers and booleans.
     pub fn is_feature(&self) -> bool {
         self.is_numeric() && !matches!(self, Self::Time(_))
     }
@@ -66,7 +67,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// The name of a type of dates or times, such as `timestamp in us, UTC`.
+/// Returns the name of a type of dates or times, such as `timestamp in us, UTC`.
 fn time_name(time: &DataType) -> String {
     match time {
         DataType::Date32 => "date in days".to_string(),
@@ -91,9 +92,9 @@ fn symbol(unit: TimeUnit) -> &'static str {
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Column {
-    /// Name of the column.
+    /// Column name.
     pub name: String,
-    /// The type of its values.
+    /// Type of the values.
     pub kind: Kind,
 }
 
@@ -102,10 +103,11 @@ pub struct Column {
 pub struct Schema {
     /// The columns.
     pub columns: Vec<Column>,
-    /// Places of the columns that only number or name the rows, as the index of a pandas table does: features only where
-    /// they are named.
+    /// Indices of columns that only number or name the rows, like the index of a pandas table. They
+    /// are features only if they are named.
     pub row_labels: Vec<usize>,
-    /// Place of the label of each row, in formats that have one, such as svmlight: a target, and a feature only if its own name selects it.
+    /// Index of the label column in formats that have one, such as svmlight. It is a target, and a
+    /// feature only if it is selected by name.
     pub label: Option<usize>,
 }
 
@@ -116,14 +118,14 @@ impl AsRef<str> for Column {
 }
 
 impl Schema {
-    /// The place of each name among the columns; of the first, where several columns share it. For many lookups: one
-    /// costs a look at every column with [`Schema::position`].
+    /// Returns the index of each column name; the first index if several columns share the name.
+    /// For many lookups: [`Schema::position`] scans all columns each time.
     pub fn places(&self) -> HashMap<&str, usize> {
         let columns = self.columns.iter().enumerate().rev();
         columns.map(|(place, column)| (column.name.as_str(), place)).collect()
     }
 
-    /// Place of the column called `name`.
+    /// Returns the index of the column `name`.
     pub fn position(&self, name: &str) -> Option<usize> {
         names::position(&self.columns, name)
     }
@@ -132,17 +134,18 @@ impl Schema {
         format!("{name}[{item}]")
     }
 
-    /// The columns that come from the lists called `name`, in their order; empty where there are none.
+    /// Returns the indices of the columns that come from lists called `name`, in their order; empty
+    /// if there are none.
     pub fn block(&self, name: &str) -> Vec<usize> {
         names::items(&self.columns, name)
     }
 
-    /// The text to add to "there is no column `name`": the nearest name, or the names there are.
+    /// Returns the suffix of "there is no column `name`": the nearest name, or the existing names.
     pub fn hint(&self, name: &str) -> String {
         names::hint(&self.columns, name)
     }
 
-    /// True where a column holds sparse rows.
+    /// Returns whether any column holds sparse rows.
     pub fn has_sparse(&self) -> bool {
         self.columns.iter().any(|column| matches!(column.kind, Kind::Sparse(_)))
     }

@@ -1,15 +1,16 @@
-//! Caches on disk: rows that were expensive to make, written once and read as a source.
+//! Caches on disk: rows that are expensive to compute, written once and read as a source.
 //!
-//! A cache holds blocks of rows as a fold saw them, features `phi` in the place of x, with their stored row numbers,
-//! targets, and class and group codes. It is a [`RowSource`] with the rows and segments of the one it was made from, so
-//! nothing downstream can tell, and it gives back the very numbers that were written: whatever is folded from it has
-//! the same bits.
+//! A cache stores blocks of rows as a fold reads them, with features `phi` instead of x, stored row
+//! numbers, targets, and class and group codes. It is a [`RowSource`] with the rows and segments of
+//! the original source, and it returns exactly the numbers that were written: folds over it are
+//! bit-identical.
 //!
-//! Its files have no names. The operating system removes them when the cache is dropped or the process ends, at an
-//! error, a panic, a signal or `kill -9`: there is never anything to clean up.
+//! Its files have no names. The operating system removes them when the cache is dropped or the
+//! process ends, by an error, a panic, a signal or `kill -9`: no cleanup is ever necessary.
 //!
-//! *Bytes on disk*: [`Cache::row_bytes`] a row. *Memory*: buffers of 256 KiB for each array while it is written, none
-//! while it is read. *Rates*: those of the disk, or of memory where the system caches the file.
+//! *Bytes on disk*: [`Cache::row_bytes`] for each row. *Memory*: buffers of 256 KiB for each array
+//! during writing, none during reading. *Speed*: the disk's, or the memory's if the system caches
+//! the file.
 //!
 //! ```
 //! use kstore::scratch::Scratch;
@@ -45,8 +46,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fs::File, marker::PhantomData, ops::Range};
 
-/// The arrays of a cache: features, row numbers, targets, weights, and from [`CODES`] on codes of
-/// classes and of groups.
+/// Indices of the arrays of a cache: features, row numbers, targets, weights, and from [`CODES`] on
+/// the codes of classes and of groups.
 const X: usize = 0;
 const ROWS: usize = 1;
 const Y: usize = 2;
@@ -54,7 +55,7 @@ const WEIGHT: usize = 3;
 const CODES: usize = 4;
 const ARRAYS: usize = 6;
 
-/// A folder for caches, and how much they may take together.
+/// A folder for caches, with a limit on their total size.
 #[derive(Clone, Debug)]
 pub struct Scratch {
     folder: PathBuf,
@@ -63,10 +64,10 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// A scratch folder at `folder`, which exists, whose caches take `limit` bytes at most.
+    /// Opens the existing folder `folder` for caches of at most `limit` bytes in total.
     ///
     /// # Errors
-    /// [`Error::NotFound`] where there is no such folder.
+    /// [`Error::NotFound`] if the folder does not exist.
     pub fn open(folder: &Path, limit: u64) -> Result<Self> {
         if !folder.is_dir() {
             return Err(Error::NotFound {
@@ -77,7 +78,7 @@ impl Scratch {
         Ok(Self { folder: folder.to_path_buf(), limit, used: Arc::default() })
     }
 
-    /// Bytes that further caches may take.
+    /// Returns the bytes left for further caches.
     pub fn left(&self) -> u64 {
         self.limit.saturating_sub(self.used.load(Ordering::Relaxed))
     }
@@ -85,16 +86,16 @@ impl Scratch {
     /// Starts a cache of rows of this shape, for the stored rows `range`.
     ///
     /// # Errors
-    /// [`Error::OverScratch`] where all the rows of the range would not fit the limit; [`Error::Io`].
+    /// [`Error::OverScratch`] if the rows of the range would exceed the limit; [`Error::Io`].
     pub fn cache<T: Real>(&self, shape: TableShape, range: Range<u64>) -> Result<CacheWriter<T>> {
         let rows = range.end.saturating_sub(range.start);
         self.cache_up_to(shape, range, rows)
     }
 
-    /// Starts a cache as [`cache`](Self::cache) does, for at most `most` rows of the range.
+    /// Starts a cache like [`cache`](Self::cache), for at most `most` rows of the range.
     ///
     /// # Errors
-    /// [`Error::OverScratch`] where so many rows would not fit the limit; [`Error::Io`].
+    /// [`Error::OverScratch`] if `most` rows would exceed the limit; [`Error::Io`].
     pub fn cache_up_to<T: Real>(&self, shape: TableShape, range: Range<u64>, most: u64) -> Result<CacheWriter<T>> {
         let needed = most.saturating_mul(Cache::<T>::row_bytes(&shape) as u64);
         let reserved = Reserved::new(self, needed)?;
@@ -155,17 +156,17 @@ pub struct CacheWriter<T> {
 }
 
 impl<T: Real> CacheWriter<T> {
-    /// Number of rows that can still be appended.
+    /// Returns the number of rows that can still be appended.
     pub fn left(&self) -> u64 {
         self.most - self.count
     }
 
-    /// Appends a block. Rows come in the order of their numbers, and labels refer to one dictionary: that of a source
-    /// that was given it.
+    /// Appends a block. Rows ascend by number. All blocks must use one label dictionary, which the
+    /// source got in advance.
     ///
     /// # Errors
-    /// [`Error::ScratchFull`] for a full disk, [`Error::Io`], and [`Error::Syntax`] for blocks of another shape, out of
-    /// order, or more rows than are [`left`](Self::left).
+    /// [`Error::ScratchFull`] for a full disk, [`Error::Io`], and [`Error::Syntax`] for blocks of
+    /// another shape, out of order, or with more rows than are [`left`](Self::left).
     pub fn push(&mut self, block: &RowBlock<'_, T>) -> Result<()> {
         self.check(block)?;
         let written = self.write(block);
@@ -208,12 +209,12 @@ impl<T: Real> CacheWriter<T> {
         Err(Error::Syntax { what: "block for a cache", text, expected })
     }
 
-    /// Ends the writing and returns the cache as a source.
+    /// Finishes writing and returns the cache as a source.
     ///
     /// # Errors
     /// The errors of [`CacheWriter::push`].
     pub fn finish(mut self) -> Result<Cache<T>> {
-        // flushed while the error can still be told with what is needed
+        // flushes here, while the error can still state the bytes needed
         let flushed = self.arrays.iter_mut().try_for_each(BufWriter::flush);
         flushed.map_err(|error| self.refused(error))?;
         let folder = self.folder;
@@ -245,7 +246,8 @@ fn append<N: Number>(array: &mut BufWriter<File>, values: &[N]) -> io::Result<()
     array.write_all(bytemuck::cast_slice(values))
 }
 
-/// Bytes free on the disk of a folder; `None` where the operating system does not tell.
+/// Returns the free bytes on the disk of a folder; `None` if the operating system does not report
+/// them.
 pub fn free(folder: &Path) -> Option<u64> {
     #[cfg(unix)]
     {
@@ -259,7 +261,7 @@ pub fn free(folder: &Path) -> Option<u64> {
     }
 }
 
-/// Rows on disk in files without names, which are removed when this value is dropped.
+/// Rows on disk in unnamed files, which are removed when this value is dropped.
 #[derive(Debug)]
 pub struct Cache<T> {
     arrays: Vec<Positioned>,
@@ -274,23 +276,23 @@ pub struct Cache<T> {
 }
 
 impl<T: Real> Cache<T> {
-    /// Bytes on disk of a row, labels included.
+    /// Returns the bytes on disk of a row, including labels.
     pub fn row_bytes(shape: &TableShape) -> usize {
         RowBuf::<T>::bytes_per_row(shape)
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn len(&self) -> u64 {
         self.count
     }
 
-    /// True if there are no rows.
+    /// Returns whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
     fn read<N: Number>(&self, array: usize, first: u64, count: usize, out: &mut Vec<N>) -> Result<()> {
-        // grown by doubling it would hold twice what a plan counts
+        // growth by doubling could allocate twice the memory that a plan counts
         out.clear();
         out.reserve_exact(count);
         out.resize(count, N::zeroed());
@@ -299,7 +301,8 @@ impl<T: Real> Cache<T> {
         read.map_err(Error::io("read a cache in", &self.folder))
     }
 
-    /// Position of the first row whose number is at least `row`: a binary search on disk, a few reads of a few bytes.
+    /// Returns the position of the first row whose number is at least `row`, by a binary search on
+    /// disk with a few small reads.
     fn position(&self, row: u64) -> Result<u64> {
         let (mut low, mut high, mut number) = (0, self.count, Vec::new());
         while low < high {

@@ -1,4 +1,4 @@
-//! The columns and rows of a table that take part, and their roles.
+//! The selected columns and rows of a table, and the roles of columns.
 
 use crate::condition::{Bound, Condition, shown_rows};
 use crate::encoding::{Categories, Coding, Encoding, Times, Wanted, Weighing};
@@ -12,85 +12,93 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A choice of columns and rows of a table, by name.
+/// A selection of columns and rows of a table, by name.
 ///
-/// `features` may be exact names, names of list columns, which stand for all their columns `name[0]`, `name[1]`, …, or
-/// patterns with `*` and `?`. Their order is that of the list and, for the columns of one pattern, that of the file; a column named twice counts
-/// once. `!` before a name or pattern takes its columns away from the others, or from those of an empty list where nothing else is named; `*` alone
-/// stands for those too. An empty list stands for every column of numbers, truth values, text, dates or times that has no other role, in the order of
-/// the file; the index of a pandas table, the label of a format whose rows have one, and a column called `qid`, of groups, are features only if
-/// they are named.
+/// `features` lists exact names, names of list columns, which mean all their columns `name[0]`,
+/// `name[1]`, …, or patterns with `*` and `?`. Their order is the order of the list and, within a
+/// pattern, the order of the file; a column named twice counts once. An empty list or `*` selects
+/// every column of numbers, booleans, text, dates or times that has no other role, in the order of
+/// the file. The index of a pandas table, the label of a format whose rows have one, and a column
+/// `qid` of groups are features only if they are named. `!` before a name or pattern excludes its
+/// columns; a list with only exclusions excludes them from `*`.
 ///
-/// Columns of text are categories, a feature for each value, where `categories` does not say otherwise, and dates and times become what `times`
-/// says: see [`crate::encoding`]. A selection with some is read once for their values before its rows can be used ([`Selected::search`]).
+/// By default, text columns are categories with a feature for each value; `categories` changes
+/// this. `times` selects the features of dates and times: see [`crate::encoding`]. A selection with
+/// such columns needs a pass that finds their values before its rows can be used
+/// ([`Selected::search`]).
 ///
-/// As JSON it has the texts that people type: `"rows": "0..284217"`, `"where": "fold != 3"`. The roles that a solver gives to columns,
-/// and what is only carried along without features, are no part of that.
+/// In JSON, `rows` and `where` are written as on the command line: `"rows": "0..284217"`, `"where":
+/// "fold != 3"`. Fields that are only set in code, such as `weight`, are not part of the JSON.
 #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Selection {
     /// Names or patterns of features.
     pub features: Vec<String>,
-    /// Names of targets; none for prediction.
+    /// Names of targets; empty for prediction.
     pub targets: Vec<String>,
-    /// The single target is a column of classes, not a quantity.
+    /// Whether the single target is a column of classes instead of a number.
     #[serde(skip)]
     pub class_target: bool,
-    /// A column of numbers that say how much each row counts.
+    /// Column of row weights.
     #[serde(skip)]
     pub weight: Option<String>,
-    /// A column whose values name folds.
+    /// Column whose values name folds.
     #[serde(skip)]
     pub group: Option<String>,
-    /// Names or patterns of columns that are only carried along, and are no features unless named as such.
+    /// Names or patterns of columns that are only carried along, and are not features unless named
+    /// as such.
     pub keep: Vec<String>,
-    /// An empty list of features stands for none: only the kept columns are wanted.
+    /// Whether an empty list of features means no features: only the kept columns are required.
     #[serde(skip)]
     pub without_features: bool,
-    /// Numbers in kept columns must be there, as those of features must: [`Missing::Error`] and [`Missing::Drop`] see
-    /// them, and [`Missing::Mean`] is an error for them.
+    /// Whether numbers in kept columns must be present, like numbers in features:
+    /// [`Missing::Error`] and [`Missing::Drop`] apply to them, and [`Missing::Mean`] is an error
+    /// for them.
     #[serde(skip)]
     pub kept_complete: bool,
-    /// Range of stored rows; `None` for all. An end beyond the table stands for its end.
+    /// Range of stored rows; `None` for all. An end beyond the table is clipped.
     #[serde(with = "crate::condition::rows_text")]
     pub rows: Option<Range<u64>>,
-    /// A condition on one column.
+    /// Condition on one column.
     #[serde(rename = "where")]
     pub filter: Option<Condition>,
     /// How missing values are treated.
     pub missing: Missing,
-    /// How rows without a target are treated; `None` drops them if `missing` drops rows, else they are an error.
+    /// How rows without a target are treated; `None` drops them if `missing` drops rows, and is an
+    /// error otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing_target: Option<MissingTarget>,
-    /// Which columns are taken as categories.
+    /// Columns that are categories.
     pub categories: Categories,
-    /// Buckets for a column of text with more values than are taken as categories; with `None` such a column becomes its effects on the
-    /// target, or nothing where there is none.
+    /// Number of hash buckets for a text column with too many values for categories. `None`
+    /// replaces such a column by its effects on the target, or omits it without a target.
     pub hash: Option<u32>,
-    /// Which features columns of dates and times become.
+    /// Features that columns of dates and times become.
     #[serde(skip_serializing_if = "Times::is_default")]
     pub times: Times,
-    /// Sparse rows are features too.
+    /// Whether sparse rows are features.
     #[serde(skip)]
     pub sparse: bool,
-    /// Columns of text whose words are counted, each a name with what is counted, `comment` or `comment:char(3,5)`: see [`crate::encoding::Grams`].
+    /// Text columns whose words are counted, each a name with what is counted, `comment` or
+    /// `comment:char(3,5)`: see [`crate::encoding::Grams`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub text: Vec<String>,
-    /// How entries of sparse rows and counts of texts are weighed; `None` for not at all, and tf-idf of texts.
+    /// Weighting of the entries of sparse rows and of word counts; `None` selects the default: none
+    /// for sparse rows, tf-idf for words.
     #[serde(skip)]
     pub weighing: Option<Weighing>,
-    /// How columns become features, where that is known already: `features`, `categories`, `hash` and `times` are not looked at then.
+    /// Known encoding of the columns; it replaces `features`, `categories`, `hash` and `times`.
     pub encoding: Option<Arc<Encoding>>,
 }
 
-/// A selection that fits its table.
+/// A selection that was resolved for its table.
 #[derive(Clone, Debug)]
 pub struct Selected {
     pub(crate) table: Table,
-    /// The columns that the features are made of.
+    /// The columns from which the features are computed.
     pub(crate) features: Vec<usize>,
     pub(crate) coding: Coding,
-    /// The columns that would be features if a row had a value there.
+    /// Columns that are not features because no row has a value there.
     pub(crate) blank: Vec<usize>,
     /// Numeric targets.
     pub(crate) targets: Vec<usize>,
@@ -98,7 +106,7 @@ pub struct Selected {
     pub(crate) class: Option<usize>,
     pub(crate) group: Option<usize>,
     pub(crate) keep: Vec<usize>,
-    /// For each kept column, true if it holds numbers that must be there.
+    /// Whether each kept column holds numbers that must be present.
     pub(crate) complete: Vec<bool>,
     pub(crate) filter: Option<(usize, Bound)>,
     pub(crate) rows: Range<u64>,
@@ -107,7 +115,7 @@ pub struct Selected {
 }
 
 impl Table {
-    /// Finds the columns of a selection and checks what they hold.
+    /// Resolves the columns of a selection and checks their types.
     pub fn select(&self, selection: &Selection) -> Result<Selected> {
         let targets = self.names(&selection.targets);
         let targets: Vec<usize> = targets.iter().map(|name| self.column(name)).collect::<Result<_>>()?;
@@ -185,7 +193,8 @@ impl Table {
         })
     }
 
-    /// Returns an error where a name that is used means several columns: models know columns by name.
+    /// Returns an error if the name of a used column is not unique: models identify columns by
+    /// name.
     fn unambiguous<'a>(&self, used: impl Iterator<Item = &'a usize>) -> Result<()> {
         let columns = &self.schema().columns;
         let mut times = HashMap::<&str, usize>::new();
@@ -226,7 +235,7 @@ impl Table {
         Error::wrong_type(&self.first_path(), &column.name, column.kind.to_string(), expected)
     }
 
-    /// Every column of numbers, and of wanted categories, without another role.
+    /// Returns every column without another role that is numeric or a requested category.
     pub(crate) fn other_features(&self, roles: &[usize], wanted: &Wanted<'_>) -> Result<Vec<usize>> {
         let Schema { columns, row_labels, label } = self.schema();
         let named_alone = |i: &usize| row_labels.contains(i) || *label == Some(*i) || columns[*i].name == QUERY;
@@ -261,67 +270,69 @@ impl Table {
 }
 
 impl Selected {
-    /// The table.
+    /// Returns the table.
     pub fn table(&self) -> &Table {
         &self.table
     }
 
-    /// A copy of the selection whose bytes read are counted apart, for a look at the data that is no part of the work.
+    /// Returns a copy with its own counter of bytes read, for inspections that are not part of the
+    /// main work.
     #[must_use]
     #[doc(hidden)]
     pub fn counting_apart(&self) -> Self {
         Self { table: self.table.counting_apart(), ..self.clone() }
     }
 
-    /// Names of the features, in the order of the columns of `x`; those of the columns, where the values of some are not found yet.
+    /// Returns the names of the features, in the order of the columns of `x`; column names if the
+    /// values of some columns are not known yet.
     pub fn feature_names(&self) -> Vec<String> {
         self.coded().map_or_else(|| self.names(&self.features), |coded| coded.names.clone())
     }
 
-    /// Names of the columns that were left out because no row has a value there.
+    /// Returns the names of the columns that were omitted because no row has a value there.
     #[doc(hidden)]
     pub fn blank_columns(&self) -> Vec<String> {
         self.names(&self.blank)
     }
 
-    /// Names of the numeric targets.
+    /// Returns the names of the numeric targets.
     pub fn target_names(&self) -> Vec<String> {
         self.names(&self.targets)
     }
 
-    /// True if rows have weights.
+    /// Returns whether rows have weights.
     pub fn is_weighted(&self) -> bool {
         self.weight.is_some()
     }
 
-    /// Place of the weights among the [columns](Self::columns) to decode, or of those after them.
+    /// Returns the index of the weights in [`columns`](Self::columns), or where they would be.
     pub(crate) fn weight_slot(&self) -> usize {
         self.features.len() + self.targets.len()
     }
 
-    /// Place of the class among the [columns](Self::columns) to decode, or of those after it.
+    /// Returns the index of the class in [`columns`](Self::columns), or where it would be.
     pub(crate) fn class_slot(&self) -> usize {
         self.weight_slot() + usize::from(self.is_weighted())
     }
 
-    /// True where there is something to learn: a number, or a class.
+    /// Returns whether there is a target: a number or a class.
     pub(crate) fn has_target(&self) -> bool {
         self.class.is_some() || !self.targets.is_empty()
     }
 
-    /// Name of the class column.
+    /// Returns the name of the class column.
     #[doc(hidden)]
     pub fn class_name(&self) -> Option<&str> {
         self.class.map(|column| self.table.schema().columns[column].name.as_str())
     }
 
-    /// Name of the fold column.
+    /// Returns the name of the fold column.
     #[doc(hidden)]
     pub fn group_name(&self) -> Option<&str> {
         self.group.map(|column| self.table.schema().columns[column].name.as_str())
     }
 
-    /// Names and types of the kept columns, as a sink takes them: uint64 stays, and other integers
+    /// Returns the names and types of the kept columns for a sink: uint64 stays, and other integers
     /// become int64.
     #[doc(hidden)]
     pub fn kept_columns(&self) -> Vec<OutputColumn> {
@@ -329,19 +340,21 @@ impl Selected {
         columns.map(|column| OutputColumn::of(&column.name, &column.kind)).collect()
     }
 
-    /// True where a kept column holds text, bytes or sparse rows, whose length is not known beforehand.
+    /// Returns whether a kept column holds text, bytes or sparse rows, whose length is not known in
+    /// advance.
     #[doc(hidden)]
     pub fn keeps_text(&self) -> bool {
         self.kept_columns().iter().any(|column| column.kind.is_long())
     }
 
-    /// Bytes a row of the kept columns takes, without its texts: a value, and whether it is there.
+    /// Returns the bytes per row of the kept columns, without texts: the values and a validity flag
+    /// each.
     #[doc(hidden)]
     pub fn kept_bytes_per_row(&self) -> usize {
         self.kept_columns().iter().map(|column| 1 + column.kind.bytes()).sum()
     }
 
-    /// Marks in statistics of these rows the columns that hold whole numbers.
+    /// Marks the integer columns in statistics of these rows.
     #[doc(hidden)]
     pub fn mark_integers(&self, statistics: &mut Statistics) {
         let whole = |column: &usize| {
@@ -358,7 +371,8 @@ impl Selected {
         statistics.features.iter_mut().zip(flags).for_each(|(moments, flag)| moments.whole |= flag);
     }
 
-    /// A copy of the selection that keeps the rows which it drops for a missing value, with NaN in place of the value; sparse rows are dropped.
+    /// Returns a copy that keeps the rows that [`Missing::Drop`] would drop, with NaN as the
+    /// missing value. Sparse rows are still dropped.
     #[must_use]
     #[doc(hidden)]
     pub fn keeping_incomplete(self) -> Self {
@@ -367,12 +381,13 @@ impl Selected {
         Self { missing, ..self }
     }
 
-    /// The stored rows that can be selected.
+    /// Returns the range of stored rows that can be selected.
     pub fn range(&self) -> Range<u64> {
         self.rows.clone()
     }
 
-    /// Stored rows of the whole table, features, numeric targets, and whether rows have weights.
+    /// Returns the number of stored rows of the whole table, of features and of numeric targets,
+    /// and whether rows have weights.
     #[doc(hidden)]
     pub fn shape(&self) -> TableShape {
         TableShape {
@@ -383,7 +398,7 @@ impl Selected {
         }
     }
 
-    /// How its features and targets are written in text files, as far as that is not the default.
+    /// Returns how its features and targets are read from text files, if not by default.
     #[doc(hidden)]
     pub fn reading(&self) -> TextReading {
         let names =
@@ -395,18 +410,20 @@ impl Selected {
         self.has_target() && self.missing_target == MissingTarget::Drop
     }
 
-    /// The number of selected rows, where it is known without reading: no condition, and no rows are dropped but those without a target.
+    /// Returns the number of selected rows, including rows without a target, if it is known without
+    /// reading: no condition, no weights, and no rows dropped for missing features.
     #[doc(hidden)]
     pub fn known_rows(&self) -> Option<u64> {
         self.picks_all().then_some(self.rows.end - self.rows.start)
     }
 
-    /// True if every stored row of the range is selected. A row of weight 0 is not: it counts nowhere.
+    /// Returns whether every stored row of the range is selected, apart from rows without a target.
+    /// With weights it returns false, because rows with weight 0 are skipped.
     pub(crate) fn picks_all(&self) -> bool {
         self.filter.is_none() && self.missing != Missing::Drop && !self.is_weighted()
     }
 
-    /// A copy of the selection that has only its rows among some stored rows.
+    /// Returns a copy that is restricted to a range of stored rows.
     #[must_use]
     #[doc(hidden)]
     pub fn within(&self, rows: &Range<u64>) -> Self {
@@ -414,27 +431,28 @@ impl Selected {
         Self { rows: rows.start.clamp(start, end)..rows.end.clamp(start, end), ..self.clone() }
     }
 
-    /// A copy of the selection whose rows' digests are taken as they are read, until these are closed.
+    /// Returns a copy that adds its rows to `digests` as they are read, until the digests are
+    /// closed.
     #[must_use]
     #[doc(hidden)]
     pub fn digested(&self, digests: &Arc<RowDigests>) -> Self {
         Self { table: self.table.digested(digests), ..self.clone() }
     }
 
-    /// The columns of labels alone, those of classes and of folds; `None` where there are none. Digests are of whole rows, so a
-    /// reader of the labels takes none.
+    /// Returns a selection of the class and fold columns only, or `None` if there are none. It
+    /// computes no digests, because digests cover whole rows.
     #[doc(hidden)]
     pub fn labels(&self) -> Option<Self> {
         let Self { class, group, .. } = *self;
         let labels = || {
             let labels = Self { table: self.table.undigested(), features: Vec::new(), class, group, ..self.alone() };
-            // rows without a target are not among them
+            // the targets are needed to skip rows without a target
             if self.drops_targets() { Self { targets: self.targets.clone(), ..labels } } else { labels }
         };
         (class.is_some() || group.is_some()).then(labels)
     }
 
-    /// The columns to decode: features, targets, weights, class, group, kept, filter.
+    /// Returns the columns to decode: features, targets, weights, class, group, kept, filter.
     pub(crate) fn columns(&self) -> Vec<usize> {
         let mut columns = self.features.clone();
         columns.extend(&self.targets);

@@ -19,7 +19,7 @@ pub(crate) struct Part {
     pub(crate) path: PathBuf,
     pub(crate) file: Arc<dyn TableFile>,
     pub(crate) start: u64,
-    /// The file when it was opened, and the target file if there is one.
+    /// Identity of the file when it was opened, then of the target file if there is one.
     identities: Vec<Identity>,
 }
 
@@ -28,26 +28,28 @@ impl Part {
         self.start + self.file.facts().rows
     }
 
-    /// True for a text file whose columns are read so.
+    /// Returns whether the column types of this file agree with `reading`. A file with the default
+    /// reading always agrees.
     fn is_read_by(&self, reading: &TextReading) -> bool {
         let (schema, own) = (self.file.facts().schema, self.file.reading());
         let alike = |(name, of): (&String, _)| own.types.get(name) == Some(of) || schema.position(name).is_none();
         own.is_default() || reading.types.iter().all(alike)
     }
 
-    /// Checks that the files still are what they were when they were opened.
+    /// Checks that the files have not changed since they were opened.
     pub(crate) fn check(&self) -> Result<()> {
         self.identities.iter().try_for_each(Identity::check)
     }
 
-    /// The error to report where reading failed: that the file changed, if it did.
+    /// Returns the error to report after a failed read: that the file changed, if it did.
     pub(crate) fn blame(&self, error: Error) -> Error {
         let error = if source::scheme(&self.path).is_some() { remote::interrupted(error) } else { error };
         self.check().err().unwrap_or(error)
     }
 }
 
-/// An open file, and what it was at that moment: others may be writing to it, and it must not change while it is opened.
+/// Opens a file and returns its identity, which must not change meanwhile: other processes may be
+/// writing to the file.
 fn open(path: &Path, options: &TextOptions) -> Result<(Arc<dyn TableFile>, Identity)> {
     let identity = Identity::of(path)?;
     let file = source::open(path, options).map_err(|error| identity.check().err().unwrap_or(error))?;
@@ -57,15 +59,17 @@ fn open(path: &Path, options: &TextOptions) -> Result<(Arc<dyn TableFile>, Ident
 
 /// One or more files, read one after the other in the order of their paths.
 ///
-/// Columns of several files are found by their names. A column has the wider of two types of numbers, and the finer of two units of time;
-/// it is missing in the rows of a file that does not have it. Files without rows add none.
+/// Columns of several files are matched by name. A column has the wider of two numeric types, and
+/// the finer of two time units; it is missing in the rows of a file that lacks it. Files without
+/// rows contribute no columns.
 ///
-/// Opening reads headers and footers only; text files, which have none, are read once to find their rows. A clone shares the files and the count of bytes read.
+/// Opening reads only headers and footers; text files, which have none, are read once to find their
+/// rows. A clone shares the files and the counter of bytes read.
 #[derive(Clone, Debug)]
 pub struct Table {
     parts: Arc<Vec<Part>>,
     schema: Arc<Schema>,
-    /// What to say of files whose columns differ.
+    /// Message for files whose columns differ.
     difference: Option<String>,
     target: Option<PathBuf>,
     pub(crate) read: Arc<AtomicU64>,
@@ -74,22 +78,21 @@ pub struct Table {
 
 impl Table {
     /// Opens files, folders (every known file in them, and below folders such as `year=2026`, which
-    /// are columns) and glob patterns as one table. Files and folders whose names begin with `_` or
-    /// `.` are no part of a table unless they are named, and folders of a lakehouse are refused:
-    /// see [`source::foreign`]. A file named twice is read once. `-` alone stands for standard
-    /// input, which is written to a temporary file first. Addresses such as
-    /// `s3://bucket/rows/*.parquet` are those of a store that was registered: see
-    /// [`source::remote`].
+    /// become columns) and glob patterns as one table. Files and folders whose names begin with `_`
+    /// or `.` are skipped unless they are named, and folders of a lakehouse are rejected: see
+    /// [`source::foreign`]. A file named twice is read once. `-` alone means standard input, which
+    /// is first written to a temporary file. Addresses such as `s3://bucket/rows/*.parquet` need a
+    /// registered store: see [`source::remote`].
     pub fn open<P: AsRef<Path>>(paths: &[P]) -> Result<Self> {
         Self::open_with(paths, &TextOptions::default())
     }
 
-    /// Opens files as [`Table::open`] does, with options for reading text files.
+    /// Opens files like [`Table::open`], with options for reading text files.
     pub fn open_with<P: AsRef<Path>>(paths: &[P], options: &TextOptions) -> Result<Self> {
         let mut files: BTreeMap<PathBuf, Option<Found>> = BTreeMap::new();
         for path in paths.iter().map(AsRef::as_ref) {
             match source::scheme(path) {
-                // standard input is the only file
+                // standard input is supported only as the single file
                 None if paths.len() == 1 && path == Path::new(source::STDIN) => _ = files.insert(path.into(), None),
                 None => files.extend(expand(path)?.into_iter().map(|path| (path, None))),
                 Some(scheme) => files.extend(
@@ -102,7 +105,7 @@ impl Table {
         for (path, found) in files {
             let address = found.as_ref().map(|found| PathBuf::from(remote::redacted(&found.address)));
             let (file, identity) = match found {
-                // a text without a letter adds no row
+                // an empty text file adds no row
                 None if !nothing && is_empty_text(&path) => {
                     (Arc::new(Absent::new(Schema::default(), 0..0)) as Arc<dyn TableFile>, Identity::of(&path)?)
                 }
@@ -122,7 +125,7 @@ impl Table {
         {
             part.file = Arc::new(Extended::new(&part.path, Arc::clone(&part.file), constants));
         }
-        // files that belong together are read alike
+        // all files are read with the same column types
         let mut reading = TextReading::default();
         parts.iter().for_each(|part| reading.extend(&part.file.reading()));
         let is_new = reading.types.iter().any(|(name, of)| options.like.types.get(name) != Some(of));
@@ -138,7 +141,7 @@ impl Table {
         }
         let files: Vec<_> = parts.iter().map(|part| (part.path.as_path(), &part.file)).collect();
         let (schema, difference) = united::union(&files, options.without_header)?;
-        // text that other files take for numbers keeps its letters
+        // a column that is text in one file is read as text in all files
         let is_new = |name: &&str| !options.types.contains_key(*name) && !options.like.types.contains_key(*name);
         let texts = united::texts(&files, &schema).into_iter().filter(is_new);
         let types: BTreeMap<_, _> = texts.map(|name| (name.to_string(), ColumnType::Text)).collect();
@@ -157,7 +160,8 @@ impl Table {
         Self { parts: Arc::new(parts), schema, difference, target, read, digests }
     }
 
-    /// Refuses types of columns that do not exist, and that a format which describes itself does not have.
+    /// Rejects types for columns that do not exist, and types that a self-describing format does
+    /// not have.
     fn check_types(&self, options: &TextOptions) -> Result<()> {
         for (name, of) in &options.types {
             let column = self.column(name)?;
@@ -173,17 +177,19 @@ impl Table {
         Ok(())
     }
 
-    /// A table from any implementation of [`TableFile`], such as rows in memory. `name` stands for it in messages.
+    /// Returns a table from any implementation of [`TableFile`], such as rows in memory. Messages
+    /// use `name` for it.
     ///
-    /// Its rows must be the same whenever they are read.
+    /// Every read must return the same rows.
     pub fn of(name: &str, file: Arc<dyn TableFile>) -> Self {
         let schema = Arc::new(file.facts().schema.clone());
         let part = Part { path: name.into(), file, start: 0, identities: Vec::new() };
         Self::new(vec![part], schema)
     }
 
-    /// A table of rows in memory: `x` is n x d, row-major, with columns `x0`, `x1`, …; `y` has a target for each row,
-    /// in column `y`, or t of them row-major in `y0`, `y1`, …, or none.
+    /// Returns a table of rows in memory: `x` is n x d, row-major, with columns `x0`, `x1`, …; `y`
+    /// is empty, has one target for each row (column `y`), or is n x t, row-major (columns `y0`,
+    /// `y1`, …).
     ///
     /// ```
     /// let table = kstore::Table::from_rows(&[1.0f32, 2.0, 3.0, 4.0], 2, &[5.0, 6.0])?;
@@ -192,28 +198,28 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Syntax`] for slices that do not fit each other.
+    /// [`Error::Syntax`] for slices whose lengths do not match.
     pub fn from_rows<T: Real>(x: &[T], d: usize, y: &[f64]) -> Result<Self> {
         Ok(Self::of("memory", Arc::new(BatchTable::of_rows(x, d, y)?)))
     }
 
-    /// A table of Arrow record batches in memory; nothing is copied.
+    /// Returns a table of Arrow record batches in memory, without copying.
     ///
     /// # Errors
-    /// [`Error::Empty`] without a row; [`Error::Malformed`] for batches of other columns.
+    /// [`Error::Empty`] without a row; [`Error::Malformed`] for batches with different columns.
     pub fn from_batches(batches: Vec<crate::arrow::array::RecordBatch>) -> Result<Self> {
         Ok(Self::of("record batches", Arc::new(BatchTable::new(batches)?)))
     }
 
-    /// A table of `rows` rows that are all somewhere else: what a job says of its columns. Reading a row is
-    /// [`Error::Elsewhere`].
+    /// Returns a table of `rows` rows that are stored elsewhere, with the columns that a job
+    /// describes. Reading a row returns [`Error::Elsewhere`].
     #[doc(hidden)]
     pub fn absent(schema: Schema, rows: u64) -> Self {
         Self::of("a table that is elsewhere", Arc::new(Absent::new(schema, 0..rows)))
     }
 
-    /// This table as the part of a whole of `rows` rows that begins at row `first`: its rows have their numbers in the
-    /// whole. Reading another row is [`Error::Elsewhere`].
+    /// Returns this table as a part of a whole of `rows` rows, starting at row `first`: its rows
+    /// have their row numbers in the whole. Reading any other row returns [`Error::Elsewhere`].
     ///
     /// ```
     /// let shard = kstore::Table::from_rows(&[1.0f32, 2.0], 1, &[])?.part_of(10, 4)?;
@@ -222,7 +228,7 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Syntax`] for a part that ends behind the whole.
+    /// [`Error::Syntax`] if the part extends beyond the whole.
     pub fn part_of(self, rows: u64, first: u64) -> Result<Self> {
         let end = first.saturating_add(self.stored_rows());
         if end > rows {
@@ -240,7 +246,7 @@ impl Table {
         Ok(Self { parts: Arc::new(before.into_iter().chain(own).chain(behind).collect()), ..self })
     }
 
-    /// Adds a column `y` from a file with a single numeric column and a row for each row of the table.
+    /// Adds a column `y` from a file with one numeric column and as many rows as the table.
     #[doc(hidden)]
     pub fn with_target_file(self, path: &Path) -> Result<Self> {
         let path = expand_one(path)?;
@@ -276,28 +282,28 @@ impl Table {
         Ok(Self { parts: Arc::new(parts), schema, target: Some(path), ..self })
     }
 
-    /// Columns.
+    /// Returns the columns.
     pub fn schema(&self) -> &Schema {
         &self.schema
     }
 
-    /// Rows in all files.
+    /// Returns the number of rows in all files.
     pub fn stored_rows(&self) -> u64 {
         self.parts.last().map_or(0, Part::end)
     }
 
-    /// The files, in the order they are read; the target file is not among them.
+    /// Returns the files without the target file, in the order of reading.
     pub fn files(&self) -> impl ExactSizeIterator<Item = &Path> {
         self.parts.iter().map(|part| part.path.as_path())
     }
 
-    /// The file that brings the column `y`, if there is one.
+    /// Returns the file of the column `y`, if there is one.
     #[doc(hidden)]
     pub fn target_file(&self) -> Option<&Path> {
         self.target.as_deref()
     }
 
-    /// The identities of the files when they were opened, each once, the target file last.
+    /// Returns the identities of the files when they were opened, each once, the target file last.
     #[doc(hidden)]
     pub fn identities(&self) -> Vec<Identity> {
         let own = self.parts.iter().filter_map(|part| part.identities.first());
@@ -305,19 +311,19 @@ impl Table {
         own.chain(target).cloned().collect()
     }
 
-    /// Bytes on disk, without the target file.
+    /// Returns the bytes on disk, without the target file.
     pub fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.file.facts().bytes).sum()
     }
 
-    /// Bytes of memory that the open files hold as metadata about their rows and columns.
+    /// Returns the bytes of memory for metadata about rows and columns of the open files.
     #[doc(hidden)]
     pub fn held(&self) -> usize {
         self.parts.iter().map(|part| part.file.held()).sum()
     }
 
-    /// What is to be said of the way in which its values are read: that the columns of its files differ, and what the first file says of
-    /// which there is something to say.
+    /// Returns remarks on how the values are read: differences between the columns of the files,
+    /// and the first remark of a file.
     #[doc(hidden)]
     pub fn note(&self) -> Option<String> {
         let own = self.parts.iter().find_map(|part| part.file.note());
@@ -325,7 +331,8 @@ impl Table {
         (!all.is_empty()).then(|| all.join("; "))
     }
 
-    /// How the columns of its text files are read, as far as that is not the default: files whose rows belong to these are read alike.
+    /// Returns how the columns of its text files are read, if not by default. Related files, such
+    /// as a test set, must be read the same way.
     #[doc(hidden)]
     pub fn reading(&self) -> TextReading {
         let mut reading = TextReading::default();
@@ -333,13 +340,13 @@ impl Table {
         reading
     }
 
-    /// Name of the format; of the first file, where they differ.
+    /// Returns the name of the format; the first file's if the formats differ.
     pub fn format(&self) -> &'static str {
         self.parts.first().map_or("", |part| part.file.facts().format)
     }
 
-    /// Bytes read from the files so far, over all sources made from this table. Headers and footers are not counted;
-    /// the pass over a text file that finds its rows is.
+    /// Returns the bytes read from the files so far, over all sources made from this table. Headers
+    /// and footers do not count; the pass over a text file that finds its rows does.
     #[doc(hidden)]
     pub fn bytes_read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
@@ -349,7 +356,8 @@ impl Table {
         Self { read: Arc::default(), digests: None, ..self.clone() }
     }
 
-    /// A copy of the table whose rows' digests are taken as they are read, until these are closed.
+    /// Returns a copy that adds its rows to `digests` as they are read, until the digests are
+    /// closed.
     pub(crate) fn digested(&self, digests: &Arc<RowDigests>) -> Self {
         Self { digests: Some(Arc::clone(digests)), ..self.clone() }
     }
@@ -358,7 +366,7 @@ impl Table {
         Self { digests: None, ..self.clone() }
     }
 
-    /// The file that holds a stored row, and the row within that file.
+    /// Returns the file that contains a stored row, and the row number within that file.
     #[doc(hidden)]
     pub fn locate(&self, row: u64) -> Option<(&Path, u64)> {
         let part = self.parts.iter().find(|part| (part.start..part.end()).contains(&row))?;
@@ -377,7 +385,7 @@ impl Table {
         self.parts.first().map(|part| part.path.clone()).unwrap_or_default()
     }
 
-    /// Place of a column, or an error that suggests another name.
+    /// Returns the index of a column, or an error that suggests another name.
     pub(crate) fn column(&self, name: &str) -> Result<usize> {
         self.schema.position(name).ok_or_else(|| self.no_such_column(name))
     }

@@ -33,7 +33,8 @@ impl<T: Real> RowSource<T> for TableRows<T> {
         }))
     }
 
-    /// Memory of the largest decoder of the files, of the labels of groups and, per row, of one [`RowBuf`].
+    /// Memory of the largest decoder of the files, of the group labels and, per row, of one
+    /// [`RowBuf`].
     fn footprint(&self) -> Footprint {
         let files = self.selected.table.parts().iter().map(|part| part.file.footprint(&self.columns));
         let shape = self.selected.shape();
@@ -58,7 +59,7 @@ struct TableCursor<'a, T: Real> {
     left: Range<u64>,
     open: Option<OpenFile<'a>>,
     picked: Option<Vec<u32>>,
-    /// Number of selected rows of the chunk that were handed out.
+    /// Number of selected rows of the chunk that were returned.
     place: usize,
     texts: usize,
     classes: Option<Coder>,
@@ -92,7 +93,8 @@ impl<T: Real> RowCursor<T> for TableCursor<'_, T> {
     }
 }
 
-/// The next selected rows of a chunk, from a place among those that were picked or among all.
+/// Returns the positions of the next selected rows of a chunk, counted from `place` in `picked` or
+/// in all rows.
 fn positions(picked: Option<&[u32]>, place: usize, take: usize) -> Positions<'_> {
     picked.map_or(Positions::From(place), |picked| Positions::At(&picked[place..place + take]))
 }
@@ -101,14 +103,14 @@ impl<T: Real> TableCursor<'_, T> {
     fn chunk_rows(&self) -> usize {
         match (&self.open, &self.picked) {
             (None, _) => 0,
-            // just opened: what was picked belongs to the file before
+            // just opened: `picked` still belongs to the previous file
             (Some(open), _) if open.rows == 0 => 0,
             (Some(_), Some(picked)) => picked.len(),
             (Some(open), None) => open.rows,
         }
     }
 
-    /// Gets the next chunk, from the next file if need be; false at the end.
+    /// Reads the next chunk, from the next file if necessary; returns false at the end.
     fn advance(&mut self) -> Result<bool> {
         self.place = 0;
         if let Some(open) = &mut self.open {
@@ -118,9 +120,9 @@ impl<T: Real> TableCursor<'_, T> {
                 self.pick()?;
                 return Ok(true);
             }
-            // what was read counts only if it was read from the file that was opened
+            // the rows count only if the file has not changed since it was opened
             open.part.check()?;
-            // a reader that stops early would leave rows out without a word
+            // a reader that stops early would silently skip rows
             if open.first != open.end {
                 let detail = format!("it ends at row {} of {}", open.first, open.end);
                 return Err(Error::Damaged { path: open.part.path.clone(), detail });
@@ -130,7 +132,7 @@ impl<T: Real> TableCursor<'_, T> {
         self.open_next()
     }
 
-    /// Opens the file that holds the next row; false when no row is left.
+    /// Opens the file that contains the next row; returns false if no row remains.
     fn open_next(&mut self) -> Result<bool> {
         let source = self.source;
         let parts = source.selected.table.parts();
@@ -181,8 +183,8 @@ impl<T: Real> TableCursor<'_, T> {
         Ok(())
     }
 
-    /// How many of the next `take` selected rows a tile has room for by the bytes of their kept texts; one at least where
-    /// it is `empty`.
+    /// Returns how many of the next `take` selected rows fit into the tile by the bytes of their
+    /// kept texts; at least one if the tile is `empty`.
     fn room_for_texts(&mut self, take: usize, empty: bool) -> Result<usize> {
         let Some(open) = &self.open else { return Ok(take) };
         let source = self.source;
@@ -239,8 +241,8 @@ impl<T: Real> TableCursor<'_, T> {
         chunk.keep(at, take, &mut buf.kept)
     }
 
-    /// Reads rows of the open file straight to their place; false where the file or the selection is not made for
-    /// that, and at the end of the file.
+    /// Reads rows of the open file directly into the buffer. Returns false if the file or the
+    /// selection does not support it, and at the end of the file.
     fn read_directly(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
         let source = self.source;
         let Some(open) = self.open.as_mut().filter(|_| source.direct) else { return Ok(false) };
@@ -257,7 +259,7 @@ impl<T: Real> TableCursor<'_, T> {
         let base = open.part.start + open.first;
         let x = &mut buf.x[have * d..(have + read) * d];
         let fine = T::all_finite(x);
-        // errors are found, and missing values filled in, from a copy
+        // the original values are needed to find errors and to replace missing values
         let copy = if fine { Vec::new() } else { T::bytes(x).to_vec() };
         let views = source.views_of_rows(&copy, &*open.cursor)?;
         let with_target = source.with_target(open, None, read)?;

@@ -10,26 +10,27 @@ use crate::{Error, Real, Result, Scaler, convert::Affine, row_digests, rows::Lab
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{ops::Range, sync::Arc};
 
-/// How rows are handed out. By default: as they are in the file, with labels numbered as each cursor finds them.
+/// Settings for reading rows. By default, values stay unchanged and each cursor numbers the labels
+/// in the order of their appearance.
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
-    /// Shift and scale of the features.
+    /// Centre and scale of the features.
     pub scaler: Option<Arc<Scaler>>,
     /// Dictionary of the class column.
     pub classes: Option<Arc<Vec<Label>>>,
     /// Dictionary of the fold column.
     pub groups: Option<Arc<Vec<Label>>>,
-    /// What the weights of rows are divided by; `None` for 1.
+    /// Divisor of the row weights; `None` for 1.
     pub weight_unit: Option<f64>,
-    /// How long the texts of kept columns may be.
+    /// Limits on the texts of kept columns.
     pub texts: TextLimit,
 }
 
 /// The selected rows of a table.
 ///
-/// A tile holds exactly as many selected rows as the buffer's capacity, except the last of a segment, whatever the
-/// batches, row groups and files they come from; of kept texts no more than [`crate::TILE_TEXT`] bytes, which may end a tile
-/// earlier, or those of one row.
+/// A tile holds exactly as many selected rows as the buffer's capacity, except the last tile of a
+/// segment, independent of batches, row groups and files. A tile ends earlier if its kept texts
+/// would exceed [`crate::TILE_TEXT`] bytes; a single longer row is a tile of its own.
 #[derive(Debug)]
 pub struct TableRows<T> {
     pub(crate) selected: Selected,
@@ -37,12 +38,14 @@ pub struct TableRows<T> {
     pub(crate) keys: Vec<u64>,
     pub(crate) affine: Affine,
     pub(crate) expansion: Option<Expansion<T>>,
-    /// Features may go from a file to a tile as they are, and every row of the file is wanted.
+    /// Whether features can be read from a file directly into a tile: no scaling, and all rows of
+    /// the file selected.
     pub(crate) direct: bool,
-    /// For each file, the rows that a condition does not rule out beforehand; empty without a condition.
+    /// For each file, the ranges of rows that a condition does not rule out by statistics; empty
+    /// without a condition.
     pub(crate) candidates: Vec<Vec<Range<u64>>>,
     pub(crate) reading: Reading,
-    /// Rows without a target that cursors have left out so far.
+    /// Number of rows without a target that cursors have skipped so far.
     pub(crate) without_target: AtomicU64,
 }
 
@@ -92,12 +95,12 @@ impl<T: Real> TableRows<T> {
         })
     }
 
-    /// Number of rows without a target that were left out in all passes so far.
+    /// Returns the number of rows without a target that all passes so far have skipped.
     pub fn without_target(&self) -> u64 {
         self.without_target.load(Ordering::Relaxed)
     }
 
-    /// The selection of columns and rows.
+    /// Returns the selection of columns and rows.
     pub fn selected(&self) -> &Selected {
         &self.selected
     }
@@ -120,15 +123,15 @@ pub(crate) struct OpenFile<'a> {
     pub(crate) part: &'a Part,
     pub(crate) first: u64,
     pub(crate) rows: usize,
-    /// Row within the file that the cursor ends before.
+    /// Row number within the file at which the cursor ends (exclusive).
     pub(crate) end: u64,
 }
 
 impl Selected {
-    /// A source of the selected rows.
+    /// Returns a source of the selected rows.
     ///
     /// # Errors
-    /// [`Error::Uncoded`] for columns of categories whose values are not found yet.
+    /// [`Error::Uncoded`] for columns of categories whose values are not known yet.
     pub fn rows<T: Real>(&self, reading: Reading) -> Result<TableRows<T>> {
         TableRows::new(self.clone(), reading)
     }

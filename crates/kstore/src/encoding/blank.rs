@@ -1,4 +1,4 @@
-//! Columns without a single value, of which nothing can be learned.
+//! Columns without a single value, from which nothing can be learned.
 
 use super::ColumnNote;
 use super::coding::{Asked, Coding, Role};
@@ -11,20 +11,22 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Rows that are read of all columns at first: few columns have no value among them.
+/// Number of rows first read of all columns: few columns have no value among them.
 const FIRST: u64 = 1024;
 
 impl Selected {
-    /// The selection without the features that have no value in any of its rows, unless they were named, and what to say of them.
+    /// Returns the selection without the features that have no value in any of its rows, unless
+    /// they were named, and a note about them.
     ///
-    /// *Cost*: the first rows of the columns; all rows of those that have no value there.
+    /// *Cost*: the first rows of the columns; all rows of the columns without a value there.
     pub(super) fn without_blank(&self) -> (Self, Option<ColumnNote>) {
         let (Coding::Plain(Some(asked)) | Coding::Asked(asked)) = &self.coding else { return (self.clone(), None) };
-        // without a value text and times become nothing, named or not, and no row would stay
+        // without a value, text and times produce no feature, named or not, and every row would be
+        // dropped
         let nothing = |place: usize| self.missing == Missing::Drop && asked.roles[place] != Role::Number;
         let unnamed = |place: &usize| !asked.named[*place] || nothing(*place);
         let columns: Vec<usize> = (0..self.features.len()).filter(unnamed).map(|place| self.features[place]).collect();
-        // a look that fails says nothing: the next pass will say what is wrong
+        // an error of this inspection is ignored: the next pass reports it
         let blank = self.table.blank_among(&self.rows, columns).unwrap_or_default();
         let left: Vec<usize> = (0..self.features.len()).filter(|at| !blank.contains(&self.features[*at])).collect();
         if blank.is_empty() || left.is_empty() {
@@ -47,10 +49,11 @@ impl Selected {
         (Self { features, coding, blank, ..self.clone() }, Some(note))
     }
 
-    /// Names of the features and targets that have no value in any of its rows.
+    /// Returns the names of the features and targets that have no value in any of the selected
+    /// rows.
     ///
     /// # Errors
-    /// Those of reading.
+    /// The errors of reading.
     #[doc(hidden)]
     pub fn blank(&self) -> Result<Vec<String>> {
         let columns: Vec<usize> =
@@ -61,7 +64,7 @@ impl Selected {
 }
 
 impl Table {
-    /// Those of some columns that have no value in some stored rows.
+    /// Returns the columns that have no value in a range of stored rows.
     pub(super) fn blank_among(&self, rows: &Range<u64>, mut columns: Vec<usize>) -> Result<HashSet<usize>> {
         for part in self.parts() {
             let (mut from, end) = (rows.start.max(part.start), rows.end.min(part.end()));

@@ -1,4 +1,4 @@
-//! Which columns are wanted as categories, and what is known of their values.
+//! Which columns are categories, and what is known about their values.
 
 use super::{Encoding, Entries, Grams, Lookups, Times, Weighing};
 use crate::schema::Kind;
@@ -9,18 +9,20 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Which columns are taken as categories; as text a list of names and patterns, or `all` or `none` alone.
+/// Columns that are categories; as text a list of names and patterns, or `all` or `none` alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(from = "Vec<String>", into = "Vec<String>")]
 pub enum Categories {
-    /// The columns of text with up to 1,000 values; those with more become effects on the target.
+    /// Text columns with up to 1,000 values; columns with more become effects on the target.
     #[default]
     Few,
     /// All columns of text, with up to [`LABEL_LIMIT`](crate::statistics::LABEL_LIMIT) values each.
     All,
-    /// None: features are numbers and times; columns of text are not read, not even for times.
+    /// No categories: features are numbers and times, and text columns are not read, not even for
+    /// times.
     None,
-    /// The columns of these names and patterns, of whole numbers and truth values too, with up to [`LABEL_LIMIT`](crate::statistics::LABEL_LIMIT) values each; no other column of text.
+    /// Columns with these names and patterns, including integers and booleans, with up to
+    /// [`LABEL_LIMIT`](crate::statistics::LABEL_LIMIT) values each; no other text column.
     Named(Vec<String>),
 }
 
@@ -46,7 +48,7 @@ impl From<Categories> for Vec<String> {
     }
 }
 
-/// A selection, with the columns that it names as categories or counts texts of.
+/// A selection with its resolved categories and columns of counted texts.
 pub(crate) struct Wanted<'s> {
     pub(crate) selection: &'s Selection,
     pub(super) counted: Vec<(usize, Grams)>,
@@ -59,7 +61,7 @@ impl Wanted<'_> {
         self.role(table, column) != Role::Number
     }
 
-    /// The entries of a column whose words are counted; nothing is learned of them yet.
+    /// Returns the unlearned entries of a column whose words are counted.
     pub(super) fn entries(&self, column: usize) -> Option<Entries> {
         let (_, grams) = self.counted.iter().find(|(text, _)| *text == column)?;
         let usual = if grams.is_value() { Weighing::None } else { Weighing::TfIdf };
@@ -70,7 +72,7 @@ impl Wanted<'_> {
     pub(super) fn role(&self, table: &Table, column: usize) -> Role {
         let Selection { categories, sparse, .. } = self.selection;
         let text = matches!(categories, Categories::Few | Categories::All);
-        // columns of times become features, and those of text are looked at for times
+        // time columns become features, and text columns are searched for times
         let times = self.selection.times != Times::None;
         let text_times = times && *categories != Categories::None;
         match &table.schema().columns[column].kind {
@@ -86,17 +88,17 @@ impl Wanted<'_> {
     }
 }
 
-/// What a column of the features may turn out to be.
+/// What a feature column may turn out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Number,
-    /// A number that looks as if it were something else by a few rows: a date, a time of day, or the number of the row.
+    /// A number whose first rows suggest something else: a date, a time of day, or a row counter.
     Odd,
     Category,
     Time,
     Sparse,
     Counted,
-    /// Text: times where all of it reads as such, else categories.
+    /// Text: times if every text is one, otherwise categories.
     Either,
 }
 
@@ -112,23 +114,24 @@ impl Role {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Coding {
-    /// All columns are numbers; what was asked of them, where they may be looked at.
+    /// All columns are numbers; with the request if they may still be inspected.
     Plain(Option<Arc<Asked>>),
     Asked(Arc<Asked>),
-    /// The values are known; the counts are of those that were read and no feature stands for, by columns.
+    /// The values are known. The counters hold, for each column, the number of values read that
+    /// have no feature.
     Known(Arc<Lookups>, Arc<[AtomicU64]>),
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
-    /// For each column of the features, what it may be, and true where it was named.
+    /// For each feature column, its role, and whether it was named.
     pub(crate) roles: Vec<Role>,
     pub(crate) named: Vec<bool>,
     pub(crate) times: Times,
     pub(crate) hash: Option<u32>,
     pub(crate) limit: usize,
     pub(super) wanted: Categories,
-    /// Columns of text whose words are features beside the others, by their places.
+    /// Columns of text whose words are counted as features, by their indices.
     pub(super) counted: Vec<(usize, Entries)>,
 }
 

@@ -1,13 +1,17 @@
-//! Columns of text with many values, by what each value adds to the target: one feature for each output, in the place of thousands.
+//! Target encoding of text columns with many values: one feature for each output instead of
+//! thousands.
 //!
-//! The effect of a value is the mean of the target over its rows, less the mean of all rows, drawn towards 0 where the rows are few and divided by
-//! the deviation of the target (Micci-Barreca, "A preprocessing scheme for high-cardinality categorical attributes", SIGKDD Explorations 3,
-//! 2001). How far it is drawn is estimated from the variance between and within the values, as for a random effect in one-way analysis of
-//! variance (Searle, Casella, McCulloch, "Variance components", 1992, section 3.6). An effect of deviation 0.1 stays one of 0.1 in the kernel, so
-//! that a column that says little weighs little.
+//! The effect of a value is the mean of the target over its rows minus the mean over all rows,
+//! shrunk towards 0 if the value has few rows, and divided by the standard deviation of the target
+//! (Micci-Barreca, "A preprocessing scheme for high-cardinality categorical attributes", SIGKDD
+//! Explorations 3, 2001). The amount of shrinkage is estimated from the variance between and within
+//! the values, as for a random effect in one-way analysis of variance (Searle, Casella, McCulloch,
+//! "Variance components", 1992, section 3.6). Effects are not rescaled: a feature with standard
+//! deviation 0.1 keeps it in the kernel, so that an uninformative column has little influence.
 //!
-//! A row that is learned from must not see its own target: rows belong to folds by their numbers, and a row gets the effects that the rows of the
-//! other folds tell, as in the cross-fitting of scikit-learn's `TargetEncoder`. New rows get those of all rows.
+//! The effect in a training row must not use the row's own target: the row number assigns each row
+//! to a fold, and a row gets the effects that the other folds estimate, as in the cross-fitting of
+//! scikit-learn's `TargetEncoder`. New rows get the effects of all rows.
 
 use super::{Code, CodedColumn, ColumnNote, Distinct, Encoding, Search};
 use crate::KeptValues;
@@ -21,24 +25,27 @@ const EFFECT_LIMIT: usize = 1 << 16;
 
 const FOLDS: usize = 5;
 
-/// Most outputs whose effects become features: targets, or classes but the most frequent one.
+/// Maximum number of outputs whose effects become features: targets, or classes except the most
+/// frequent one.
 const MOST_OUTPUTS: usize = 15;
 
 const MISSING: u64 = u64::MAX;
 
-/// Deviations of F that its excess over 1 must reach where the values tell nothing.
+/// The F statistic must exceed 1 by this many of its standard deviations under the hypothesis of no
+/// effect.
 const BEYOND_CHANCE: f64 = 4.0;
 
 /// The effects of the values of a column.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Effects {
-    /// What the effects are on, behind the column's name: nothing for one target, else its name or the label of a class.
+    /// Suffix of the column's name for each output: empty for a single output, otherwise the
+    /// target's name or the label of the class.
     pub(super) outputs: Vec<String>,
-    /// Digests of the texts of the values, which ascend.
+    /// Digests of the texts of the values, in ascending order.
     pub(super) values: Vec<u64>,
-    /// Effects of each value on each output, row-major.
+    /// Effect of each value on each output, row-major.
     pub(super) effects: Vec<f64>,
-    /// The same from the rows outside each fold, for the rows that were learned from; no part of a model.
+    /// The same, estimated without each fold, for the training rows; not stored in a model.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) folds: Vec<Vec<f64>>,
 }
@@ -49,7 +56,7 @@ impl Effects {
         8 * numbers + 32 * self.values.len()
     }
 
-    /// Effects of a value on the outputs, for a stored row.
+    /// Returns the effects of a value on the outputs, for a stored row.
     pub(super) fn of(&self, value: usize, row: u64) -> &[f64] {
         let t = self.outputs.len();
         let effects = self.folds.get(fold_of(row)).unwrap_or(&self.effects);
@@ -70,18 +77,18 @@ fn fold_of(row: u64) -> usize {
     Stream::new(0, Purpose::Effects, 0).below(row, FOLDS as u64) as usize
 }
 
-/// Weights and weighted targets of some rows, for each fold: `[weight, target, …]` one after the other.
+/// Weights and weighted targets of some rows, for each fold: `[weight, target, …]`, concatenated.
 type Sums = Box<[f64]>;
 
-/// What a pass has found of the effects.
+/// Sums that a pass has collected for the effects.
 #[derive(Clone, Debug)]
 pub struct FoundEffects {
-    /// For each column, the sums of each value; `None` where there are too many.
+    /// For each column, the sums of each value; `None` if there are too many values.
     values: Vec<Option<HashMap<u64, Sums>>>,
     all: Sums,
     squares: Vec<f64>,
     rows: u64,
-    /// True if a weight is not a whole number, so that weights do not count rows.
+    /// Whether any weight is not an integer, so that weights do not count rows.
     fractional: bool,
 }
 
@@ -107,7 +114,7 @@ impl Merge for FoundEffects {
     }
 }
 
-/// The fold that learns effects, by a pass over [`EffectSearch::rows`].
+/// The fold that learns effects, in a pass over [`EffectSearch::rows`].
 #[derive(Clone, Debug)]
 pub struct EffectSearch {
     selected: Selected,
@@ -118,14 +125,15 @@ pub struct EffectSearch {
 }
 
 impl Selected {
-    /// Names of the columns that become effects.
+    /// Returns the names of the columns that become effects.
     #[doc(hidden)]
     pub fn effect_columns(&self) -> Vec<String> {
         let columns = self.encoding().into_iter().flat_map(Encoding::columns);
         columns.filter(|column| matches!(column.code, Code::Effects(_))).map(|column| column.name.clone()).collect()
     }
 
-    /// The search for effects on its targets, or on the rates of these classes but the first; of many, on the first of them.
+    /// Returns the search for effects on the targets, or on the frequencies of `classes` except the
+    /// first; limited to the first `MOST_OUTPUTS` outputs.
     #[doc(hidden)]
     pub fn effects(&self, classes: Option<Arc<Vec<Label>>>) -> Option<EffectSearch> {
         let encoding = self.encoding()?;
@@ -140,7 +148,7 @@ impl Selected {
         };
         let outputs =
             if names.len() == 1 { vec![String::new()] } else { names.into_iter().take(MOST_OUTPUTS).collect() };
-        // rows that are dropped for a missing value of another column have no say
+        // rows that are dropped for a missing value in another column do not count
         let drops = self.missing == Missing::Drop;
         let others = (0..self.features.len()).filter(|place| drops && !places.contains(place));
         let (numbers, others): (Vec<usize>, Vec<usize>) =
@@ -198,12 +206,12 @@ impl Search for EffectSearch {
 }
 
 impl EffectSearch {
-    /// Numbers of a value: for each fold a weight, and a sum for each output.
+    /// Returns the number of sums for a value: for each fold a weight, and a sum for each output.
     fn width(&self) -> usize {
         FOLDS * (1 + self.outputs.len())
     }
 
-    /// The effects of the values with these sums; `None` where they are no more than chance gives.
+    /// Estimates the effects of the values with these sums; `None` if chance alone explains them.
     fn learned(&self, sums: &HashMap<u64, Sums>, found: &FoundEffects) -> Option<Effects> {
         let t = self.outputs.len();
         let all = Total::of(&found.all, t, None);
@@ -218,7 +226,7 @@ impl EffectSearch {
             let level = all.sums[o] * all.sums[o] / all.weight;
             let explained: f64 = values.iter().map(|value| Total::of(&sums[value], t, None).squared(o)).sum();
             let whole = squares - level;
-            // what is left of a constant by rounding is no variance
+            // the variance of a constant is rounding error
             if whole.is_nan() || whole <= 1e-12 * squares {
                 return None;
             }
@@ -237,9 +245,10 @@ impl EffectSearch {
             return None;
         }
         let per_value = (rows - sizes / rows) / (groups - 1.0);
-        // rows that the mean of all weighs as much as
+        // weight of the overall mean, in units of row weights
         let prior = within * per_value / (between - within) / unit;
-        // an outlier makes values differ as chance does not, and its value no better known to the other folds
+        // an outlier makes values differ by more than chance, but does not help to predict the
+        // other folds
         if self.gain((&values, sums), found, prior) <= 0.0 {
             return None;
         }
@@ -252,7 +261,8 @@ impl EffectSearch {
         Some(Effects { outputs: self.outputs.clone(), effects: of(None), folds, values })
     }
 
-    /// By how much effects that the other folds tell lower the squared errors of the rows of each fold, in units of the variance of each output.
+    /// Returns the reduction of the squared errors of each fold's rows by the effects that the
+    /// other folds estimate, relative to the sum of squares of each output.
     fn gain(&self, (values, sums): (&[u64], &HashMap<u64, Sums>), found: &FoundEffects, prior: f64) -> f64 {
         let t = self.outputs.len();
         let mut gain = 0.0;
@@ -273,7 +283,7 @@ impl EffectSearch {
     }
 }
 
-/// The sums of all folds but one.
+/// Sums over all folds, or over all folds but one.
 struct Total {
     weight: f64,
     sums: Vec<f64>,
@@ -292,7 +302,7 @@ impl Total {
         if self.weight > 0.0 { self.sums[o] * self.sums[o] / self.weight } else { 0.0 }
     }
 
-    /// The smoothed means of a value, less those of all rows; 0 of nothing.
+    /// Returns the smoothed means of a value minus the means of all rows; 0 if the weights are 0.
     fn effects(&self, value: &Self, prior: f64) -> Vec<f64> {
         let all = self.sums.iter().map(|sum| if self.weight > 0.0 { sum / self.weight } else { 0.0 });
         let weight = value.weight + prior;

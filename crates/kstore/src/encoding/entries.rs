@@ -1,4 +1,4 @@
-//! Rows of entries: sparse rows as they are, or weighed, or made of texts.
+//! Entries of sparse rows: stored as such, weighted, or counted from texts.
 
 use super::expand::{Value, value};
 use super::grams::{Grams, Pieces};
@@ -9,42 +9,44 @@ use crate::sparse::{MOST_COLUMNS, SparseRows, SparseShape};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
-/// How the entries of sparse rows are weighed. None of it fills a zero.
+/// Weighting of the entries of sparse rows. Zeros stay zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Weighing {
-    /// As they are.
+    /// No weighting.
     #[default]
     None,
-    /// Each row divided by its length, √Σ v².
+    /// Each row is divided by its norm, √Σ v².
     Unit,
-    /// Each column divided by its largest distance from 0.
+    /// Each column is divided by its largest absolute value.
     Maxabs,
-    /// Values of a column that df of n rows have times 1 + ln ((1 + n) / (1 + df)), and then each row divided by its length.
+    /// Values of a column that df of n rows have are multiplied by 1 + ln ((1 + n) / (1 + df)), and
+    /// then each row is divided by its norm.
     ///
-    /// (Term frequency by inverse document frequency: Manning, Raghavan, Schütze, "Introduction to Information Retrieval", Cambridge 2008,
-    /// section 6.2; smooth as scikit-learn's `TfidfVectorizer` has it.)
+    /// (Term frequency by inverse document frequency: Manning, Raghavan, Schütze, "Introduction to
+    /// Information Retrieval", Cambridge 2008, section 6.2; smoothed like scikit-learn's
+    /// `TfidfVectorizer`.)
     TfIdf,
 }
 
-/// Sparse rows that are made of a column of text, or whose entries are weighed.
+/// Sparse rows that are counted from a text column, or whose entries are weighted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entries {
     pub(super) shape: SparseShape,
-    /// What of a text is counted; absent for sparse rows.
+    /// What is counted in a text; absent for sparse rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) text: Option<Grams>,
-    /// What stands for each column, where text is counted; ascends.
+    /// The word of each column, ascending, if text is counted by words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) words: Vec<String>,
     pub(super) weighing: Weighing,
-    /// Each word is a feature of a dense row, which may have others beside.
+    /// Whether each word is a feature of a dense row, which may have other features.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) dense: bool,
-    /// A factor for each column, where the weighing has some.
+    /// Factor of each column, if the weighting has factors.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) factors: Vec<f64>,
-    /// The factor of columns behind these, which no row of the fit had.
+    /// Factor of columns beyond `factors`, which no row of the fit had.
     #[serde(default = "one")]
     pub(super) unseen: f64,
 }
@@ -58,7 +60,8 @@ impl Entries {
         Self { shape, text, words: Vec::new(), weighing, dense: false, factors: Vec::new(), unseen: 1.0 }
     }
 
-    /// The same, each word a feature of a dense row: of no more words than a column has categories, where nothing else was said.
+    /// Returns the same with each word as a feature of a dense row; by default with at most as many
+    /// words as a column may have categories.
     pub(super) fn dense(mut self) -> Self {
         self.dense = true;
         self.text = self.text.map(|grams| grams.at_most(CATEGORY_LIMIT));
@@ -76,7 +79,7 @@ impl Entries {
         if self.dense { self.shape.width } else { self.shape.numbers() }
     }
 
-    /// What of a text is counted; `None` for sparse rows.
+    /// Returns what is counted in a text; `None` for sparse rows.
     pub fn text(&self) -> Option<&Grams> {
         self.text.as_ref()
     }
@@ -85,7 +88,7 @@ impl Entries {
         self.dense
     }
 
-    /// How they are weighed.
+    /// Returns the weighting.
     pub fn weighing(&self) -> Weighing {
         self.weighing
     }
@@ -137,13 +140,13 @@ pub(crate) struct EntryColumns {
 #[derive(Debug)]
 pub(super) struct EntryColumn {
     first: u32,
-    /// How entries are weighed, and texts counted; `None` for sparse rows as they are.
+    /// Weighting of entries and counting of texts; `None` for sparse rows without weighting.
     entries: Option<Entries>,
     places: HashMap<String, u32>,
 }
 
 impl EntryColumns {
-    /// The columns, where all make entries.
+    /// Returns the columns if all of them produce entries.
     pub(super) fn new(columns: &[CodedColumn]) -> Option<Self> {
         let mut first = 0;
         let of = |column: &CodedColumn| {
@@ -156,8 +159,9 @@ impl EntryColumns {
         (!columns.is_empty()).then_some(Self { columns })
     }
 
-    /// Writes rows of a chunk; false if a value is not finite or missing, or a row has more entries than there is room for. The first number
-    /// of such a row is NaN. With `lenient` a missing text is one without words.
+    /// Writes rows of a chunk. Returns false if a value is missing or not finite, or if a row has
+    /// more entries than fit; the first number of such a row is NaN. With `lenient`, a missing text
+    /// is a text without words.
     pub(super) fn rows<T: Real>(
         &self,
         views: &[View<'_>],
@@ -176,7 +180,8 @@ impl EntryColumns {
         fine
     }
 
-    /// Makes the entries of a row; false where a value is missing, unless a missing text is one without words.
+    /// Collects the entries of a row. Returns false if a value is missing, except a missing text
+    /// with `lenient`.
     fn fill(&self, views: &[View<'_>], at: usize, lenient: bool, row: &mut EntryRow) -> bool {
         row.places.clear();
         row.values.clear();
@@ -201,7 +206,7 @@ impl EntryColumns {
         true
     }
 
-    /// Number of entries of a row of the first column, which is of text.
+    /// Returns the number of entries of `text` in a text column.
     pub(crate) fn count(&self, column: usize, text: &str, row: &mut EntryRow) -> usize {
         row.own.clear();
         if let Some(EntryColumn { entries: Some(Entries { text: Some(grams), .. }), .. }) = self.columns.get(column) {
@@ -221,7 +226,8 @@ impl EntryColumn {
         Self { first, places: words.zip(0..).collect(), entries }
     }
 
-    /// The entries of the text in a row; none of a missing one, or nothing unless `lenient`.
+    /// Returns the entries of the text in a row. A missing text has no entries with `lenient`;
+    /// otherwise it returns `None`.
     pub(super) fn text<'r>(
         &self,
         view: &View<'_>,
@@ -277,7 +283,7 @@ fn shape_of(column: &CodedColumn) -> Option<SparseShape> {
     }
 }
 
-/// The shape of the rows of some columns side by side, where all make entries.
+/// Returns the combined shape of the rows of several columns, if all of them produce entries.
 pub(super) fn shape(columns: &[CodedColumn]) -> Option<SparseShape> {
     let all: Vec<SparseShape> = columns.iter().map(shape_of).collect::<Option<_>>()?;
     // a column without entries has room for one

@@ -1,9 +1,11 @@
-//! The pass that learns what rows of entries need: the words of texts, how many rows have each, and the largest values of columns.
+//! The pass that learns entries: the words of texts, the number of rows with each word, and the
+//! largest values of columns.
 //!
-//! Words are counted in one pass, at most [`COUNTED`] at a time. Where there are more, those of the fewest rows are dropped until half as many
-//! are left, row by row and wherever states are merged; both are cut by the numbers of rows alone, and so is what is dropped. Of those that
-//! are left the ones of most rows become features, of equals the first by the alphabet.
-//! (Counting with such drops: Manku, Motwani, "Approximate frequency counts over data streams", VLDB 2002.)
+//! Words are counted in one pass, at most [`COUNTED`] at a time. If there are more, the rarest
+//! words are dropped until at most half remain, after a row or a merge of states. Rows and merges
+//! depend on row numbers only, and so do the dropped words. Of the remaining words, the ones in the
+//! most rows become features; ties are broken alphabetically. (Counting with such drops: Manku,
+//! Motwani, "Approximate frequency counts over data streams", VLDB 2002.)
 
 use super::entries::{Entries, EntryColumns, EntryRow, Weighing};
 use super::grams::{COUNTED, Grams, Pieces};
@@ -17,15 +19,16 @@ use crate::table::Table;
 use crate::{Error, Fold, Kind, Merge, Reading, Result, RowBlock, TableRows, TextLimit, Workers};
 use std::collections::HashMap;
 
-/// Bytes of a word in a table of counts, beside its text; and of its text, together with the others.
+/// Bytes of a word in a table of counts, without its text; and average bytes of the texts that the
+/// table allows.
 const IN_TABLE: usize = 72;
 const TEXT: usize = 32;
 
 #[derive(Clone, Debug, Default)]
 struct Words {
-    /// Rows that have a word, and the last of them.
+    /// Number of rows with each word, and the last of these rows.
     rows: HashMap<Box<str>, (u64, u64)>,
-    /// The same of each place, where words are hashed.
+    /// The same for each hash bucket, if words are hashed.
     places: Vec<(u64, u64)>,
     bytes: usize,
     longest: usize,
@@ -39,7 +42,7 @@ impl Words {
 
     fn see(&mut self, grams: &Grams, (row, text): (u64, &str), pieces: &mut Pieces) {
         let mut different = 0;
-        // the place that stands for no row is behind every row
+        // a bucket without rows must not match any row
         let at = |(rows, last): &(u64, u64)| if *rows > 0 { *last } else { u64::MAX };
         grams.each(text, pieces, |word| match self.found(grams, word) {
             Some(seen) if at(seen) == row => {}
@@ -57,7 +60,7 @@ impl Words {
         self.settle();
     }
 
-    /// The rows that have a word, if it was seen or is hashed.
+    /// Returns the rows of a word, if it was seen or is hashed.
     fn found(&mut self, grams: &Grams, word: &str) -> Option<&mut (u64, u64)> {
         match grams.place(word) {
             Some(place) => self.places.get_mut(place as usize),
@@ -65,7 +68,7 @@ impl Words {
         }
     }
 
-    /// Drops the words of the fewest rows, half of them or more, where there are too many.
+    /// Drops the rarest words, at least half of all, while there are too many.
     fn settle(&mut self) {
         while self.rows.len() > COUNTED || self.bytes > COUNTED * TEXT {
             self.dropped = true;
@@ -95,7 +98,7 @@ impl Words {
         self.settle();
     }
 
-    /// The words of some rows that become features, by the alphabet, each with the rows that have it.
+    /// Returns the words that become features, in alphabetical order, each with its number of rows.
     fn chosen(&self, most: usize, fewest_rows: u64) -> Vec<(&str, u64)> {
         let all = self.rows.iter().map(|(word, (rows, _))| (&**word, *rows));
         let mut all: Vec<(&str, u64)> = all.filter(|(_, rows)| *rows >= fewest_rows).collect();
@@ -106,14 +109,14 @@ impl Words {
     }
 }
 
-/// What a pass has found of rows of entries.
+/// What a pass has found about entries.
 #[derive(Clone, Debug)]
 pub struct FoundEntries {
     rows: u64,
     words: Vec<Words>,
-    /// For each column of sparse rows, the rows that have it.
+    /// Number of rows with a nonzero value, for each column of sparse rows.
     counts: Vec<u64>,
-    /// For each column of sparse rows, its largest distance from 0.
+    /// Largest absolute value, for each column of sparse rows.
     largest: Vec<f64>,
 }
 
@@ -126,7 +129,7 @@ impl Merge for FoundEntries {
     }
 }
 
-/// The fold that learns what rows of entries need, by a pass over [`Search::rows`].
+/// The fold that learns entries, in a pass over [`Search::rows`].
 #[derive(Clone, Debug)]
 pub struct EntrySearch {
     selected: Selected,
@@ -136,7 +139,7 @@ pub struct EntrySearch {
 }
 
 impl Selected {
-    /// The search for what its rows of entries need; `None` where nothing is to be learned.
+    /// Returns the search for what its entries need; `None` if there is nothing to learn.
     #[doc(hidden)]
     pub fn entry_search(&self) -> Option<EntrySearch> {
         let of = |(place, column): (usize, &CodedColumn)| match &column.code {
@@ -193,7 +196,7 @@ impl Search for EntrySearch {
                 entries.factors = counts.collect();
                 entries.shape = SparseShape { width: places, longest: words.longest };
             } else if let Some((words, grams)) = text {
-                // a number of a dense row that is 0 in all rows but one tells nothing of others
+                // in a dense row, a word that occurs in one row only says nothing about other rows
                 let chosen = words.chosen(grams.features, if entries.is_dense() { 2 } else { 1 });
                 if chosen.is_empty() {
                     let has = if entries.is_dense() { "no two texts share" } else { "no text has" };
@@ -278,11 +281,12 @@ impl Fold<f64> for EntrySearch {
 }
 
 impl Table {
-    /// The shapes of the rows of entries that columns of an encoding have in this table: one pass over the texts of those that are made of
-    /// text, in the calling thread. Columns that are not there have the room of the encoding.
+    /// Returns the shapes of the entries that the columns of an encoding have in this table. Reads
+    /// the texts of each column that is counted from text, in the calling thread. A column that the
+    /// table lacks has the shape of the encoding.
     ///
     /// # Errors
-    /// Those of reading.
+    /// The errors of reading.
     #[doc(hidden)]
     pub fn rooms(&self, encoding: &Encoding) -> Result<Vec<SparseShape>> {
         let mut shapes = Vec::new();

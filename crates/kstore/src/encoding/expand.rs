@@ -1,4 +1,4 @@
-//! Rows of codes as features: the tile of a table with categories.
+//! Converts rows of codes to features: the tile of a table with categories.
 
 use super::entries::{EntryColumn, EntryColumns, EntryRow};
 use super::{Code, CodedColumn, Effects, Encoding, TimeCode, TimeReader};
@@ -16,7 +16,7 @@ pub(crate) struct Lookups {
     pub(crate) names: Vec<String>,
     lookups: Vec<Lookup>,
     pub(crate) starts: Vec<usize>,
-    /// The columns, where all make entries of sparse rows.
+    /// Set if all columns produce entries of sparse rows.
     entries: Option<EntryColumns>,
 }
 
@@ -26,14 +26,15 @@ enum Lookup {
     Values(Dictionary),
     Buckets(u32),
     Time(TimeReader, TimeCode),
-    /// Places of values among the effects, by the digests of their texts.
+    /// Index of each value in the effects, by the digest of its text.
     Effects(HashMap<u64, u32>, Effects),
     Words(Box<EntryColumn>),
-    /// Nothing: sparse rows are made otherwise.
+    /// Nothing: sparse rows are computed by `EntryColumns`.
     None,
 }
 
-/// The codes of values. A value counts as what it looks like too: one file may store 7, another the text `7`.
+/// The codes of values. An integer and its text are the same value: one file may store 7, another
+/// the text `7`.
 #[derive(Debug, Default)]
 struct Dictionary {
     integers: HashMap<i64, u32>,
@@ -54,7 +55,7 @@ impl Dictionary {
             match value {
                 Label::Int(value) => _ = found.texts.entry(value.to_string().into()).or_insert(code),
                 Label::Text(text) => {
-                    // 007 is another value than 7
+                    // 007 and 7 are different values
                     let whole = text.parse::<i64>().ok().filter(|whole| whole.to_string() == **text);
                     whole.into_iter().for_each(|whole| _ = found.integers.entry(whole).or_insert(code));
                 }
@@ -80,7 +81,7 @@ impl Lookups {
             Code::Values(values) => Lookup::Values(Dictionary::new(values)),
             Code::Buckets(buckets) => Lookup::Buckets(*buckets),
             Code::Time(code) => {
-                // other kinds were refused when the columns were looked up
+                // other kinds were rejected when the columns were resolved
                 TimeReader::new(code.form, kind).map_or(Lookup::Number, |reader| Lookup::Time(reader, code.clone()))
             }
             Code::Effects(effects) => {
@@ -115,10 +116,11 @@ impl Lookups {
 #[derive(Debug)]
 pub(crate) struct Expansion<T> {
     coded: Arc<Lookups>,
-    /// What 0 and 1 become by the scaling, for each feature.
+    /// Scaled 0 and scaled 1 of each feature.
     zeros: Vec<T>,
     ones: Vec<T>,
-    /// A missing value of a column without a feature for it is a value that no feature stands for, not an error.
+    /// Whether a missing value is treated as an unseen value, instead of an error, in a column
+    /// without an indicator feature.
     lenient: bool,
 }
 
@@ -129,8 +131,9 @@ impl<T: Real> Expansion<T> {
         Self { coded, zeros, ones, lenient }
     }
 
-    /// Writes as many rows of a chunk, whose first is the stored row `first`, as `out` has room for, at most [`TILE`]; false if any value is not finite. The
-    /// first feature of a column with a missing value that is an error is NaN then. Values that no feature stands for are counted in `unseen`, by columns.
+    /// Fills `out` with at most [`TILE`] rows of a chunk whose first row is the stored row `first`.
+    /// Returns false if any value is not finite: a missing value that is an error sets the first
+    /// feature of its column to NaN. Counts the values without a feature in `unseen`, by columns.
     pub(crate) fn features(
         &self,
         views: &[View<'_>],
@@ -172,7 +175,7 @@ impl<T: Real> Expansion<T> {
                             continue;
                         }
                         own.take(code.features()).for_each(|(out, i)| *out = T::from_f64(affine.fill[i]));
-                        // the first is left for who repairs or refuses the row
+                        // NaN in the first feature: the caller repairs or rejects the row
                         row[*start] = T::from_f64(f64::NAN);
                         missing.filter(|_| found.is_ok()).into_iter().for_each(|missing| flag(row, missing));
                         continue;
@@ -219,7 +222,7 @@ impl<T: Real> Expansion<T> {
     }
 }
 
-/// True for a row without a value: null, or NaN in a column of floats.
+/// Returns whether a row has no value: null, or not finite in a column of floats.
 pub(super) fn is_missing(view: &View<'_>, row: usize) -> bool {
     if view.is_null(row) {
         return true;
@@ -227,7 +230,7 @@ pub(super) fn is_missing(view: &View<'_>, row: usize) -> bool {
     if view.bytes(row).is_some() || view.integer(row).is_some() { false } else { !view.number(row).is_finite() }
 }
 
-/// The text of a value that a truth value and its text share.
+/// Returns the text of a boolean; both are the same category.
 pub(super) fn truth(value: bool) -> &'static str {
     if value { "true" } else { "false" }
 }
@@ -237,7 +240,7 @@ pub(super) enum Value<'a> {
     Int(i64),
 }
 
-/// The value in a row; `None` for a fraction, which is the value of no category.
+/// Returns the value in a row; `None` for a fraction, which cannot be a category.
 pub(super) fn value<'a>(view: &View<'a>, row: usize) -> Option<Value<'a>> {
     if let Some(text) = view.text(row) {
         return Some(Value::Text(text));

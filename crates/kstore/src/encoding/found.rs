@@ -1,22 +1,23 @@
-//! What is found of the values of a column.
+//! What a search finds about the values of a column.
 
 use super::{numerals::Numerals, time::TimesFound};
 use crate::{Digest, Label, missing, shown, source};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-/// Bytes of the texts of a column's values, for each value that it may have: longer texts are no names of categories.
+/// Maximum average bytes of the texts of a column's values: longer texts are not names of
+/// categories.
 pub(super) const TEXT_PER_VALUE: usize = 256;
 
-/// Fewest values of a column of text that may be an identifier.
+/// Minimum number of values of a text column that may be an identifier.
 const FEWEST_NAMES: usize = 50;
 
-/// How many values a column has.
+/// The number of distinct values of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Distinct {
-    /// So many.
+    /// Exactly this many.
     Exactly(usize),
-    /// More than a limit, or too long ones.
+    /// More than a limit, or values that are too long.
     More {
         /// The limit.
         than: usize,
@@ -34,17 +35,18 @@ impl std::fmt::Display for Distinct {
     }
 }
 
-/// An estimate of the number of different texts: the least digests that occur, of which the last is at k / d of the range of digests
-/// (Bar-Yossef, Jayram, Kumar, Sivakumar, Trevisan, "Counting distinct elements in a data stream", RANDOM 2002). The union of two is that
-/// of all their rows, so that the order of the rows does not matter.
+/// An estimate of the number of distinct texts from their smallest digests: the k-th smallest of d
+/// distinct digests is near the fraction k / d of the range (Bar-Yossef, Jayram, Kumar, Sivakumar,
+/// Trevisan, "Counting distinct elements in a data stream", RANDOM 2002). Merging two estimates
+/// gives the estimate of all their rows, so that the order of rows does not matter.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LeastDigests(BTreeSet<u64>);
 
 impl LeastDigests {
-    /// Digests: the estimate has a standard error of 3 %.
+    /// Maximum number of digests: the estimate has a standard error of 3 %.
     const MOST: usize = 1024;
 
-    /// Bytes at most, with the nodes of the tree.
+    /// Maximum bytes, including the nodes of the tree.
     pub(super) const BYTES: usize = Self::MOST * 16;
 
     fn see(&mut self, digest: u64) {
@@ -63,12 +65,12 @@ impl LeastDigests {
     }
 }
 
-/// What a column of text looks like, if it is more than names.
+/// What a text column looks like other than categories.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Looks {
     /// Numbers that are written with a currency, a unit or another mark, such as this one.
     Numbers(String),
-    /// This word among its values may stand for a missing one.
+    /// A word among its values that may mean a missing value.
     Word(&'static str),
 }
 
@@ -94,16 +96,17 @@ pub(super) struct Found {
     pub(super) bytes: usize,
     pub(super) more: bool,
     digests: LeastDigests,
-    /// A text is neither a number nor a word for a missing value.
+    /// Whether any text is neither a number nor a word for a missing value.
     other: bool,
-    /// The first text, in their order, of a number that is written with a unit or the like, and the first word for a missing value.
+    /// The smallest text that is a number with a unit or another mark, and the smallest word for a
+    /// missing value.
     marked: Option<Arc<str>>,
     word: Option<&'static str>,
     all_bytes: u64,
     pub(super) times: TimesFound,
     pub(super) numerals: Numerals,
     pub(super) missing: u64,
-    /// The first row without a value that a category must have and a time need not.
+    /// The first row with a missing value, which is an error for a category but not for a time.
     pub(super) missing_at: Option<u64>,
 }
 
@@ -126,7 +129,7 @@ impl Found {
         }
     }
 
-    /// What the texts look like, beside categories; `None` for nothing else.
+    /// Returns what the texts look like other than categories, or `None`.
     pub(super) fn looks(&self) -> Option<Looks> {
         let marked = self.marked.as_ref().filter(|_| !self.other).map(|text| Looks::Numbers(text.to_string()));
         marked.or(self.word.map(Looks::Word))
@@ -185,8 +188,8 @@ impl Found {
         }
     }
 
-    /// True for text in which nearly every one of the rows has a value of its own, as an identifier or a comment has: no row tells
-    /// anything of another.
+    /// Returns whether nearly every row has a text of its own, as in an identifier or a comment: no
+    /// row says anything about another.
     pub(super) fn is_identifier(&self, rows: u64) -> bool {
         let values = if self.more { self.digests.estimate() } else { self.texts.len() as f64 };
         values >= FEWEST_NAMES as f64 && 10.0 * values > 9.0 * self.rows(rows) as f64

@@ -1,16 +1,19 @@
-//! Texts as counts: of their words, of runs of words, or of runs of characters.
+//! Counts of the words of texts, of runs of words, or of runs of characters.
 //!
 //! ```text
-//! word(a,b)    runs of a to b words; a word is two or more letters with their marks, digits or _, in lower case
+//! word(a,b)    runs of a to b words, in lower case; a word has two or more letters with their
+//!              marks, digits or _
 //! char(a,b)    runs of a to b characters, in lower case, white space of any length as one blank
 //! spectrum(p)  runs of p characters as they are: the features of the p-spectrum kernel
 //! value        the text as a whole: a category
 //! ```
 //!
-//! With `hash=N` a run is counted in one of N places, by a digest of its text, and none is kept by name.
+//! With `hash=N`, the digest of a run selects one of N counters, and the runs themselves are not
+//! stored.
 //!
-//! (Words as scikit-learn's `TfidfVectorizer` has them. Spectrum: Leslie, Eskin, Noble, "The spectrum kernel: a string kernel for SVM protein
-//! classification", Pacific Symposium on Biocomputing 7, 2002.)
+//! (Words as in scikit-learn's `TfidfVectorizer`. Spectrum: Leslie, Eskin, Noble, "The spectrum
+//! kernel: a string kernel for SVM protein classification", Pacific Symposium on Biocomputing 7,
+//! 2002.)
 
 use crate::schema::Kind;
 use crate::sparse::MOST_SINGLE;
@@ -19,22 +22,22 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Most runs that are counted at the same time.
+/// Maximum number of runs counted at the same time.
 pub(super) const COUNTED: usize = 1 << 18;
 
-/// Most runs that are features of a column, where nothing else is said.
+/// Default maximum number of runs that are features of a column.
 const FEATURES: usize = COUNTED / 2;
 
 const LONGEST: usize = 64;
 
-/// What of a text is counted.
+/// What is counted in a text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Grams {
     unit: Unit,
     shortest: usize,
     longest: usize,
-    /// Most of them that are features, or the places of a hash.
+    /// Maximum number of features, or number of hash buckets.
     pub(super) features: usize,
     hashed: bool,
 }
@@ -129,18 +132,18 @@ pub(super) struct Pieces {
 }
 
 impl Grams {
-    /// The same with at most so many features, where nothing was said of these.
+    /// Limits the number of features to `most`, unless a number was set.
     pub(super) fn at_most(self, most: usize) -> Self {
         let features = if self.features == FEATURES && !self.hashed { most } else { self.features };
         Self { features, ..self }
     }
 
-    /// True where the whole text counts, of which each row has one.
+    /// Returns whether the whole text is counted, so that each row has one value.
     pub(super) fn is_value(&self) -> bool {
         self.unit == Unit::Value
     }
 
-    /// True for columns that it counts: text, and whole numbers as values.
+    /// Returns whether columns of this type can be counted: text, and integers as values.
     pub(super) fn reads(&self, kind: &Kind) -> bool {
         *kind == Kind::Text || self.is_value() && matches!(kind, Kind::Int { .. })
     }
@@ -154,7 +157,7 @@ impl Grams {
         u32::try_from(Digest::word_of(run.as_bytes()) % places.max(1)).ok()
     }
 
-    /// Hands out each run of a text, as often as it occurs.
+    /// Calls `run` with each run of a text, as often as it occurs.
     pub(super) fn each(&self, text: &str, pieces: &mut Pieces, mut run: impl FnMut(&str)) {
         if self.is_value() {
             return run(text);
@@ -177,7 +180,8 @@ impl Pieces {
         let lower = from.chars().flat_map(char::to_lowercase);
         match unit {
             Unit::Word => {
-                // words stand side by side, with a blank between: runs of them are pieces of the text
+                // words are concatenated with a blank between them, so that runs of words are
+                // slices of the text
                 let (mut start, mut letters) = (0, 0);
                 for letter in lower.chain([' ']) {
                     if is_of_word(letter) {
@@ -209,19 +213,20 @@ impl Pieces {
     }
 }
 
-/// True for letters, digits, _ and the marks of letters: the vowels, viramas and tones of the scripts of India and South East Asia, accents that are
-/// characters of their own, and the joiners within words of these and of Persian.
+/// Returns whether a character belongs to a word: letters, digits, `_` and the marks of letters.
+/// Marks are the vowels, viramas and tones of the scripts of India and South East Asia, accents
+/// that are separate characters, and the joiners within words of these scripts and of Persian.
 fn is_of_word(letter: char) -> bool {
-    // a dot in the middle is of an identifier, and not of a word
+    // a middle dot is part of identifiers, but not of words
     let dot = matches!(letter, '\u{b7}' | '\u{387}' | '\u{30fb}' | '\u{ff65}');
     let mark = || unicode_ident::is_xid_continue(letter) || matches!(letter, '\u{200c}' | '\u{200d}');
     letter.is_alphanumeric() || !letter.is_ascii() && !dot && mark() || letter == '_'
 }
 
-/// A column of text and what of it is counted, from `comment` or `comment:char(3,5)`.
+/// Splits `comment` or `comment:char(3,5)` into the name of a text column and what is counted.
 pub(super) fn column_of(text: &str) -> Result<(&str, Grams)> {
     match text.rsplit_once(':') {
-        // a colon may be part of a name
+        // a colon may be part of the column's name
         Some((column, grams)) if UNITS.iter().any(|(name, _)| grams.starts_with(name)) => Ok((column, grams.parse()?)),
         _ => Ok((text, Grams::default())),
     }

@@ -1,14 +1,18 @@
-//! Columns of categories, text and times as features: one for each value, one for each bucket of a hash, or a position and cycles.
+//! Converts columns of categories, text and times to features.
 //!
-//! A **column** is what a file has, a **feature** is a number that a kernel sees. A column of numbers is one feature. A column of categories
-//! is one feature for each of its values, 1 where the row has the value and 0 elsewhere (one-hot coding). A column of text with many
-//! values is one feature for each bucket of a hash of the text (Weinberger, Dasgupta, Langford, Smola, Attenberg, "Feature hashing
-//! for large scale multitask learning", ICML 2009, without signs). A column of dates or times is its position, and pairs of features for the hour, the weekday and the day of
-//! the year. Each may have one more feature that is 1 where the value is missing.
+//! A **column** belongs to a file, a **feature** is a number that a kernel sees. A column of
+//! numbers is one feature. A column of categories is one feature for each of its values, which is 1
+//! if the row has the value and 0 otherwise (one-hot coding). A column of text with many values is
+//! its effects on the target (target encoding) or, with `hash`, one feature for each bucket of a
+//! hash of the text (Weinberger, Dasgupta, Langford, Smola, Attenberg, "Feature hashing for large
+//! scale multitask learning", ICML 2009, without signs). A column of dates or times is its
+//! position, and pairs of features for the hour, the weekday and the day of the year. Each column
+//! may have an indicator feature, which is 1 if the value is missing.
 //!
-//! The values are found by one pass over the rows of a fit ([`ColumnSearch`]) and sorted, so that the same rows give the same
-//! [`Encoding`], whatever the threads, the format and the order of the files' chunks. Rows are read as codes and become features a
-//! tile at a time: no table of features is ever stored.
+//! One pass over the rows of a fit finds the values ([`ColumnSearch`]) and sorts them, so that the
+//! same rows give the same [`Encoding`], independent of threads, format and the order of chunks.
+//! Rows are read as codes and become features one tile at a time: no table of features is ever
+//! stored.
 
 mod blank;
 mod coding;
@@ -54,11 +58,11 @@ use crate::sparse::SparseShape;
 use crate::{Label, shown};
 use serde::{Deserialize, Serialize};
 
-/// Most values of a column of text that is taken as categories without being named: each value is a feature, and a kernel pays for
-/// every one of them.
+/// Maximum number of values of a text column that becomes categories without being named: each
+/// value is a feature and adds to the cost of a kernel.
 pub(crate) const CATEGORY_LIMIT: usize = 1000;
 
-/// Most buckets of a hash: as many features as a plan may still hold.
+/// Maximum number of hash buckets: the number of features that a plan may still hold.
 pub(crate) const BUCKET_LIMIT: u32 = 1 << 16;
 
 /// How the values of a column become features.
@@ -67,22 +71,22 @@ pub(crate) const BUCKET_LIMIT: u32 = 1 << 16;
 pub enum Code {
     /// The number itself, one feature.
     Number,
-    /// One feature for each of these values, which ascend.
+    /// One feature for each of these values, in ascending order.
     Values(Vec<Label>),
-    /// One feature for each bucket: text goes to the bucket of its hash.
+    /// One feature for each of this many buckets: the hash of a text selects its bucket.
     Buckets(u32),
     /// A date or time: its position, and a pair of features for each cycle.
     Time(TimeCode),
-    /// What each of many values adds to the target: a feature for each output.
+    /// Effects of many values on the target: one feature for each output.
     Effects(Effects),
-    /// Sparse rows: room for the places of the longest row, and for its values.
+    /// Sparse rows: room for the column numbers and values of the longest row.
     Sparse(SparseShape),
-    /// Sparse rows that are weighed, or made of text.
+    /// Sparse rows that are weighted, or counted from text.
     Entries(Entries),
 }
 
 impl Code {
-    /// Number of features, without that of missing values.
+    /// Returns the number of features, without the indicator of missing values.
     pub fn features(&self) -> usize {
         match self {
             Self::Number => 1,
@@ -121,13 +125,13 @@ pub struct CodedColumn {
     pub name: String,
     /// How its values become features.
     pub code: Code,
-    /// True where one more feature, behind the others, is 1 for a row without a value.
+    /// Whether an indicator feature, after the others, is 1 for a row without a value.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub missing: bool,
 }
 
 impl CodedColumn {
-    /// Number of features.
+    /// Returns the number of features.
     pub fn features(&self) -> usize {
         self.code.features() + usize::from(self.missing)
     }
@@ -136,13 +140,14 @@ impl CodedColumn {
         matches!(&self.code, Code::Effects(effects) if effects.outputs.is_empty())
     }
 
-    /// True for a date, with or without a time of day.
+    /// Returns whether the column holds dates, with or without a time of day.
     pub fn is_date(&self) -> bool {
         use crate::dates::TimeForm::{DayFirst, MonthFirst, YearFirst, YearMonthDay};
         matches!(&self.code, Code::Time(time) if matches!(time.form, YearFirst | MonthFirst | DayFirst | YearMonthDay))
     }
 
-    /// Names of the features: `price`, `city=Paris`, `comment=#17`, `date.hour.sin`, `user.effect`, `city=(missing)`.
+    /// Returns the names of the features: `price`, `city=Paris`, `comment=#17`, `date.hour.sin`,
+    /// `user.effect`, `city=(missing)`.
     fn names(&self) -> impl Iterator<Item = String> + '_ {
         let name = &self.name;
         let own: Box<dyn Iterator<Item = String> + '_> = match &self.code {
@@ -169,12 +174,13 @@ impl std::fmt::Display for CodedColumn {
     }
 }
 
-/// How the columns of a table become features: the columns in their order, each with its features side by side.
+/// How the columns of a table become features: the columns in order, each with adjacent features.
 ///
 /// ```
 /// use kstore::encoding::{Code, CodedColumn, Encoding};
 /// let column = |name: &str, code| CodedColumn { name: name.to_string(), code, missing: false };
-/// let cities = Code::Values(vec![kstore::Label::Text("Bonn".into()), kstore::Label::Text("Ulm".into())]);
+/// let cities =
+///     Code::Values(vec![kstore::Label::Text("Bonn".into()), kstore::Label::Text("Ulm".into())]);
 /// let encoding = Encoding::new(vec![column("price", Code::Number), column("city", cities)]);
 /// assert_eq!(encoding.names(), ["price", "city=Bonn", "city=Ulm"]);
 /// ```
@@ -185,28 +191,28 @@ pub struct Encoding {
 }
 
 impl Encoding {
-    /// The encoding of these columns.
+    /// Returns the encoding of these columns.
     pub fn new(columns: Vec<CodedColumn>) -> Self {
         Self { columns }
     }
 
-    /// The encoding of columns of numbers.
+    /// Returns the encoding of numeric columns.
     pub fn of_numbers(names: &[String]) -> Self {
         let column = |name: &String| CodedColumn { name: name.clone(), code: Code::Number, missing: false };
         Self::new(names.iter().map(column).collect())
     }
 
-    /// The columns, in the order of their features.
+    /// Returns the columns, in the order of their features.
     pub fn columns(&self) -> &[CodedColumn] {
         &self.columns
     }
 
-    /// Number of features, d.
+    /// Returns the number of features, d.
     pub fn features(&self) -> usize {
         self.columns.iter().map(CodedColumn::features).sum()
     }
 
-    /// Names of the features, in their order.
+    /// Returns the names of the features, in their order.
     pub fn names(&self) -> Vec<String> {
         self.columns.iter().flat_map(CodedColumn::names).collect()
     }
@@ -216,17 +222,20 @@ impl Encoding {
         columns.flat_map(|(place, column)| std::iter::repeat_n(place, column.features())).collect()
     }
 
-    /// For each feature, true where it is 0 or 1 by its nature: of a value, a bucket, or a missing value.
+    /// Returns, for each feature, whether it is always 0 or 1: a value, a bucket, or an indicator
+    /// of missing values.
     pub fn flags(&self) -> Vec<bool> {
         self.all_but(|code| !matches!(code, Code::Values(_) | Code::Buckets(_)))
     }
 
-    /// For each feature, true where no scaling changes it: it is 0 or 1, or an effect, or a part of a sparse row.
+    /// Returns, for each feature, whether scaling leaves it unchanged: a 0/1 feature, an effect, or
+    /// a part of a sparse row.
     pub(crate) fn fixed(&self) -> Vec<bool> {
         self.all_but(|code| matches!(code, Code::Number | Code::Time(_)))
     }
 
-    /// For each feature, false where it is one of such a column and not that of missing values.
+    /// Returns false for the features of columns with `such` a code, except indicators of missing
+    /// values, and true for all others.
     fn all_but(&self, such: impl Fn(&Code) -> bool) -> Vec<bool> {
         let of = |column: &CodedColumn| {
             let (own, such) = (column.code.features(), such(&column.code));
@@ -235,7 +244,7 @@ impl Encoding {
         self.columns.iter().flat_map(of).collect()
     }
 
-    /// The encoding for rows that were not learned from: effects are those that all rows tell.
+    /// Returns the encoding for rows outside the fit: their effects are estimated from all rows.
     #[must_use]
     pub fn of_new_rows(mut self) -> Self {
         for column in &mut self.columns {
@@ -246,8 +255,9 @@ impl Encoding {
         self
     }
 
-    /// The encoding without the factors by which entries of sparse rows and counts of words are weighed, and these, column after column; `None`
-    /// if it has none. There may be millions, which are no part of a file's header.
+    /// Splits the encoding into one without the factors of weighted entries, and these factors,
+    /// column after column; `None` if it has no factors. There may be millions, too many for a
+    /// file's header.
     pub fn without_factors(&self) -> Option<(Self, Vec<f64>)> {
         let factors: Vec<f64> =
             self.columns.iter().filter_map(weighed).flat_map(|entries| &entries.factors).copied().collect();
@@ -258,13 +268,13 @@ impl Encoding {
         (!factors.is_empty()).then(|| (Self::new(self.columns.iter().map(bare).collect()), factors))
     }
 
-    /// Number of factors that [`Encoding::without_factors`] took out of it.
+    /// Returns the number of factors that [`Encoding::without_factors`] removed.
     pub fn missing_factors(&self) -> usize {
         let bare = self.columns.iter().filter_map(weighed).filter(|entries| entries.factors.is_empty());
         bare.fold(0, |sum, entries| sum.saturating_add(entries.shape.width))
     }
 
-    /// The encoding with these factors, as many as are missing.
+    /// Returns the encoding with these factors, as many as are missing.
     #[must_use]
     pub fn with_factors(mut self, mut factors: Vec<f64>) -> Self {
         for column in &mut self.columns {
@@ -279,12 +289,12 @@ impl Encoding {
         self
     }
 
-    /// The shape of the rows, where these are sparse.
+    /// Returns the shape of the rows if they are sparse.
     pub fn sparse(&self) -> Option<SparseShape> {
         entries::shape(&self.columns)
     }
 
-    /// The encoding with room for rows of these shapes too, one for each column, where rows are sparse.
+    /// Enlarges the encoding of sparse rows to hold rows of these shapes too, one for each column.
     #[must_use]
     pub fn with_rooms(mut self, others: &[SparseShape]) -> Self {
         for (column, other) in self.columns.iter_mut().zip(others) {
@@ -295,7 +305,7 @@ impl Encoding {
         self
     }
 
-    /// The types of its columns in text files, as far as these are known.
+    /// Returns the known types of its columns in text files.
     pub fn text_types(&self) -> impl Iterator<Item = (String, ColumnType)> {
         let number = || Some(ColumnType::Number(NumberForm { codes: true, ..NumberForm::default() }));
         let of = move |code: &Code| match code {
@@ -315,7 +325,7 @@ impl Encoding {
         self.columns.iter().all(|column| column.code == Code::Number && !column.missing)
     }
 
-    /// Bytes that the values take, each with its places in tables to look it up.
+    /// Returns the bytes of the values, including the lookup tables.
     pub fn bytes(&self) -> usize {
         let value = |label: &Label| match label {
             Label::Text(text) => 2 * text.len() + LOOKED_UP,
@@ -330,8 +340,8 @@ impl Encoding {
         self.columns.iter().map(of).sum::<usize>() + self.features() * LOOKED_UP
     }
 
-    /// What is wrong with it, in words; `None` where nothing is: values ascend, buckets are some and not too many, and no two features have
-    /// one name.
+    /// Returns a description of the first fault, or `None` if the encoding is valid: values ascend,
+    /// the number of buckets is within its limits, and names of features are unique.
     pub fn fault(&self) -> Option<String> {
         let beside = self.columns.len() > 1;
         let whole = !beside || self.sparse().is_some();
@@ -356,10 +366,10 @@ impl Encoding {
     }
 }
 
-/// Bytes of a value in a table to look it up, or of a feature's name, beside its text.
+/// Bytes of a value in a lookup table, or of a feature's name, without its text.
 const LOOKED_UP: usize = 64;
 
-/// The entries of a column that are weighed by a factor for each place.
+/// Returns the entries of a column whose weighting has a factor for each place.
 fn weighed(column: &CodedColumn) -> Option<&Entries> {
     match &column.code {
         Code::Entries(entries) if entries.has_factors() => Some(entries),

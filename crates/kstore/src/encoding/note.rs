@@ -1,27 +1,29 @@
-//! What is to be said of a column that does not become what a person may expect.
+//! Notes on columns that become something unexpected.
 
 use super::found::{Distinct, Looks};
 use crate::{dates::TimeForm, shown};
 
-/// What is to be said of a column whose values were looked at.
+/// A note on columns whose values were inspected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "every note is of columns, by their names")]
 pub enum ColumnNote {
-    /// Columns without a value in any row are no features.
+    /// Columns without a value in any row are omitted.
     Blank { columns: Vec<String> },
-    /// A column of text with more values than are taken as categories is no feature.
+    /// A text column with too many values for categories is omitted.
     LeftOut { column: String, values: Distinct },
-    /// A column of text that is categories looks like something else.
+    /// A text column that becomes categories looks like something else.
     Looks { column: String, looks: Looks },
-    /// A column of numbers is read as times of day or dates.
+    /// A numeric column is read as times of day or dates.
     OfNumbers { column: String, form: TimeForm },
-    /// A column of text with many values that tell nothing of the target is no feature.
+    /// A text column with many values that say nothing about the target is omitted.
     NoEffect { column: String },
-    /// A column of numbers that counts the rows is no feature.
+    /// A numeric column that counts the rows is omitted.
     CountsRows { column: String },
-    /// Of the words of a column of text those of the fewest rows are no features: so many are, of all, where these could be counted.
+    /// Only the `kept` most frequent words of a text column are features, of `words` in total if
+    /// these could be counted.
     RareWords { column: String, kept: usize, words: Option<usize> },
-    /// The dates of a column of text were read with the month first, and could be read with the day first.
+    /// The dates of a text column were read with the month first, but could also be read with the
+    /// day first.
     DaysOrMonths { column: String },
 }
 

@@ -1,9 +1,11 @@
-//! Columns of whole numbers that are something else: dates, written as 20240131, times of day, written as hours x 100 + minutes, and numbers
-//! of rows.
+//! Integer columns that are something else: dates written as 20240131, times of day written as
+//! hours x 100 + minutes, and row counters.
 //!
-//! A column holds times of day where every value lies in 0 … 2400 and ends in less than 60, and where chance is excluded: 40 different
-//! values or more, of 6 hours or more, with minutes in each ten from 0 to 59. A number drawn at random ends in less than 60 with probability 0.6, so
-//! that 40 such values come by chance once in 10⁹ columns; numbers that are round, such as multiples of 50, do not have the minutes.
+//! A column holds times of day if every value lies in 0 … 2400 and its last two digits are below
+//! 60, and if chance is excluded: at least 40 different values, at least 6 different hours, and
+//! minutes in every ten from 0 to 59. The last two digits of a random number are below 60 with
+//! probability 0.6, so that 40 such values occur by chance once in 10⁹ columns; round numbers, such
+//! as multiples of 50, lack the minutes.
 
 use super::coding::{Asked, Coding};
 use super::time::{Cycle, MOST_OF_A_DAY, Span};
@@ -14,25 +16,26 @@ use std::{collections::HashSet, ops::Range, sync::Arc};
 
 const TIMES: usize = 40;
 
-/// Fewest hours that they lie in, and those that a few rows must show.
+/// Minimum number of different hours, in all rows and in the rows of the first inspection.
 const HOURS: (usize, usize) = (6, 3);
 
 const FEWEST_COUNTED: u64 = 50;
 
 const FEWEST_DATES: u64 = 5;
 
-/// Rows that are looked at for columns of numbers that are something else, and the places that they are at: tables are often sorted.
+/// Number of rows that are inspected for such columns, and the number of positions they are read
+/// from: tables are often sorted.
 const LOOKED_AT: (u64, u64) = (1024, 4);
 
 const WORDS: usize = 2400 / 64 + 1;
 
 #[derive(Clone, Debug)]
 pub(super) struct Numerals {
-    /// The times of day that occurred; `None` where a value is none.
+    /// Bit set of the times of day that occur; `None` if any value is not a time of day.
     times: Option<Box<[u64; WORDS]>>,
-    /// The range of the dates; `None` where a value is none.
+    /// Range of the dates; `None` if any value is not a date.
     dates: Option<Span>,
-    /// The least and the greatest that a value is ahead of the number of its row.
+    /// Minimum and maximum of the value minus its row number.
     ahead: [f64; 2],
     values: u64,
 }
@@ -73,29 +76,30 @@ impl Numerals {
         });
     }
 
-    /// The different times of day, in order; none where a value is no time.
+    /// Returns the different times of day, in order; empty if any value is not a time of day.
     fn times(&self) -> Vec<usize> {
         let occurs =
             |value: &usize| self.times.as_ref().is_some_and(|times| times[value / 64] >> (value % 64) & 1 == 1);
         (0..=2400).filter(occurs).collect()
     }
 
-    /// True where the rows do not rule out that the column is something else.
+    /// Returns whether the values so far may be something other than numbers.
     pub(super) fn is_odd(&self) -> bool {
         self.counts() || self.has_dates() || different(self.times().iter().map(|time| time / 100)) >= HOURS.1
     }
 
-    /// True where the values count the rows: one after the other, whatever the first is.
+    /// Returns whether the values count the rows consecutively, from any first value.
     pub(super) fn counts(&self) -> bool {
         self.values >= FEWEST_COUNTED && self.ahead[0] == self.ahead[1]
     }
 
-    /// True where every value is a date. Of numbers of eight digits one in a thousand is.
+    /// Returns whether every value is a date. One in a thousand numbers of eight digits is a date.
     fn has_dates(&self) -> bool {
         self.values >= FEWEST_DATES && self.dates.is_some()
     }
 
-    /// The code of times of day or dates; `None` where the values are none, or are so by chance.
+    /// Returns the code of times of day or dates; `None` if the values are neither, or only by
+    /// chance.
     pub(super) fn code(&self, cyclic: bool) -> Option<TimeCode> {
         let form = TimeForm::YearMonthDay;
         if let Some(span) = self.dates.as_ref().filter(|_| self.has_dates()) {
@@ -114,9 +118,9 @@ impl Numerals {
 }
 
 impl Selected {
-    /// The same without columns that have no value, and, if a few rows of some columns of numbers look as if they were something else, as a
-    /// selection whose values are still to be found; with what is to be said of columns. Columns of an array, which have no names, are what
-    /// they are.
+    /// Returns the selection without columns that have no value, and a note about them. If a few
+    /// rows suggest that numeric columns are something else, a search must still inspect their
+    /// values. Columns of an array, which have no names, are left unchanged.
     #[must_use]
     #[doc(hidden)]
     pub fn looked(&self) -> (Self, Option<ColumnNote>) {
@@ -127,7 +131,8 @@ impl Selected {
         (selected.numerals(), note)
     }
 
-    /// Bytes that [`Selected::looked`] takes: the decoder of the columns in the largest file.
+    /// Returns the bytes that [`Selected::looked`] needs: the decoder of the columns in the largest
+    /// file.
     #[doc(hidden)]
     pub fn look_bytes(&self) -> usize {
         self.table.parts().iter().map(|part| part.file.footprint(&self.features)).max().unwrap_or(0)
@@ -143,7 +148,7 @@ impl Selected {
         if places.is_empty() {
             return self.clone();
         }
-        // a look that fails says nothing: the next pass will say what is wrong
+        // an error of this inspection is ignored: the next pass reports it
         let looks = self.some_rows(&places).unwrap_or_default();
         let alone = self.features.len() == 1;
         let odd = |place: usize, look: &Numerals| match look.counts() {
@@ -159,7 +164,7 @@ impl Selected {
         Self { coding: Coding::Asked(Arc::new(Asked { roles, ..(**asked).clone() })), ..self.clone() }
     }
 
-    /// What is found of the columns of numbers at some places in a few rows of the table.
+    /// Inspects the numeric columns `places` in a few rows of the table.
     fn some_rows(&self, places: &[usize]) -> Result<Vec<Numerals>> {
         let features = places.iter().map(|place| self.features[*place]).collect();
         let alone = Self { weight: None, ..self.alone() };

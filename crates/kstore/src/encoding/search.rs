@@ -1,8 +1,10 @@
-//! The pass that finds the values of the columns of categories, the ranges of those of times, and which columns have missing values.
+//! The pass that finds the values of category columns, the ranges of time columns, and which
+//! columns have missing values.
 //!
-//! The state is a set of values for each column of categories: merging takes the union, and the values are sorted at the end, so that the result does
-//! not depend on how the rows were cut. A column with more values than its limit holds none: its set is dropped where the limit is
-//! passed, in a segment or in a sum of segments, and the union passes the limit in every order.
+//! The state has a set of values for each category column: merging takes the union, and the values
+//! are sorted at the end, so that the result does not depend on how the rows were split. If a
+//! column has more values than its limit, its set is dropped, in a segment or in a union of
+//! segments; every order of merging exceeds the limit.
 
 use super::found::{Found, LeastDigests, Looks, TEXT_PER_VALUE};
 use super::numerals::Numerals;
@@ -16,41 +18,42 @@ use crate::statistics::LABEL_LIMIT;
 use crate::{Error, Fold, KeptColumn, Label, Merge, Reading, Result, RowBlock, TableRows, TextLimit, Workers, shown};
 use std::sync::Arc;
 
-/// Fewest values of a column that may be numbers with a word among them.
+/// Minimum number of values of a column that may be numbers with a word among them.
 const FEWEST_NUMBERS: usize = 20;
 
 const IN_SET: usize = 64;
 
-/// A fold that learns how columns become features, by a pass over [`Search::rows`].
+/// A fold that learns how columns become features, in a pass over [`Search::rows`].
 pub trait Search: Fold<f64, State: Merge, Error = Error> {
-    /// The rows that the pass goes over. A row's texts are limited by `texts`.
+    /// Returns the rows of the pass. `texts` limits the texts of a row.
     ///
     /// # Errors
-    /// Those of opening the table.
+    /// The errors of opening the table.
     fn rows(&self, texts: TextLimit) -> Result<TableRows<f64>>;
-    /// Bytes of a state at most.
+    /// Returns the maximum bytes of a state.
     fn state_bytes(&self) -> usize;
-    /// The selection with what was found, and what is to be said of columns.
+    /// Returns the selection with the found values, and notes on columns.
     ///
     /// # Errors
-    /// [`Error::TooManyValues`] for a column that was named and has too many; [`Error::Empty`] where no feature is left, and for a column of
-    /// text without a word; those of reading the texts once more, where words were left out.
+    /// [`Error::TooManyValues`] for a named column with too many values; [`Error::Empty`] if no
+    /// feature remains, or a text column has no words; the errors of rereading the texts if words
+    /// were omitted.
     fn finish(&self, found: &Self::State) -> Result<(Selected, Vec<ColumnNote>)>;
 }
 
-/// What a pass has found of the columns of a selection.
+/// What a pass has found about the columns of a selection.
 #[derive(Clone, Debug)]
 pub struct FoundColumns {
     limit: usize,
-    /// Rows that were looked at.
+    /// Number of rows read.
     pub rows: u64,
     searched: Vec<Found>,
-    /// For each column of numbers, the rows without a value.
+    /// Number of missing values for each numeric column.
     numbers: Vec<u64>,
 }
 
 impl FoundColumns {
-    /// What was found of each column, in the order of [`ColumnSearch::columns`].
+    /// Returns what was found about each column, in the order of [`ColumnSearch::columns`].
     pub fn columns(&self) -> Vec<FoundColumn> {
         let of = |found: &Found| {
             let (times, words) = (found.times.range(), found.times.words);
@@ -62,14 +65,14 @@ impl FoundColumns {
     }
 }
 
-/// What was found of a column.
+/// What was found about a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundColumn {
-    /// How many values it has, where these are categories.
+    /// Number of distinct values, as categories.
     pub values: Distinct,
-    /// Rows without a value.
+    /// Number of missing values.
     pub missing: u64,
-    /// The earliest and the latest moment, as ISO 8601 writes them, where it holds times.
+    /// Earliest and latest time in ISO 8601, if the column holds times.
     pub times: Option<(String, String)>,
     /// What else its texts look like.
     pub looks: Option<Looks>,
@@ -84,14 +87,16 @@ impl Merge for FoundColumns {
     }
 }
 
-/// The fold that finds the values of the columns of categories and times of a selection, by a pass over [`ColumnSearch::rows`].
+/// The fold that finds the values of the category and time columns of a selection, in a pass over
+/// [`ColumnSearch::rows`].
 ///
-/// *Cost*: one pass over these columns alone, unless rows with missing values are dropped or missing values of numbers become
-/// features. *Bytes*: [`ColumnSearch::state_bytes`] for a state.
+/// *Cost*: one pass over these columns only, or also over the numeric columns if rows with missing
+/// values are dropped or missing numbers become indicator features. *Bytes*:
+/// [`ColumnSearch::state_bytes`] for a state.
 #[derive(Clone, Debug)]
 pub struct ColumnSearch {
     selected: Selected,
-    /// The rows as this pass reads them: categories are kept columns.
+    /// The rows of this pass: categories are kept columns.
     read: Selected,
     searched: Vec<Searched>,
     numbers: Vec<usize>,
@@ -102,12 +107,13 @@ pub struct ColumnSearch {
 struct Searched {
     place: usize,
     role: Role,
-    /// Units in a day of the numbers that its file stores, where these are times, and what they are.
+    /// Units per day and form of the stored numbers if the file stores times.
     stored: Option<(i64, TimeForm)>,
 }
 
 impl Selected {
-    /// The search for the values of its columns of categories; `None` where its rows can be read as they are.
+    /// Returns the search for the values of its category columns; `None` if its rows can already be
+    /// read.
     #[doc(hidden)]
     pub fn search(&self) -> Option<ColumnSearch> {
         let asked = self.asked()?;
@@ -115,7 +121,7 @@ impl Selected {
         let searched: Vec<usize> = of(|role| !matches!(role, Role::Number | Role::Counted));
         let numbers: Vec<usize> = of(|role| role == Role::Number);
         let drops = self.missing == Missing::Drop;
-        // rows that are dropped for a missing number have no say in the values of others
+        // rows that are dropped for a missing number do not count in the values of other columns
         let features = if drops || self.missing == Missing::Indicator { numbers } else { Vec::new() };
         let numbers = if drops { Vec::new() } else { features.clone() };
         let keep = searched.iter().map(|i| self.features[*i]).collect();
@@ -132,7 +138,7 @@ impl Selected {
 }
 
 impl ColumnSearch {
-    /// Names of the columns whose values are looked at.
+    /// Returns the names of the columns whose values are searched.
     pub fn columns(&self) -> Vec<String> {
         self.searched.iter().map(|column| self.selected.column_name(column.place)).collect()
     }
@@ -231,7 +237,7 @@ impl ColumnSearch {
         Ok(some.then_some(CodedColumn { name, code, missing: values.missing > 0 }))
     }
 
-    /// What becomes of a column of numbers that looked as if it were something else.
+    /// Resolves a numeric column that looked like something else.
     fn odd(&self, asked: &Asked, place: usize, found: &Found, notes: &mut Vec<ColumnNote>) -> Option<CodedColumn> {
         let column = self.selected.column_name(place);
         if found.numerals.counts() && !asked.named[place] {
@@ -244,7 +250,8 @@ impl ColumnSearch {
         Some(CodedColumn { name: column, code: time.map_or(Code::Number, Code::Time), missing })
     }
 
-    /// Refuses text that is mostly numbers: a column of measurements with a word among them, which nobody meant as categories.
+    /// Rejects text that is mostly numbers: a column of measurements with a word among them is not
+    /// meant as categories.
     fn refuse_odd_numbers(&self, place: usize, found: &Found) -> Result<()> {
         let odd: Vec<&Arc<str>> = found.texts.iter().filter(|text| text.trim().parse::<f64>().is_err()).collect();
         let (all, numbers) = (found.texts.len(), found.texts.len() - odd.len());
@@ -302,7 +309,8 @@ impl Fold<f64> for ColumnSearch {
 }
 
 impl ColumnSearch {
-    /// Counts a row without a value, or refuses it. That of a column that may hold times is refused when it is known to hold none.
+    /// Counts a missing value, or returns an error. In a column that may hold times, the error
+    /// waits until the column is known to hold none.
     fn without_value(&self, at: usize, row: u64, found: &mut Found) -> Result<()> {
         match self.selected.missing {
             _ if self.searched[at].role == Role::Odd => found.missing += 1,
@@ -315,7 +323,7 @@ impl ColumnSearch {
         Ok(())
     }
 
-    /// Sees value `i` of a column, which stands in a stored row.
+    /// Adds value `i` of a column in a stored row.
     fn see(&self, at: usize, row: u64, values: &KeptValues, i: usize, found: &mut Found) -> Result<()> {
         let Searched { place, role, stored } = self.searched[at];
         match (values, stored.filter(|_| role.has_times())) {
@@ -348,7 +356,7 @@ fn is_nan(column: &KeptColumn, row: usize) -> bool {
     column.values().number(row).is_some_and(f64::is_nan)
 }
 
-/// The value of a row of numbers or truth values; `None` for a fraction and for bytes.
+/// Returns the value of a row as a label; `None` for a fraction and for bytes.
 fn label(values: &KeptValues, row: usize) -> Option<Label> {
     match values {
         KeptValues::I64(values) => Some(Label::Int(values[row])),

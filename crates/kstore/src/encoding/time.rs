@@ -1,11 +1,12 @@
-//! Dates and times as features: a position, and where it stands in the day, the week and the year.
+//! Dates and times as features: a position, and the phase in the day, the week and the year.
 //!
-//! The position is a number of days since 1970-01-01, or the part of the day of a time without a date. A cycle is a pair of features, the sine and
-//! cosine of 2π times the part of the period that has passed, so that 23:59 is near 0:00. A cycle is taken where the values of the fit
-//! go through its period at least once and are not all at one place of it.
+//! The position is a number of days since 1970-01-01 or, without a date, the fraction of the day. A
+//! cycle is a pair of features, the sine and cosine of 2π times the elapsed fraction of the period,
+//! so that 23:59 is near 0:00. A cycle is used if the values of the fit cover its period at least
+//! once and do not all have the same phase.
 //!
-//! A column holds times where its file says so, and where it is text and every value reads as a time in one form ([`TimeForm`]):
-//! formats without a type for times and formats with one give the same features, to the bit.
+//! A column holds times if its file says so, or if it is text and every value can be read as a time
+//! in one form ([`TimeForm`]): formats with and without a time type give bit-identical features.
 
 use super::expand::is_missing;
 use crate::dates::{self, Instant, TimeForm};
@@ -14,24 +15,24 @@ use crate::{Error, Result, missing, schema::Kind};
 use serde::{Deserialize, Serialize};
 use std::f64::consts::TAU;
 
-/// Which features a column of dates or times becomes.
+/// Features of a column of dates or times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", rename_all = "lowercase")]
 pub enum Times {
-    /// None: such a column is left out, and the number that its file stores where it is named; text is text.
+    /// None: the column is omitted, or is its stored number if it is named; text remains text.
     None,
-    /// Its position alone.
+    /// The position only.
     Position,
-    /// Its position, and the cycles that the rows of the fit go through.
+    /// The position, and the cycles that the rows of the fit cover.
     #[default]
     Cyclic,
 }
 
 impl Times {
-    /// All of them, in the order of their names in messages.
+    /// All values, in the order of messages.
     pub const ALL: [Self; 3] = [Self::None, Self::Position, Self::Cyclic];
 
-    /// The name: `none`, `position` or `cyclic`.
+    /// Returns the name: `none`, `position` or `cyclic`.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -54,7 +55,7 @@ impl TryFrom<String> for Times {
     }
 }
 
-/// A period that times go through again and again.
+/// A period with which times repeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cycle {
@@ -66,10 +67,12 @@ pub enum Cycle {
     Yearday,
 }
 
-/// Least part of a period that the values of a column must be spread over: a month that ends on the same day in each year has no season.
+/// Minimum spread of the values of a column, as a fraction of the period: dates on the same day of
+/// every year have no season.
 const SPREAD: f64 = 0.01;
 
-/// Least part of a day that times without a date must be spread over, so that its end and its beginning are neighbours.
+/// Minimum spread of times without a date, as a fraction of the day, so that the end of the day is
+/// next to its beginning.
 pub(super) const MOST_OF_A_DAY: f64 = 0.5;
 
 impl Cycle {
@@ -104,10 +107,10 @@ impl Cycle {
 /// How a column of dates or times becomes features.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimeCode {
-    /// How its values are written, where they are text.
+    /// Form of the values, if the file does not store them as times.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub form: TimeForm,
-    /// Its cycles.
+    /// Cycles of the column.
     pub cycles: Vec<Cycle>,
 }
 
@@ -120,7 +123,7 @@ impl TimeCode {
         1 + 2 * self.cycles.len()
     }
 
-    /// Names of the features: `date`, `date.hour.sin`, `date.hour.cos`.
+    /// Returns the names of the features: `date`, `date.hour.sin`, `date.hour.cos`.
     pub(crate) fn names<'a>(&'a self, column: &'a str) -> impl Iterator<Item = String> + 'a {
         let pair = move |cycle: &Cycle| ["sin", "cos"].map(|part| format!("{column}.{}.{part}", cycle.name()));
         std::iter::once(column.to_string()).chain(self.cycles.iter().flat_map(pair))
@@ -142,20 +145,22 @@ impl std::fmt::Display for TimeCode {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TimeReader {
     form: TimeForm,
-    /// Units of a stored number in a day; 0 for text and for numbers that are times of day.
+    /// Units of a stored number per day; 0 for text and for numbers that encode times or dates in
+    /// digits.
     per_day: i64,
 }
 
 impl TimeReader {
-    /// The reader of a column of this kind; `None` for one that holds no such times.
+    /// Returns the reader of a column of this kind; `None` if the kind cannot hold times in this
+    /// form.
     pub(crate) fn new(form: TimeForm, kind: &Kind) -> Option<Self> {
         match (kind, form) {
             (_, TimeForm::HourMinute) => kind.is_numeric().then_some(Self { form, per_day: 0 }),
             (Kind::Time(time), _) => Some(Self { form, per_day: dates::per_day(time) }),
-            // the forms that a day may have in another file
+            // another file may store the same dates as text
             (Kind::Text, TimeForm::YearMonthDay) => Some(Self { form: TimeForm::YearFirst, per_day: 0 }),
             (Kind::Int { .. } | Kind::Float { .. }, TimeForm::YearMonthDay) => Some(Self { form, per_day: 0 }),
-            // numbers that are all missing; another is an error of its row
+            // numbers that are all missing; any other number is an error of its row
             (Kind::Text | Kind::Float { .. }, _) => Some(Self { form, per_day: 0 }),
             _ => None,
         }
@@ -174,7 +179,8 @@ impl TimeReader {
         }
     }
 
-    /// The moment in a row, `None` where it is missing; a text that is no time in the form of the column as an error.
+    /// Returns the instant in a row, or `None` if it is missing. The error is the value, if it is
+    /// not a time in the form of the column.
     pub(crate) fn instant(&self, view: &View<'_>, row: usize) -> Result<Option<Instant>, String> {
         if Self::is_missing(view, row) {
             return Ok(None);
@@ -194,7 +200,8 @@ impl TimeReader {
     }
 }
 
-/// What was found of the values of a column that may hold times: for each form in which all of them can be read, their range.
+/// What was found about a column that may hold times: the range of its values, for each form that
+/// can read all of them.
 #[derive(Clone, Debug)]
 pub(crate) struct TimesFound {
     spans: [Option<Span>; TimeForm::ALL.len()],
@@ -205,7 +212,7 @@ pub(crate) struct TimesFound {
 pub(super) struct Span {
     least: f64,
     greatest: f64,
-    /// Least and greatest part of each period.
+    /// Minimum and maximum phase in each period.
     phases: [[f64; 2]; 3],
 }
 
@@ -228,7 +235,7 @@ impl Span {
     pub(super) fn cycles(&self, form: TimeForm) -> Vec<Cycle> {
         let spread = |at: usize| self.phases[at][1] - self.phases[at][0];
         let through = |(at, cycle): &(usize, Cycle)| match form {
-            // how long something took is in no part of a day
+            // the length of an interval has no phase in the day
             TimeForm::Elapsed | TimeForm::HourMinute => false,
             TimeForm::OfDay => *cycle == Cycle::Hour && spread(*at) >= MOST_OF_A_DAY,
             _ => self.greatest - self.least >= cycle.days() && spread(*at) >= SPREAD,
@@ -244,7 +251,7 @@ impl Default for TimesFound {
 }
 
 impl TimesFound {
-    /// Sees a text; costs nothing where a text before was no time.
+    /// Adds a text; returns immediately if an earlier text was not a time.
     pub(crate) fn text(&mut self, text: &str) {
         if self.spans.iter().all(Option::is_none) {
             return;
@@ -285,7 +292,7 @@ impl TimesFound {
         })
     }
 
-    /// The code of the column; `None` where it holds no times.
+    /// Returns the code of the column; `None` if it holds no times.
     pub(crate) fn code(&self, cyclic: bool) -> Option<TimeCode> {
         let (form, span) = self.found().next()?;
         Some(TimeCode { form, cycles: if cyclic { span.cycles(form) } else { Vec::new() } })
@@ -295,7 +302,7 @@ impl TimesFound {
         self.found().count() > 1
     }
 
-    /// The earliest and the latest moment, as ISO 8601 writes them; `None` where the column holds no times.
+    /// Returns the earliest and the latest time in ISO 8601; `None` if the column holds no times.
     pub(crate) fn range(&self) -> Option<(String, String)> {
         let (form, span) = self.found().next()?;
         let shown = |days: f64| dates::shown(Instant::near(days), form);

@@ -14,7 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Table {
-    /// The columns that a selection wants as categories; those with another role are not.
+    /// Resolves the columns that a selection requests as categories, except columns with another
+    /// role, and as counted texts.
     pub(crate) fn wanted<'s>(&self, selection: &'s Selection, roles: &[usize]) -> Result<Wanted<'s>> {
         if let Some(buckets) = selection.hash.filter(|buckets| !(1..=BUCKET_LIMIT).contains(buckets)) {
             let expected = format!("a number of buckets from 1 to {BUCKET_LIMIT}, such as 256");
@@ -49,10 +50,10 @@ impl Table {
         Ok(Wanted { selection, counted, named: columns.iter().copied().collect(), columns })
     }
 
-    /// What is known of the values of `features`.
+    /// Returns what is known about the values of `features`.
     ///
     /// # Errors
-    /// [`Error::WrongType`] for sparse rows with other columns beside them.
+    /// [`Error::WrongType`] for sparse rows combined with other columns.
     pub(crate) fn coding(&self, wanted: &Wanted<'_>, features: &[usize]) -> Result<Coding> {
         let selection = wanted.selection;
         let roles: Vec<Role> = features.iter().map(|column| wanted.role(self, *column)).collect();
@@ -78,16 +79,16 @@ impl Table {
         let counted = features.iter().enumerate().filter_map(entries).collect();
         let all = !matches!(selection.categories, Categories::Few);
         let name = |column: &usize| &self.schema().columns[*column].name;
-        // a pattern that takes columns away names none
+        // an excluding pattern names no column
         let takes = |text: &String| text != "*" && !text.starts_with('!');
         let chosen = selection.features.iter().any(takes) && !selection.features.iter().any(|text| text == "*");
         let asked = |(column, role): (&usize, &Role)| match role {
             Role::Number => chosen,
-            // text that is only looked at for times was not asked for as a category
+            // text that is only searched for times was not requested as a category
             _ => all && *role != Role::Time || selection.features.contains(name(column)),
         };
         let named = features.iter().zip(&roles).map(asked).collect();
-        // of a column that can be hashed nobody wants ten thousand features
+        // a column that can be hashed should not become ten thousand features
         let limit = if all && selection.hash.is_none() { LABEL_LIMIT } else { CATEGORY_LIMIT };
         let numbers = roles.iter().all(|role| *role == Role::Number) && selection.missing != Missing::Indicator;
         let Selection { hash, times, categories: wanted, .. } = selection.clone();
@@ -95,7 +96,8 @@ impl Table {
         Ok(if numbers { Coding::Plain(Some(asked)) } else { Coding::Asked(asked) })
     }
 
-    /// The columns of rows of entries, sparse ones or those of texts; `None` where there are others, or the rows are to be dense.
+    /// Returns the columns if all of them produce entries (sparse rows or counted texts); `None` if
+    /// there are others, or if rows must be dense.
     fn entry_columns(&self, wanted: &Wanted<'_>, features: &[usize]) -> Result<Option<Vec<CodedColumn>>> {
         let selection = wanted.selection;
         if let (Some((text, _)), Some(Weighing::Maxabs)) = (wanted.counted.first(), selection.weighing) {
@@ -121,7 +123,8 @@ impl Table {
         Ok(features.iter().map(of).collect::<Option<_>>().filter(|_| selection.sparse))
     }
 
-    /// The columns of an encoding, which may hold what they like as long as it can be looked up.
+    /// Resolves the columns of an encoding. A column may have any type whose values can be looked
+    /// up.
     pub(crate) fn encoded_columns(&self, encoding: &Encoding) -> Result<Vec<usize>> {
         let places = self.schema().places();
         let of = |coded: &CodedColumn| {
@@ -129,7 +132,8 @@ impl Table {
             let kind = &self.schema().columns[column].kind;
             let blank = self.parts().iter().all(|part| part.file.is_blank(column));
             match &coded.code {
-                // a column without a value is missing in every row, whatever the file takes it for
+                // a column without any value is missing in every row, whatever type its file
+                // assigns
                 Code::Number | Code::Values(_) | Code::Buckets(_) | Code::Effects(_) if blank => {}
                 Code::Number => {
                     self.expect_numbers(column, "the model knows it as a number; write numbers into it")?;
@@ -176,7 +180,7 @@ impl Table {
 }
 
 impl Selected {
-    /// The columns of categories whose values are not known; `None` where rows can be read.
+    /// Returns the request for the columns whose values are not known; `None` if rows can be read.
     pub(crate) fn asked(&self) -> Option<&Asked> {
         match &self.coding {
             Coding::Asked(asked) => Some(asked),
@@ -184,13 +188,14 @@ impl Selected {
         }
     }
 
-    /// True where nothing was found of its columns yet.
+    /// Returns whether nothing was found about its columns yet.
     #[doc(hidden)]
     pub fn is_new(&self) -> bool {
         matches!(self.coding, Coding::Plain(Some(_)) | Coding::Asked(_))
     }
 
-    /// How columns become features; `None` where all features are columns of numbers, or the values are not found yet.
+    /// Returns how columns become features; `None` if all features are numeric columns, or if the
+    /// values are not found yet.
     #[doc(hidden)]
     pub fn encoding(&self) -> Option<&Encoding> {
         self.coded().map(|coded| &coded.encoding)
@@ -203,13 +208,13 @@ impl Selected {
         }
     }
 
-    /// The shape of its rows, where these are sparse.
+    /// Returns the shape of its rows if they are sparse.
     #[doc(hidden)]
     pub fn sparse(&self) -> Option<SparseShape> {
         self.encoding()?.sparse()
     }
 
-    /// How the entries of its rows are weighed, where these are sparse.
+    /// Returns the weighting of the entries of its rows if they are sparse.
     #[doc(hidden)]
     pub fn weighing(&self) -> Weighing {
         match self.encoding().and_then(|encoding| encoding.columns().first()).map(|column| &column.code) {
@@ -218,28 +223,30 @@ impl Selected {
         }
     }
 
-    /// How missing values are treated.
+    /// Returns how missing values are treated.
     #[doc(hidden)]
     pub fn missing(&self) -> Missing {
         self.missing
     }
 
-    /// True where a condition chooses rows.
+    /// Returns whether a condition selects rows.
     #[doc(hidden)]
     pub fn is_filtered(&self) -> bool {
         self.filter.is_some()
     }
 
-    /// Names of the columns that the features are made of, in the order of the features.
+    /// Returns the names of the columns from which the features are computed, in the order of the
+    /// features.
     #[doc(hidden)]
     pub fn feature_columns(&self) -> Vec<String> {
         self.names(&self.features)
     }
 
-    /// Names of the features that are made of the columns of some names and patterns, in the order of these.
+    /// Returns the names of the features that are computed from the columns that match names and
+    /// patterns, in the order of the columns.
     ///
     /// # Errors
-    /// Names of no column; patterns of no column that is a feature.
+    /// Names of columns that do not exist; patterns that match no feature column.
     #[doc(hidden)]
     pub fn features_of(&self, columns: &[String]) -> Result<Vec<String>> {
         let (names, places) = (self.feature_names(), self.table.schema().places());
@@ -253,7 +260,8 @@ impl Selected {
         if found.is_empty() { Err(self.table.no_such_column(&columns.join(","))) } else { Ok(found) }
     }
 
-    /// A selection that takes the same features from other rows: the same columns, and the same values of them where they are known.
+    /// Returns a selection of the same features of other rows: the same columns, and the same
+    /// values if they are known.
     #[doc(hidden)]
     pub fn same_features(&self) -> Selection {
         let features = self.feature_columns();
@@ -277,8 +285,8 @@ impl Selected {
         }
     }
 
-    /// Columns with values that were read and that no feature stands for, each with the number of such rows, over all passes since it was
-    /// selected.
+    /// Returns the columns that had values without a feature, each with the number of such rows
+    /// over all passes since the selection was made.
     #[doc(hidden)]
     pub fn unseen(&self) -> Vec<(String, u64)> {
         let Coding::Known(coded, counts) = &self.coding else { return Vec::new() };
@@ -287,14 +295,14 @@ impl Selected {
         columns.filter(|(_, count)| *count > 0).collect()
     }
 
-    /// Sets the scaling of features that are 0 or 1 by their nature, and of effects, so that they stay what they are.
+    /// Sets the scaling of 0/1 features and of effects so that these features stay unchanged.
     #[doc(hidden)]
     pub fn keep_flags(&self, scaler: &mut Scaler) {
         let flags = self.encoding().map_or(Vec::new(), Encoding::fixed);
         flags.iter().enumerate().filter(|(_, flag)| **flag).for_each(|(i, _)| scaler.keep(i));
     }
 
-    /// The selection of these of its columns, with values that are known.
+    /// Returns the selection with these of its columns and known values.
     pub(crate) fn encoded(&self, features: Vec<usize>, encoding: Encoding) -> Result<Self> {
         if let Some(fault) = encoding.fault() {
             return Err(Error::Malformed { path: self.table.first_path(), format: "one table", detail: fault });
@@ -303,13 +311,14 @@ impl Selected {
         Ok(Self { features, coding, ..self.clone() })
     }
 
-    /// The rows with these columns, of which some are kept as they are, for a search for values. Rows that are dropped for a missing value of
-    /// another column have no say; else targets and labels are not read, and missing numbers are treated as `otherwise` says.
+    /// Returns the selection of these features and kept columns, for a search for values. With
+    /// [`Missing::Drop`], rows with a missing value in any of these columns are skipped; otherwise
+    /// targets and labels are not read, and missing numbers are treated as `otherwise`.
     pub(super) fn searched(&self, features: Vec<usize>, keep: Vec<usize>, otherwise: Missing) -> Self {
         if self.missing == Missing::Drop {
             return Self { features, complete: vec![true; keep.len()], keep, ..self.plain() };
         }
-        // nor have rows that are dropped for a missing target
+        // rows that are dropped for a missing target do not count either
         let rows = if self.drops_targets() { Self { group: None, ..self.plain() } } else { self.alone() };
         Self { features, complete: vec![false; keep.len()], keep, missing: otherwise, ..rows }
     }
@@ -318,8 +327,8 @@ impl Selected {
         Self { coding: Coding::Plain(None), ..self.clone() }
     }
 
-    /// The rows without targets and all else that stands beside features, before any values are known. Their weights stay: a row of
-    /// weight 0 has no value.
+    /// Returns the selection without targets, labels and kept columns, before any values are known.
+    /// Weights stay, because rows with weight 0 do not count.
     pub(crate) fn alone(&self) -> Self {
         let (keep, complete) = Default::default();
         let targets = Vec::new();

@@ -1,4 +1,4 @@
-//! Written columns as Arrow arrays, for the formats that store them.
+//! Converts written columns to Arrow arrays, for the formats that store them.
 
 use super::written::failed;
 use super::{Output, OutputColumn, OutputKind, Sink};
@@ -27,9 +27,9 @@ pub(super) trait BatchWriter: Send {
 }
 
 pub(super) struct BatchSink<W> {
-    /// The writer, until the file is settled.
+    /// The writer, until the file is complete.
     writer: Option<W>,
-    /// The file, once it is settled.
+    /// The file, once it is complete.
     file: Option<AtomicFile>,
     path: PathBuf,
     schema: Arc<Schema>,
@@ -38,7 +38,8 @@ pub(super) struct BatchSink<W> {
 }
 
 impl<W: BatchWriter + 'static> BatchSink<W> {
-    /// Starts a file of columns, which the format may store in another unit of time; its writer holds `footprint` bytes.
+    /// Starts a file of columns, which the format may store in another time unit; its writer needs
+    /// `footprint` bytes of memory.
     pub(super) fn create(
         path: &Path,
         (columns, stored): (&[OutputColumn], &[OutputColumn]),
@@ -92,7 +93,8 @@ fn schema(columns: &[OutputColumn]) -> Arc<Schema> {
     Arc::new(Schema::new(fields.collect::<Vec<_>>()).with_metadata(shapes.into_iter().collect::<HashMap<_, _>>()))
 }
 
-/// The shapes of the columns of sparse rows, as the metadata of a file tells them; `None` where there are no such columns.
+/// Returns the shapes of the columns of sparse rows as JSON for the metadata of a file; `None` if
+/// the table has none.
 pub(super) fn shapes(columns: &[OutputColumn]) -> Option<String> {
     let shape = |column: &OutputColumn| match column.kind {
         OutputKind::Sparse(shape) => Some((column.name.clone(), shape)),
@@ -137,12 +139,12 @@ fn batch(
     RecordBatch::try_new(Arc::clone(schema), arrays.collect::<Result<_, _>>()?)
 }
 
-/// True for timestamps and times of day in seconds, which Parquet does not have.
+/// Returns whether the type is a timestamp or time of day in seconds, which Parquet does not have.
 pub(super) fn in_seconds(time: &DataType) -> bool {
     matches!(time, DataType::Timestamp(TimeUnit::Second, _) | DataType::Time32(TimeUnit::Second))
 }
 
-/// Whole numbers as the dates or times `stored`, which they stand for as `time`.
+/// Converts integers that represent the type `time` to dates or times of the type `stored`.
 fn time(array: &ArrayRef, time: Option<&DataType>, stored: &DataType) -> Result<ArrayRef, ArrowError> {
     let mut numbers = array.as_primitive::<Int64Type>().clone();
     if time.is_some_and(in_seconds) && !in_seconds(stored) {
@@ -155,7 +157,7 @@ fn time(array: &ArrayRef, time: Option<&DataType>, stored: &DataType) -> Result<
         })?;
     }
     let numbers: ArrayRef = match stored {
-        // values that were read from 32 bits fit into as many
+        // values read from 32 bits fit into 32 bits
         DataType::Date32 | DataType::Time32(_) => {
             Arc::new(numbers.unary_opt::<_, Int32Type>(|value| i32::try_from(value).ok()))
         }

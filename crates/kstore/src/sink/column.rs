@@ -1,4 +1,4 @@
-//! The columns of a table that is written.
+//! The columns of an output table.
 
 use crate::arrow::datatypes::DataType;
 use crate::schema::Kind;
@@ -7,23 +7,23 @@ use kpass::OutputKind;
 /// A column to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputColumn {
-    /// Name of the column.
+    /// Column name.
     pub name: String,
-    /// The type of its values.
+    /// Type of the values.
     pub kind: OutputKind,
     /// Whether values may be missing.
     pub nullable: bool,
-    /// The Arrow type of dates or times, where the values are whole numbers that stand for them.
+    /// Arrow type of dates or times, if the values are integers that represent them.
     pub time: Option<DataType>,
 }
 
 impl OutputColumn {
-    /// A column called `name` without missing values.
+    /// Returns a column called `name` without missing values.
     pub fn new(name: impl Into<String>, kind: OutputKind) -> Self {
         Self { name: name.into(), kind, nullable: false, time: None }
     }
 
-    /// The type of its values, in words.
+    /// Returns a description of the type of its values.
     pub fn holds(&self) -> String {
         match (&self.time, self.kind) {
             (Some(time), _) => crate::Kind::Time(time.clone()).to_string(),
@@ -31,13 +31,14 @@ impl OutputColumn {
         }
     }
 
-    /// This column, with values that may be missing.
+    /// Returns this column with values that may be missing.
     pub fn nullable(self) -> Self {
         Self { nullable: true, ..self }
     }
 }
 
-/// The type in which a column of this kind is kept: uint64 stays, and other integers become int64.
+/// Returns the type in which a column of this kind is kept: uint64 stays, and other integers become
+/// int64.
 pub(crate) fn kept_as(kind: &Kind) -> OutputKind {
     match kind {
         Kind::Float { bits: 64 } => OutputKind::F64,
@@ -52,7 +53,7 @@ pub(crate) fn kept_as(kind: &Kind) -> OutputKind {
 }
 
 impl OutputColumn {
-    /// The column as which a kept column of this kind is written: uint64 stays, and other integers
+    /// Returns the output column for a kept column of this kind: uint64 stays, and other integers
     /// become int64.
     pub fn of(name: &str, kind: &Kind) -> Self {
         let time = match kind {

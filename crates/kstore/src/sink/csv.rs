@@ -1,8 +1,9 @@
-//! Writing CSV.
+//! Writes CSV.
 //!
-//! Numbers are written in as few digits as read back to the same float64, whatever reader rounds correctly; a float32
-//! therefore in those of the float64 it equals. Fractions keep a point or an exponent, so that they stay fractions.
-//! Dates and times are those of ISO 8601. Missing values are empty fields. Text is quoted where it must be, and where it is empty.
+//! Numbers have the fewest digits that a correctly rounding reader reads back as the same float64;
+//! a float32 is written as the float64 it equals. Floats keep a decimal point or an exponent, so
+//! that they are read as floats. Dates and times are written in ISO 8601. Missing values are empty
+//! fields. Text is quoted if necessary, and if it is empty.
 
 use super::rows::{RowSink, Rows, formatted};
 use super::{Output, OutputColumn, Sink};
@@ -45,7 +46,7 @@ impl Rows for CsvRows {
             field(column, row, columns[place].time.as_ref(), self.delimiter, out);
         }
         if out.len() == start {
-            // an empty line would be no row
+            // an empty line is not a row
             out.extend(b"\"\"");
         }
         out.push(b'\n');
@@ -53,7 +54,7 @@ impl Rows for CsvRows {
     }
 }
 
-/// Writes a value; whole numbers that stand for a `time` as in ISO 8601.
+/// Writes a value; integers that represent a `time` are written in ISO 8601.
 fn field(column: &Output<'_>, row: usize, time: Option<&DataType>, delimiter: u8, out: &mut Vec<u8>) {
     match column {
         Output::F32(v) => float(v[row].into(), out),
@@ -65,14 +66,15 @@ fn field(column: &Output<'_>, row: usize, time: Option<&DataType>, delimiter: u8
         Output::U64(v) => formatted(format_args!("{}", v[row]), out),
         Output::Bool(v) => formatted(format_args!("{}", v[row]), out),
         Output::Text(v) => text(v.text(row), delimiter, out),
-        // the registry says that this format holds none
+        // `holds` in the registry excludes these columns
         Output::Binary(_) | Output::Sparse(_) => {}
         Output::Kept(column) if column.is_null(row) => {}
         Output::Kept(column) => field(&column.values().as_output(), row, time, delimiter, out),
     }
 }
 
-/// Rust's debug format: the fewest digits that read back, with an exponent where they would be many.
+/// Writes Rust's debug format: the fewest digits that read back, with an exponent for very large or
+/// small numbers.
 fn float(value: f64, out: &mut Vec<u8>) {
     formatted(format_args!("{value:?}"), out);
 }

@@ -1,4 +1,4 @@
-//! Writing Arrow IPC files.
+//! Writes Arrow IPC files.
 
 use super::arrow::{BatchSink, BatchWriter};
 use super::{OutputColumn, OutputKind, Sink};
@@ -13,26 +13,28 @@ use crate::atomic::AtomicFile;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes of a record batch: enough that its metadata is nothing beside it, little enough for any reader to hold.
+/// Bytes of a record batch: enough that its metadata is negligible, and little enough for the
+/// memory of any reader.
 const BATCH_BYTES: usize = 8 << 20;
-/// Bytes a column takes beside its values: its arrays in the gathered rows and in the batch, its name, its place in the
-/// encoded form. Measured on 600 rows of 5,001 columns: a conversion peaks 1.5 KiB a column above its values.
+/// Bytes of a column in addition to its values: its arrays in the gathered rows and in the batch,
+/// its name, its position in the encoded form. Measured on 600 rows of 5,001 columns: a conversion
+/// peaks 1.5 KiB a column above its values.
 const COLUMN_BYTES: usize = 4 << 10;
-/// Rows of a record batch, as other writers choose them.
+/// Rows of a record batch, as in other writers.
 const BATCH_ROWS: usize = 65_536;
-/// Rows after which the writer looks at the size of the batch.
+/// Rows after which the writer checks the size of the batch.
 const SLICE_ROWS: usize = 4096;
-/// Buffers start at multiples of it, so that vector instructions can use a mapped file in place.
+/// Buffers start at multiples of this, so that vector instructions can use a mapped file in place.
 const ALIGNMENT: usize = 64;
 
-/// Writes a file uncompressed, so that it can be read from any row and used in place.
+/// Writes an uncompressed file, so that it can be read from any row and used in place.
 struct IpcWriter {
     writer: FileWriter<AtomicFile>,
-    /// Rows that do not make a batch yet.
+    /// Rows that do not fill a batch yet.
     batches: Vec<RecordBatch>,
     rows: usize,
     bytes: usize,
-    /// Number of rows that take [`BATCH_BYTES`] where no text is long.
+    /// Number of rows that fill [`BATCH_BYTES`] if no text is long.
     most: usize,
 }
 
@@ -44,7 +46,7 @@ pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Si
         let writer = FileWriter::try_new_with_options(file, schema, options?)?;
         Ok(IpcWriter { writer, batches: Vec::new(), rows: 0, bytes: 0, most })
     };
-    // the gathered rows, the batch made of them, and its encoded form
+    // the gathered rows, the batch built from them, and its encoded form
     BatchSink::create(path, (columns, columns), 3 * BATCH_BYTES.max(row) + columns.len() * COLUMN_BYTES, start)
 }
 
@@ -77,7 +79,8 @@ impl BatchWriter for IpcWriter {
     }
 }
 
-/// Bytes of a value; of text and sparse rows, a guess that only sets the number of rows.
+/// Returns the bytes of a value; for text and sparse rows an estimate that only determines the
+/// number of rows.
 fn width(kind: OutputKind) -> usize {
     if kind.is_long() { 16 } else { kind.bytes() }
 }

@@ -1,6 +1,6 @@
-//! Tables written back whole, in batches of columns.
+//! Output tables, written in batches of columns.
 //!
-//! A format is written by a [`Sink`], which its [`Format`] names.
+//! A [`Sink`] writes a format; the [`Format`] names it.
 
 #[cfg(any(feature = "parquet", feature = "ipc"))]
 mod arrow;
@@ -39,21 +39,22 @@ fn by_extension(path: &Path) -> Result<(&'static Format, Written)> {
     })
 }
 
-/// Whether a file of this name can hold a column.
+/// Returns whether a file of this name can hold a column.
 ///
 /// # Errors
-/// An extension that is not known.
+/// An unknown extension.
 pub fn holds(path: &Path, column: &OutputColumn) -> Result<bool> {
     Ok((by_extension(path)?.1.holds)(column))
 }
 
-/// The extensions of the formats that can hold a column, for help and messages: `.npy, .csv or .tsv` with `last` "or".
+/// Returns the extensions of the formats that can hold a column, for help and messages: `.npy, .csv
+/// or .tsv` with `last` "or".
 pub fn extensions(column: &OutputColumn, last: &str) -> String {
     let can = |format: &&Format| format.written.is_some_and(|written| (written.holds)(column));
     source::listed(source::formats().into_iter().filter(can).map(|format| format.extensions), last)
 }
 
-/// Starts a table in the format that the path's extension names; `-` is standard output, to which CSV is written.
+/// Starts a table in the format of the path's extension; `-` is standard output, which gets CSV.
 ///
 /// ```
 /// use kstore::sink::{self, Output, OutputColumn, OutputKind};

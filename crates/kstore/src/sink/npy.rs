@@ -1,4 +1,4 @@
-//! Writing `.npy`: all columns as one row-major matrix.
+//! Writes `.npy`: all columns as one row-major matrix.
 
 use super::rows::{RowSink, Rows};
 use super::{Output, OutputColumn, OutputKind, Sink};
@@ -7,14 +7,15 @@ use crate::source::npy::header::{MAGIC, TYPES};
 use crate::{Error, Result};
 use std::path::{Path, PathBuf};
 
-/// Length of the header, padding included: a multiple of 64 as the format demands, with room for every row count.
+/// Length of the header including padding: a multiple of 64 as the format requires, with room for
+/// every row count.
 const HEADER_BYTES: usize = 128;
 
-/// The largest integer up to which float64 holds all of them.
+/// The largest integer up to which float64 represents all integers.
 const LARGEST_WHOLE: u64 = 1 << 53;
 
 struct NpyRows {
-    /// float32, int64 or uint64 if all columns are, else float64.
+    /// float32, int64 or uint64 if all columns have this type, otherwise float64.
     element: Element,
     path: PathBuf,
 }
@@ -63,7 +64,7 @@ impl NpyRows {
     }
 }
 
-/// Appends a value exactly as it came; returns the value as text where the type cannot hold it.
+/// Appends a value exactly; returns the value as text if the type cannot hold it.
 fn push(element: Element, column: &Output<'_>, row: usize, bytes: &mut Vec<u8>) -> Result<(), String> {
     let number = match column {
         Output::Kept(column) if !column.is_null(row) => {
@@ -89,14 +90,14 @@ fn push(element: Element, column: &Output<'_>, row: usize, bytes: &mut Vec<u8>) 
         Output::Text(_) | Output::Binary(_) | Output::Sparse(_) => return Err("text".to_string()),
     };
     match element {
-        // only where all columns are float32: exact
+        // only if all columns are float32: exact
         Element::F32 => bytes.extend((number as f32).to_le_bytes()),
         _ => bytes.extend(number.to_le_bytes()),
     }
     Ok(())
 }
 
-/// The header of an array of `rows` by `columns`, always [`HEADER_BYTES`] long.
+/// Returns the header of an array of `rows` by `columns`, always [`HEADER_BYTES`] long.
 fn header(element: Element, rows: u64, columns: usize) -> Vec<u8> {
     let name = TYPES.iter().find(|(_, known)| *known == element).map_or("", |(name, _)| name);
     let shape = if columns == 1 { format!("({rows},)") } else { format!("({rows}, {columns})") };

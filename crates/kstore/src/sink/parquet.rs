@@ -1,4 +1,4 @@
-//! Writing Parquet.
+//! Writes Parquet.
 
 use super::arrow::{self, BatchSink, BatchWriter};
 use super::{OutputColumn, OutputKind, Sink};
@@ -15,30 +15,32 @@ use parquet::schema::types::ColumnPath;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Rows per row group, as in the data sets that peers publish: enough to compress well, small enough that a reader
-/// can start in the middle of a table.
+/// Rows per row group, as in comparable published data sets: enough to compress well, and few
+/// enough that a reader can start in the middle of a table.
 const GROUP_ROWS: usize = 65_536;
-/// Bytes per row group, unpacked: what a reader of whole row groups has to hold.
+/// Unpacked bytes per row group: the memory of a reader of whole row groups.
 const GROUP_BYTES: usize = 64 << 20;
-/// Bytes per row group of tables with texts, which must be planned for by their bytes, not by their rows.
+/// Bytes per row group of tables with texts, whose memory is planned by bytes instead of rows.
 const GROUP_BYTES_OF_TEXT: usize = 16 << 20;
-/// Bytes a column's writer holds beside its values: the compressor's tables, a compressed page, allocation slack. All
-/// columns of a row group are open at the same time.
+/// Bytes of a column's writer in addition to its values: the compressor's tables, a compressed
+/// page, allocation slack. All columns of a row group are open at the same time.
 const COLUMN_BYTES: usize = 144 << 10;
-/// Bytes the writer of a column of texts holds besides: a dictionary of 1 MiB and a table of its values, a page of 1
-/// MiB and its compressed form.
+/// Additional bytes of the writer of a text column: a dictionary of 1 MiB and a table of its
+/// values, a page of 1 MiB and its compressed form.
 const TEXT_COLUMN_BYTES: usize = 4 << 20;
-/// Rows after which the writer looks at the size of the row group.
+/// Rows after which the writer checks the size of the row group.
 const SLICE_ROWS: usize = 1024;
 
 /// Rows of a page, after which it is compressed.
 const PAGE_ROWS: usize = 20 * SLICE_ROWS;
 
-/// Bytes of a row group of columns without texts, and of the pages that are being filled, of which each column has one: its buffer grows by
-/// doubling, and stays once the page is compressed. Columns that are no floats have a dictionary, of as many values as rows at most.
+/// Returns the bytes of a row group of columns without texts, and of one open page for each column:
+/// the buffer of a page grows by doubling, and stays allocated after the page is compressed.
+/// Columns other than floats have a dictionary with at most as many values as rows.
 ///
-/// Measured: a conversion to Parquet peaks this much, with [`COLUMN_BYTES`], above one to .npy: 108 MiB (planned 142) for 20,000 rows of 200
-/// columns of f64, 135 (142) for 60,000, 279 (277) for 40,000 rows of 800 columns of f32.
+/// Measured: the peak memory of a conversion to Parquet exceeds a conversion to .npy by this much
+/// plus [`COLUMN_BYTES`] for each column: 108 MiB (planned 142) for 20,000 rows of 200 columns of
+/// f64, 135 (142) for 60,000, 279 (277) for 40,000 rows of 800 columns of f32.
 fn group_bytes(columns: &[OutputColumn]) -> usize {
     let row: usize = columns.iter().map(|column| column.kind.bytes()).sum();
     let rows = (GROUP_BYTES / row.max(1)).min(GROUP_ROWS);
@@ -52,7 +54,7 @@ fn group_bytes(columns: &[OutputColumn]) -> usize {
 
 struct GroupWriter {
     writer: ArrowWriter<AtomicFile>,
-    /// Bytes of the row group so far, before they are encoded and compressed.
+    /// Bytes of the row group so far, before encoding and compression.
     group: usize,
     most: usize,
 }
@@ -71,7 +73,8 @@ pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Si
     BatchSink::create(path, (columns, &stored), group + columns.len() * COLUMN_BYTES + texts * TEXT_COLUMN_BYTES, start)
 }
 
-/// The column as Parquet stores it: seconds become milliseconds, as Parquet has no seconds.
+/// Returns the column as Parquet stores it: seconds become milliseconds, because Parquet has no
+/// seconds.
 fn stored(column: &OutputColumn) -> OutputColumn {
     let time = column.time.as_ref().map(|time| match time {
         DataType::Timestamp(_, zone) if arrow::in_seconds(time) => {
@@ -93,7 +96,7 @@ impl BatchWriter for GroupWriter {
     fn take(&mut self, batch: RecordBatch) -> Result<(), ParquetError> {
         self.group += batch.get_array_memory_size();
         self.writer.write(&batch)?;
-        // compressed pages say little about what a reader will unpack
+        // the size of compressed pages says little about their unpacked size
         if self.group.max(self.writer.memory_size()) >= self.most {
             self.writer.flush()?;
         }
@@ -108,14 +111,15 @@ impl BatchWriter for GroupWriter {
     }
 }
 
-/// Dictionaries are off for floats: distinct values make them larger and slower to read than the values. Splitting a
-/// float's bytes into streams lets a fast compression find the repetition in sign and exponent.
+/// Disables dictionaries for floats: with distinct values they are larger and slower to read than
+/// the values. Splitting a float's bytes into streams lets a fast compression find the repetition
+/// in sign and exponent.
 fn properties(columns: &[OutputColumn]) -> WriterProperties {
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .set_max_row_group_row_count(Some(GROUP_ROWS))
         .set_statistics_enabled(EnabledStatistics::Chunk)
-        // Parquet has dates of days alone: dates in milliseconds become those
+        // Parquet has dates in days only: dates in milliseconds are converted
         .set_coerce_types(columns.iter().any(|column| column.time == Some(DataType::Date64)));
     if let Some(shapes) = arrow::shapes(columns) {
         properties = properties.set_key_value_metadata(Some(vec![KeyValue::new(SPARSE.to_string(), shapes)]));

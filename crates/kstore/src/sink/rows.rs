@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 const GATHERED_BYTES: usize = 64 << 10;
 
 pub(super) trait Rows: Send {
-    /// What a file of so many rows begins with; of one length, however many they are.
+    /// Returns the head of a file of `rows` rows; its length must not depend on `rows`.
     fn head(&self, columns: &[OutputColumn], rows: u64) -> Vec<u8>;
-    /// Appends row `row` of a batch, which has the number `number` in the file.
+    /// Appends row `row` of a batch, which is row `number` of the file.
     fn row(
         &self,
         columns: &[OutputColumn],
@@ -20,7 +20,7 @@ pub(super) trait Rows: Send {
         number: u64,
         out: &mut Vec<u8>,
     ) -> Result<()>;
-    /// Most bytes of a row, where it may be longer than what is gathered.
+    /// Returns the maximum bytes of a row if it may exceed `GATHERED_BYTES`, otherwise 0.
     fn longest(&self, _columns: &[OutputColumn]) -> usize {
         0
     }
@@ -37,7 +37,7 @@ pub(super) struct RowSink<R> {
 
 enum Destination {
     File(AtomicFile),
-    /// Rows that were written are read already: nothing can be taken back.
+    /// Written rows may have been read already and cannot be replaced.
     Stdout(Stdout),
 }
 
@@ -92,7 +92,7 @@ impl<R: Rows + 'static> Sink for RowSink<R> {
         }
     }
 
-    /// Bytes of the rows that are gathered, the last of which may be long.
+    /// Bytes of the gathered rows; the last row may be long.
     fn footprint(&self) -> usize {
         2 * (GATHERED_BYTES + self.format.longest(&self.columns))
     }

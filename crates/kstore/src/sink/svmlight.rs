@@ -1,8 +1,10 @@
-//! Writing svmlight: `label index:value index:value …`, one row a line, indices from 1 on.
+//! Writes svmlight: `label index:value index:value …`, one row per line, with indices from 1.
 //!
-//! The last column called `y` is the label, 0 in every row where there is none, as for rows whose label is not known; a column called `qid` is the group of the row. The others are the
-//! features, one after the other. Zeros of dense columns are left out; sparse rows are written with the entries that they have. Numbers have the
-//! fewest digits that read back to the same float64, and a missing one is `NaN`.
+//! The last column called `y` is the label; without such a column every label is 0, as for rows
+//! with an unknown label. A column called `qid` is the group of the row. All other columns are
+//! features, in order. Zeros of dense columns are omitted; sparse rows are written with their
+//! stored entries. Numbers have the fewest digits that read back as the same float64, and a missing
+//! number is `NaN`.
 
 use super::rows::{RowSink, Rows, formatted};
 use super::{Output, OutputColumn, OutputKind, Sink};
@@ -64,9 +66,9 @@ impl Rows for SvmlightRows {
         Ok(())
     }
 
-    /// A row may have an entry of each column.
+    /// A row may have an entry in each column.
     fn longest(&self, columns: &[OutputColumn]) -> usize {
-        /// Digits of an index of 32 bits and of a float64, with the signs between them.
+        /// Characters of a 32-bit index and of a float64, with separators.
         const LONGEST_ENTRY: usize = 40;
         let entries = |column: &OutputColumn| match column.kind {
             OutputKind::Sparse(shape) => shape.longest,
@@ -76,7 +78,7 @@ impl Rows for SvmlightRows {
     }
 }
 
-/// Writes the entries of a sparse row, the first of whose columns has the index `first`.
+/// Writes the entries of a sparse row whose first column has the index `first`.
 fn sparse(column: &Output<'_>, row: usize, first: usize, out: &mut Vec<u8>) {
     match column {
         Output::Sparse(rows) => {
@@ -91,7 +93,7 @@ fn sparse(column: &Output<'_>, row: usize, first: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes a number; false where it is 0.
+/// Writes a number; returns false if it is 0.
 fn number(column: &Output<'_>, row: usize, out: &mut Vec<u8>) -> bool {
     match column {
         Output::F32(v) => float(v[row].into(), out),
@@ -110,12 +112,13 @@ fn number(column: &Output<'_>, row: usize, out: &mut Vec<u8>) -> bool {
         }
         Output::Kept(column) if column.is_null(row) => float(f64::NAN, out),
         Output::Kept(column) => number(&column.values().as_output(), row, out),
-        // the registry says that this format holds none
+        // `holds` in the registry excludes text and bytes
         Output::Text(_) | Output::Binary(_) | Output::Sparse(_) => false,
     }
 }
 
-/// Writes the fewest digits that read back, without a point where there is nothing behind it; false for 0.
+/// Writes the fewest digits that read back, without a decimal point for integers; returns false for
+/// 0.
 fn float(value: f64, out: &mut Vec<u8>) -> bool {
     formatted(format_args!("{value:?}"), out);
     if out.ends_with(b".0") {

@@ -1,20 +1,23 @@
-//! A table that is being written.
+//! The interface of an output table.
 
 use super::column::OutputColumn;
 use crate::Output;
 use crate::{Error, Result};
 use std::{io, path::Path};
 
-/// A table being written. It takes its place on the disk at [`Sink::finish`]; dropped before, it leaves nothing.
+/// An output table. [`Sink::finish`] puts the file in its place; if the sink is dropped before,
+/// nothing remains.
 pub trait Sink: Send {
-    /// Appends rows: one [`Output`] per column, in the order of the columns, all of the same length.
+    /// Appends rows: one [`Output`] per column, in the order of the columns, all of the same
+    /// length.
     fn write(&mut self, batch: &[Output<'_>]) -> Result<()>;
-    /// Writes what is left to the disk and leaves [`Sink::finish`] only the renaming: before any of several files that
-    /// belong together takes its place, each is known to fit. Nothing can be appended after it.
+    /// Writes the remaining rows to the disk, so that [`Sink::finish`] only renames the file: with
+    /// several related files, all are written before the first is renamed. Nothing can be appended
+    /// afterwards.
     fn settle(&mut self) -> Result<()>;
-    /// Writes what is left and puts the file in its place.
+    /// Writes the remaining rows and puts the file in its place.
     fn finish(self: Box<Self>) -> Result<()>;
-    /// Bytes held between batches.
+    /// Returns the bytes of memory between batches.
     fn footprint(&self) -> usize;
 }
 
@@ -27,13 +30,13 @@ pub(crate) struct Written {
     pub(crate) create: Create,
 }
 
-/// Name that stands for standard output, to which CSV is written.
+/// Name of standard output, to which CSV is written.
 pub const STDOUT: &str = "-";
 
-/// Number of rows of a batch that fits its columns.
+/// Returns the number of rows of a batch.
 ///
 /// # Panics
-/// If the batch does not fit the columns: the caller has made both.
+/// If the batch does not match the columns: the caller has made both.
 pub(super) fn batch_rows(columns: &[OutputColumn], batch: &[Output<'_>]) -> usize {
     let kinds = columns.iter().map(|column| column.kind);
     assert!(kinds.eq(batch.iter().map(Output::kind)), "a batch has the columns of its sink");
@@ -42,7 +45,8 @@ pub(super) fn batch_rows(columns: &[OutputColumn], batch: &[Output<'_>]) -> usiz
     rows
 }
 
-/// The error of writing: that of the operating system where there is one in it, so that a full disk is reported as such.
+/// Returns the error of writing. A contained error of the operating system is extracted, so that a
+/// full disk is reported as such.
 #[cfg(any(feature = "parquet", feature = "ipc"))]
 pub(super) fn failed(path: &Path, error: impl std::error::Error + Send + Sync + 'static) -> Error {
     let mut within: Option<&(dyn std::error::Error + 'static)> = Some(&error);

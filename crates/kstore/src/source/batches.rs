@@ -1,4 +1,4 @@
-//! Arrow record batches that are in memory, as a table.
+//! Arrow record batches in memory, as a table.
 
 use super::column::{self, Layout, LoadedColumns};
 use super::data_type::{element, kind};
@@ -12,7 +12,7 @@ use std::{ops::Range, path::Path};
 
 const FORMAT: &str = "record batches";
 
-/// Most rows of a chunk: what is converted, and what is noted of each row, is for a few hundred kilobytes.
+/// Maximum rows of a chunk: conversions and per-row data take a few hundred kilobytes.
 const CHUNK: u64 = 8192;
 
 #[derive(Debug)]
@@ -58,8 +58,8 @@ impl BatchTable {
         Ok(Self { layout, batches, starts, bytes })
     }
 
-    /// Copies `x` (n x d, row-major) to columns `x0`, `x1`, …, and `y` (n x t, row-major; may be empty) to `y`, or `y0`, `y1`, … where
-    /// there are several.
+    /// Copies `x` (n x d, row-major) to columns `x0`, `x1`, …, and `y` (n x t, row-major; may be
+    /// empty) to `y` or, if t > 1, to `y0`, `y1`, ….
     pub(crate) fn of_rows<T: Real>(x: &[T], d: usize, y: &[f64]) -> Result<Self> {
         let shape = |text: String| {
             let expected = "n rows of d features, and n targets, a multiple of n, or none".to_string();
@@ -83,7 +83,7 @@ impl BatchTable {
 fn column<T: Real>(rows: &[T], j: usize, d: usize) -> ArrayRef {
     let values = rows.iter().skip(j).step_by(d).map(|value| value.to_f64());
     match T::ELEMENT {
-        // to f64 and back is exact
+        // the conversion to f64 and back is exact
         Element::F32 => Arc::new(Float32Array::from_iter_values(values.map(|value| value as f32))),
         _ => Arc::new(Float64Array::from_iter_values(values)),
     }
@@ -105,7 +105,8 @@ impl TableFile for BatchTable {
         self.layout.root(column).is_some_and(is_null)
     }
 
-    /// Bytes of the converted columns: those that are no plain numbers are converted batch by batch.
+    /// Bytes of the converted columns: columns other than plain numbers are converted batch by
+    /// batch.
     fn footprint(&self, columns: &[usize]) -> usize {
         let roots = self.layout.roots(columns);
         let bytes = |batch: &RecordBatch| {

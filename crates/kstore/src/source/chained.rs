@@ -1,13 +1,13 @@
-//! Several tables read as one: the rows of the first, then those of the second, and so on.
+//! Several tables read as one: the rows of each table follow the rows of the previous one.
 
 use crate::{Footprint, Real, Result, RowBuf, RowCursor, RowSource, TableShape};
 use std::ops::Range;
 
-/// Sources of rows of the same features, one after the other, as one source.
+/// Several sources of rows with the same features, concatenated to one source.
 ///
-/// Rows are numbered anew, so that no two have the same number: those of a part follow on those of
-/// the parts before it, each part's selectable range counted whole. Features, numeric targets and
-/// weights are handed on; labels and kept columns are not.
+/// Rows are renumbered, so that row numbers are unique: each part's numbers start after the full
+/// selectable ranges of the parts before it. Features, numeric targets and weights are passed on;
+/// labels and kept columns are not.
 ///
 /// ```
 /// use kstore::source::Chained;
@@ -23,15 +23,16 @@ use std::ops::Range;
 #[derive(Debug)]
 pub struct Chained<'a, T: Real> {
     parts: Vec<&'a dyn RowSource<T>>,
-    /// Number of the first row of every part, and the number of rows.
+    /// Number of the first row of every part, then the number of all rows.
     starts: Vec<u64>,
 }
 
 impl<'a, T: Real> Chained<'a, T> {
-    /// A source of the rows of `parts`, in their order.
+    /// Returns a source of the rows of `parts`, in their order.
     ///
     /// # Errors
-    /// [`crate::Error::Syntax`] without a part, or where parts have other numbers of features or targets.
+    /// [`crate::Error::Syntax`] without a part, or if parts differ in the number of features or
+    /// targets, or in having weights.
     pub fn new(parts: Vec<&'a dyn RowSource<T>>) -> Result<Self> {
         let width = |part: &&dyn RowSource<T>| (part.shape().features, part.shape().targets, part.shape().weighted);
         let first = parts.first().map(width);
@@ -68,7 +69,8 @@ impl<T: Real> RowSource<T> for Chained<'_, T> {
         Ok(Box::new(ChainedCursor { source: self, left, open: None, spare }))
     }
 
-    /// Memory of the largest part, and of a second buffer for the tile in which one part ends and the next begins.
+    /// Memory of the largest part, and of a second buffer for the tile in which one part ends and
+    /// the next begins.
     fn footprint(&self) -> Footprint {
         let most =
             |of: &dyn Fn(Footprint) -> usize| self.parts.iter().map(|part| of(part.footprint())).max().unwrap_or(0);
@@ -85,7 +87,7 @@ impl<T: Real> RowSource<T> for Chained<'_, T> {
     }
 }
 
-/// A part that is being read, and what is added to its row numbers.
+/// The part that is being read, and the offsets of its row numbers.
 struct Open<'a, T> {
     cursor: Box<dyn RowCursor<T> + Send + 'a>,
     first: u64,
@@ -105,7 +107,7 @@ impl<T: Real> ChainedCursor<'_, T> {
             return Ok(false);
         }
         let starts = &self.source.starts;
-        // parts without rows have the start of the next one
+        // parts without rows have the same start as the next part
         let part = starts.partition_point(|start| *start <= self.left.start) - 1;
         let source = self.source.parts[part];
         let (first, start) = (starts[part], source.range().start);
@@ -129,7 +131,7 @@ impl<T: Real> RowCursor<T> for ChainedCursor<'_, T> {
             };
             let (first, start) = (*first, *start);
             if buf.rows.is_empty() {
-                // the usual case: a tile of one part
+                // the usual case: the whole tile comes from one part
                 if !cursor.next(buf)? {
                     self.open = None;
                 }

@@ -1,12 +1,12 @@
-//! Arrow columns as columns of a table, for the formats that store them.
+//! Converts Arrow columns to columns of a table, for the formats that store them.
 //!
 //! | Arrow | table |
 //! |---|---|
-//! | floats of 16, 32, 64 bits, integers, truth values, text and bytes of every layout | as they are |
+//! | floats of 16, 32, 64 bits, integers, booleans, text and bytes of every layout | unchanged |
 //! | decimals | the nearest float64 |
 //! | dates, times, timestamps, durations | integers in the unit of the file |
-//! | dictionaries | what they stand for |
-//! | lists of numbers, all of one length w | w columns called `name[0]` … `name[w-1]` |
+//! | dictionaries | their values |
+//! | lists of numbers, all of the same length w | w columns called `name[0]` … `name[w-1]` |
 //! | lists of an index and a value, maps from an index to a value | [sparse rows](super::entries) |
 //! | anything else | a column that cannot be read |
 
@@ -23,7 +23,7 @@ use crate::sparse::{SparseColumn, SparseShape};
 use std::collections::HashMap;
 use std::path::Path;
 
-/// The place of a column of the table: an Arrow column, and the place in its lists.
+/// A column of the table: the index of an Arrow column, and the position in its lists.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ListPlace {
     pub(super) root: usize,
@@ -37,7 +37,7 @@ struct Pandas {
     index_columns: Vec<serde_json::Value>,
 }
 
-/// Longest lists that become columns. A damaged length must not become a list of a thousand million names.
+/// Maximum length of lists that become columns: a damaged length must not produce a billion names.
 const LONGEST_LIST: usize = 1 << 16;
 
 #[derive(Debug)]
@@ -49,8 +49,8 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// The layout of these fields; `width` finds the length of the lists of a column whose type does not tell it, or
-    /// `None`.
+    /// Returns the layout of these fields; `width` returns the length of the lists of a column
+    /// whose type does not state it, or `None`.
     pub(super) fn new<E>(fields: &Fields, width: impl Fn(usize) -> Result<Option<usize>, E>) -> Result<Self, E> {
         let mut layout = Self {
             schema: Schema::default(),
@@ -73,7 +73,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Notes which of the fields are sparse rows: their shapes are in the metadata of the file, or `measure` finds them.
+    /// Sets the shapes of fields with sparse rows, from the metadata of the file or by `measure`.
     pub(super) fn with_sparse<E>(
         mut self,
         fields: &Fields,
@@ -94,11 +94,11 @@ impl Layout {
         Ok(self)
     }
 
-    /// Notes which columns are the index of a pandas table, as its metadata say.
+    /// Marks the index columns of a pandas table, as stated in its metadata.
     pub(super) fn with_pandas(mut self, metadata: Option<&str>) -> Self {
         let metadata: Option<Pandas> = metadata.and_then(|text| serde_json::from_str(text).ok());
         let names = metadata.into_iter().flat_map(|pandas| pandas.index_columns);
-        // an index that only counts the rows is no column but a description
+        // a pandas index that only counts the rows is described in the metadata and is not a column
         let places = names.filter_map(|name| self.schema.position(name.as_str()?));
         self.schema.row_labels = places.collect();
         self
@@ -115,13 +115,13 @@ impl Layout {
         }
     }
 
-    /// The column of the file that a column of the table is as a whole; `None` for a place in lists.
+    /// Returns the file's column of a whole table column; `None` for a position in lists.
     pub(super) fn root(&self, column: usize) -> Option<usize> {
         let root = self.places[column].root;
         self.widths[root].is_none().then_some(root)
     }
 
-    /// The columns of the file that some columns of the table need, ascending.
+    /// Returns the file's columns that some table columns need, in ascending order.
     pub(super) fn roots(&self, columns: &[usize]) -> Vec<usize> {
         let mut roots: Vec<usize> = columns.iter().map(|column| self.places[*column].root).collect();
         roots.sort_unstable();
@@ -129,7 +129,7 @@ impl Layout {
         roots
     }
 
-    /// The places of some columns of the table, with `root` counted among `roots`.
+    /// Returns the positions of some table columns, with `root` as an index into `roots`.
     pub(super) fn places(&self, columns: &[usize], roots: &[usize]) -> Vec<ListPlace> {
         let place = |column: &usize| {
             let ListPlace { root, item } = self.places[*column];
@@ -146,16 +146,17 @@ fn list_item(data_type: &DataType) -> Option<&DataType> {
     }
 }
 
-/// The element type of the numbers inside a list; `None` for other types, and for lists of anything else.
+/// Returns the element type of the numbers inside a list; `None` for other types, and for lists of
+/// anything else.
 pub(super) fn list_element(data_type: &DataType) -> Option<Element> {
     list_item(data_type).and_then(element)
 }
 
 #[derive(Debug)]
 pub(super) enum Loaded {
-    /// An array of a type that [`view`] knows.
+    /// An array of a type that [`view`] supports.
     Array(ArrayRef),
-    /// The numbers of lists of one length, row after row; single numbers are lists of 1.
+    /// The numbers of lists of equal length, row after row; single numbers are lists of length 1.
     Block {
         element: Element,
         width: usize,
@@ -176,7 +177,7 @@ impl Loaded {
         }
     }
 
-    /// The column at place `item` of its lists; `None` for a type that is not read.
+    /// Returns the column at position `item` of its lists; `None` for an unsupported type.
     pub(super) fn view(&self, item: usize) -> Option<View<'_>> {
         match self {
             Self::Array(array) => super::plain::view(array),
@@ -189,7 +190,7 @@ impl Loaded {
         }
     }
 
-    /// The bytes of its numbers, to be used for the next ones, where nobody else holds them.
+    /// Returns the buffer of its numbers for reuse, if it is not shared.
     #[cfg(feature = "ipc")]
     pub(super) fn into_bytes(self) -> Option<MutableBuffer> {
         let bytes = match self {
@@ -208,9 +209,9 @@ impl Loaded {
 
 #[derive(Debug)]
 pub(super) struct LoadedColumns {
-    /// The columns of the file, ascending.
+    /// Columns of the file, ascending.
     pub(super) roots: Vec<usize>,
-    /// For each column of the table that was asked for, its place among `roots` and in their lists.
+    /// For each requested table column, its index in `roots` and its position in the lists.
     pub(super) places: Vec<ListPlace>,
     pub(super) loaded: Vec<Option<Loaded>>,
 }
@@ -221,7 +222,8 @@ impl LoadedColumns {
         Self { places: layout.places(columns, &roots), loaded: roots.iter().map(|_| None).collect(), roots }
     }
 
-    /// Takes the rows of a batch, which has the columns of `roots` and begins with row `first` of the file at `path`.
+    /// Loads the rows of a batch, which has the columns `roots` and begins with row `first` of the
+    /// file at `path`.
     pub(super) fn take(
         &mut self,
         layout: &Layout,
@@ -237,14 +239,15 @@ impl LoadedColumns {
         Ok(())
     }
 
-    /// Column `index` of those that were asked for; `None` where it was not read, or is of a type that is not.
+    /// Returns requested column `index`; `None` if it was not read or has an unsupported type.
     pub(super) fn view(&self, index: usize) -> Option<View<'_>> {
         let ListPlace { root, item } = self.places[index];
         self.loaded[root].as_ref()?.view(item)
     }
 }
 
-/// Lists as one block of numbers, where all have `width`; a missing list becomes `width` missing numbers.
+/// Converts lists that all have length `width` to one block of numbers; a missing list becomes
+/// `width` missing numbers.
 fn block(array: &dyn Array, element: Element, width: usize) -> Result<Loaded, LoadError> {
     let rows = array.len();
     let (items, starts) = items(array).ok_or_else(|| format!("a column of {}", kind(array.data_type())))?;
@@ -272,14 +275,15 @@ fn block(array: &dyn Array, element: Element, width: usize) -> Result<Loaded, Lo
     Ok(Loaded::Block { element, width, bytes, nulls })
 }
 
-/// Length of the list in a row; `None` where there is none, or the column holds no lists.
+/// Returns the length of the list in a row; `None` if it is missing, or if the column holds no
+/// lists.
 pub(super) fn length(array: &dyn Array, row: usize) -> Option<usize> {
     let row = array.slice(row, 1);
     let (_, starts) = items(&row).filter(|_| row.is_valid(0))?;
     Some(starts[1] - starts[0])
 }
 
-/// Finds a list that has another length than `width`, by the lengths of all.
+/// Returns an error for the first list whose length is not `width`.
 pub(super) fn check_lengths(
     lengths: impl Iterator<Item = usize>,
     lists: Option<&NullBuffer>,

@@ -1,4 +1,4 @@
-//! The types of Arrow as kinds of columns, element types and words.
+//! Conversion of Arrow types to kinds of columns, element types and names.
 
 use super::Element;
 use crate::{arrow::datatypes::DataType, schema::Kind};
@@ -27,7 +27,7 @@ pub(super) fn kind(data_type: &DataType) -> Kind {
         decimal if decimal.is_decimal() => Kind::Float { bits: 64 },
         DataType::Boolean => Kind::Bool,
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Kind::Text,
-        // nothing but nulls, which any type would do for
+        // only nulls, which fit any type
         DataType::Null => Kind::Text,
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => Kind::Binary,
         time if time.is_temporal() && element(time).is_some() => Kind::Time(time.clone()),
@@ -36,7 +36,8 @@ pub(super) fn kind(data_type: &DataType) -> Kind {
     }
 }
 
-/// `list of binary`, where Arrow's own name would be a page of fields.
+/// Returns a short name, such as `lists of binary`, for types whose Arrow name would list all
+/// fields.
 fn type_name(data_type: &DataType) -> String {
     match data_type {
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
@@ -51,7 +52,7 @@ fn type_name(data_type: &DataType) -> String {
         | DataType::ListView(item)
         | DataType::LargeListView(item)
         | DataType::FixedSizeList(item, _) => match type_name(item.data_type()) {
-            // however deep
+            // for every depth
             nested if nested.starts_with("lists of") => "lists of lists".to_string(),
             item => format!("lists of {item}"),
         },

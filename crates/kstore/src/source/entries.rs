@@ -1,7 +1,8 @@
 //! Sparse rows in Arrow columns: lists of an index and a value, and maps from an index to a value.
 //!
-//! How many columns and entries the rows have, only the entries tell. So such a column is read once when its file is opened, unless metadata
-//! say it, as in the files that kmill writes. What they say is checked again for each row that is read.
+//! Only the entries determine the numbers of columns and entries. Such a column is therefore read
+//! once when its file is opened, unless the metadata state these numbers, as in files that kmill
+//! writes. Every row that is read is checked against them.
 
 use super::Positions;
 use super::data_type::{element, kind};
@@ -12,13 +13,13 @@ use crate::arrow::datatypes::{DataType, Fields};
 use crate::schema::Kind;
 use crate::sparse::{SparseColumn, SparseShape};
 
-/// Name of the metadata that tell the shapes of sparse rows, by the names of their columns, as JSON.
+/// Key of the metadata with the shapes of sparse rows, by column name, as JSON.
 pub(crate) const SPARSE: &str = "kmill.sparse";
 
-/// Bytes that an entry takes while it is read: as it is stored, as Arrow hands it out, and in a column that grows.
+/// Bytes of an entry while it is read: in the file, in Arrow, and in a growing column.
 pub(super) const ENTRY_BYTES: usize = 48;
 
-/// Index and value of the entries, where a column of this type holds sparse rows.
+/// Returns the index and value fields of the entries if a column of this type holds sparse rows.
 pub(super) fn fields(data_type: &DataType) -> Option<&Fields> {
     let (DataType::List(item) | DataType::LargeList(item) | DataType::Map(item, _)) = data_type else { return None };
     let DataType::Struct(fields) = item.data_type() else { return None };
@@ -28,7 +29,8 @@ pub(super) fn fields(data_type: &DataType) -> Option<&Fields> {
     (is_index && is_value).then_some(fields)
 }
 
-/// The entries of all rows, and for each row its first entry, with the end of the last.
+/// Returns the entries of all rows, and the first entry of each row, followed by the end of the
+/// last row.
 fn parts(array: &dyn Array) -> Option<(&StructArray, Vec<usize>)> {
     let (entries, starts) = items(array)?;
     Some((entries.as_struct_opt()?, starts))
@@ -38,7 +40,7 @@ fn unread(array: &dyn Array) -> LoadError {
     format!("a column of {} instead of sparse rows", kind(array.data_type())).into()
 }
 
-/// Makes room for the rows of an array. What is wrong with them is told when they are read.
+/// Enlarges the shape for the rows of an array. Errors in the rows are reported when they are read.
 pub(super) fn measure(array: &dyn Array, shape: &mut SparseShape) -> Result<(), LoadError> {
     let (entries, starts) = parts(array).ok_or_else(|| unread(array))?;
     let indices = entries.columns().first().and_then(|indices| plain::view(indices)).ok_or_else(|| unread(array))?;
@@ -46,12 +48,12 @@ pub(super) fn measure(array: &dyn Array, shape: &mut SparseShape) -> Result<(), 
     let width = largest.map_or(0, |largest| usize::try_from(largest + 1).unwrap_or(0));
     let longest = starts.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
     *shape = shape.both(SparseShape { width, longest });
-    // more entries than columns have duplicates among them
+    // if there are more entries than columns, some are duplicates
     shape.longest = shape.longest.min(shape.width);
     Ok(())
 }
 
-/// The rows of an array. Entries in another order are put in order; a missing value is NaN.
+/// Reads the rows of an array. Unordered entries are sorted; a missing value is NaN.
 pub(super) fn load(array: &dyn Array, shape: SparseShape) -> Result<SparseColumn, LoadError> {
     let (entries, starts) = parts(array).ok_or_else(|| unread(array))?;
     let [indices, values] = entries.columns() else { return Err(unread(array)) };

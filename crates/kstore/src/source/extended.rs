@@ -1,4 +1,5 @@
-//! Files as a table takes them: with other columns than they store, unpacked from what lies on the disk, or somewhere else.
+//! Files as a table reads them: with other columns than they store, unpacked from a compressed
+//! file, or stored elsewhere.
 
 use super::positioned::BLOCK_BYTES;
 use super::united::{converted, is_same, keyed};
@@ -12,23 +13,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Name of the column that a target file brings.
+/// Name of the column of a target file.
 pub const TARGET: &str = "y";
 
-/// Name of the column of groups of the formats whose rows begin with one.
+/// Name of the group column in formats whose rows begin with a group.
 pub const QUERY: &str = "qid";
 
-/// Most rows of a chunk that readers hand out, for the plan of memory.
+/// Maximum rows of a chunk that readers return, for the memory plan.
 const CHUNK_ROWS: usize = 256 << 10;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Added {
-    /// The same whole number, or text, in every row; `None` for a missing one.
+    /// The same integer or text in every row; `None` for a missing value.
     Integer(Option<i64>),
     Text(Option<String>),
-    /// No value in any row.
+    /// Missing in every row.
     Missing(Kind),
-    /// The numbers of a file of one column, from row `start` on. Whatever their type there, they are handed out as f64.
+    /// The numbers of a file with one column, from row `start` on, converted to f64.
     Numbers {
         file: Arc<dyn TableFile>,
         path: PathBuf,
@@ -46,7 +47,7 @@ impl Added {
         }
     }
 
-    /// The same value in so many rows; `None` where rows differ.
+    /// Returns the same value for this many rows; `None` if rows differ.
     fn repeated(&self, rows: usize) -> Option<ArrayRef> {
         match self {
             Self::Integer(value) => Some(Arc::new(std::iter::repeat_n(*value, rows).collect::<Int64Array>())),
@@ -74,23 +75,24 @@ pub(super) fn missing(rows: usize, kind: &Kind) -> ArrayRef {
     }
 }
 
-/// Where the values of a column come from.
+/// The source of the values of a column.
 #[derive(Debug)]
 enum Origin {
-    /// A column of the file, converted if the table has another kind there.
+    /// A column of the file; `Converted` if the table has another kind.
     Own(usize),
     Converted(usize),
     Added(Added),
 }
 
-/// A file with other columns than it stores: some added, in another order, or converted to the kind that other files have.
+/// A file with other columns than it stores: some added, in another order, or converted to the kind
+/// in other files.
 #[derive(Debug)]
 pub(crate) struct Extended {
     path: PathBuf,
     file: Arc<dyn TableFile>,
     schema: Arc<Schema>,
     origins: Vec<Origin>,
-    /// Bytes on the disk of a file that was unpacked.
+    /// Bytes on disk of the compressed file, if the file was unpacked.
     packed: Option<u64>,
 }
 
@@ -106,13 +108,14 @@ impl Extended {
         Self { path: path.to_path_buf(), file, schema: Arc::new(schema), origins, packed: None }
     }
 
-    /// A file of which `bytes` lie on the disk.
+    /// Returns an unpacked file whose compressed size on disk is `bytes`.
     #[cfg(feature = "compressed")]
     pub(super) fn unpacked(path: &Path, file: Arc<dyn TableFile>, bytes: u64) -> Self {
         Self { packed: Some(bytes), ..Self::new(path, file, Vec::new()) }
     }
 
-    /// The file with the columns of `schema`, which is a union that it took part in; the file itself if it has just these.
+    /// Returns the file with the columns of `schema`, a union that includes it; the file itself if
+    /// its columns are the same.
     pub(crate) fn united(path: &Path, file: &Arc<dyn TableFile>, schema: &Arc<Schema>) -> Arc<dyn TableFile> {
         let own = &file.facts().schema.columns;
         let known: HashMap<_, usize> = keyed(file.facts().schema).map(|(key, _)| key).zip(0..).collect();
@@ -130,7 +133,7 @@ impl Extended {
         Arc::new(Self { path, file, schema, origins, packed: None })
     }
 
-    /// The columns of the file that some columns need.
+    /// Returns the file's columns that some columns need.
     fn own(&self, columns: &[usize]) -> Vec<usize> {
         let own = |column: &usize| match self.origins[*column] {
             Origin::Own(at) | Origin::Converted(at) => Some(at),
@@ -177,7 +180,7 @@ impl TableFile for Extended {
     }
 
     fn footprint(&self, columns: &[usize]) -> usize {
-        // a column of bytes has as many rows in a chunk as bytes, and each value becomes a text at most
+        // a one-byte column has as many rows in a chunk as bytes, and each value may become a text
         let chunk = BLOCK_BYTES.max(columns.len() * (16 << 10)).saturating_mul(3 * size_of::<u128>());
         let more = |column: &usize| match &self.origins[*column] {
             Origin::Own(_) => 0,
@@ -187,7 +190,7 @@ impl TableFile for Extended {
         self.file.footprint(&self.own(columns)) + columns.iter().map(more).sum::<usize>()
     }
 
-    /// A condition on a value that all rows share rules out the whole file, or nothing.
+    /// A condition on a value that all rows share excludes the whole file, or nothing.
     fn candidates(&self, column: usize, condition: &Bound) -> Vec<Range<u64>> {
         let all = std::iter::once(0..self.facts().rows).collect();
         let added = match &self.origins[column] {
@@ -222,24 +225,26 @@ impl TableFile for Extended {
 }
 
 enum OpenColumn<'a> {
-    /// A column of the file, by its place among those that its cursor has.
+    /// A column of the file, by its index in the file's cursor.
     Own(usize),
-    /// The same, and in the file; and its values in the chunk as those of a column of the table.
+    /// `own`: index in the file's cursor and in the file; `made`: the values of the chunk,
+    /// converted to the kind of the table's column.
     Converted { own: (usize, usize), column: usize, made: Option<ArrayRef> },
-    /// The same value in as many rows as the longest chunk so far.
+    /// The same value, for as many rows as the longest chunk so far.
     Repeated(&'a Added, Option<ArrayRef>),
-    /// Numbers, and of the chunk that they come from the rows used up and all rows.
+    /// Numbers, with the used rows and all rows of the chunk that they come from.
     Numbers { cursor: BoxedCursor<'a>, path: &'a Path, values: Vec<f64>, used: usize, rows: usize },
 }
 
 impl OpenColumn<'_> {
-    /// Gets the values of the next `chunk` rows, of which the first is row `first`.
+    /// Reads the values of the next `chunk` rows, which start at row `first`.
     fn advance(&mut self, of: &Extended, file: &BoxedCursor<'_>, chunk: usize, first: u64) -> Result<()> {
         match self {
-            // at the end a file has no column to look at
+            // at the end, the file has no column to view
             Self::Converted { own: (place, at), column, made } if chunk > 0 => {
                 let Column { name, kind } = &of.schema.columns[*column];
-                // the kind of a column without a value is a guess: a value that comes later is not converted by it
+                // the kind of a column without values is a guess and must not convert values that
+                // appear later
                 let from = if of.file.is_blank(*at) { &Kind::Text } else { &of.file.facts().schema.columns[*at].kind };
                 *made = Some(converted(&file.view(*place)?, chunk, from, kind).map_err(|at| {
                     let (path, row) = (of.path.clone(), first + at as u64);
@@ -280,7 +285,7 @@ struct ExtendedCursor<'a> {
     of: &'a Extended,
     file: BoxedCursor<'a>,
     columns: Vec<OpenColumn<'a>>,
-    /// Behind the last row of the chunk.
+    /// Row after the last row of the chunk.
     row: u64,
 }
 
@@ -321,11 +326,12 @@ impl FileCursor for ExtendedCursor<'_> {
     }
 }
 
-/// The rest of a table of which a shard is here: a stand-in that knows its columns and how many rows it would have.
+/// Placeholder for the missing rows of a table that is present only in part: it knows the columns
+/// and the number of rows.
 #[derive(Debug)]
 pub(crate) struct Absent {
     schema: Schema,
-    /// Their numbers in the whole table.
+    /// Row numbers in the whole table.
     rows: Range<u64>,
 }
 

@@ -1,15 +1,16 @@
-//! Files and folders that are not read, and what makes a table of each.
+//! Files and folders that are not supported, and how to convert them to a table.
 //!
-//! Folders of a lakehouse hold the files of older versions next to those of the newest one, and only a log says which files hold the rows
-//! of the table: "Delta Transaction Log Protocol"; "Iceberg Table Kernel"; "Apache Hudi Technical Specification". All files together hold
-//! rows that were deleted, or the same rows twice.
+//! Folders of a lakehouse contain files of older versions next to files of the newest version, and
+//! only a log states which files hold the rows of the table: "Delta Transaction Log Protocol";
+//! "Iceberg Table Kernel"; "Apache Hudi Technical Specification". All files together contain
+//! deleted rows, or the same rows twice.
 
 use super::registry::by_magic;
 use crate::{Error, Result};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-/// What files are: the words, extensions, first bytes (none if empty), and what to do.
+/// Unsupported files: description, extensions, magic bytes (none if empty), and remedy.
 const FOREIGN: &[(&str, &[&str], &[u8], &str)] = &[
     ("packed by bzip2", &["bz2"], b"BZh", "unpack it into a pipe: bzip2 -dc FILE | kmill … -"),
     ("packed by xz", &["xz", "lzma"], b"\xfd7zXZ\0", "unpack it into a pipe: xz -dc FILE | kmill … -"),
@@ -34,22 +35,22 @@ const FOREIGN: &[(&str, &[&str], &[u8], &str)] = &[
     ),
 ];
 
-/// What a file is that no format reads, and what to do, in a sentence.
+/// Returns what an unsupported file is, and what to do, in a sentence.
 pub(super) fn known(path: &Path, start: &[u8]) -> Option<String> {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default().to_ascii_lowercase();
-    // a spreadsheet is a zip archive too
+    // extensions come first, because a spreadsheet is also a zip archive
     let named = FOREIGN.iter().find(|(_, extensions, ..)| extensions.contains(&&*extension));
     let found = named.or_else(|| FOREIGN.iter().find(|(.., magic, _)| !magic.is_empty() && start.starts_with(magic)));
     found.map(|(name, _, _, remedy)| format!("it is {name}; {remedy}"))
 }
 
-/// Why the bytes at the start of a file are not text, and what to do, in a sentence; `None` for
-/// text.
+/// Returns why the bytes at the start of a file are not text, and what to do, in a sentence; `None`
+/// for text.
 pub(super) fn no_text(path: &Path, start: &[u8]) -> Option<String> {
     if start.starts_with(b"\xff\xfe") || start.starts_with(b"\xfe\xff") {
         return Some("it is UTF-16; convert it: iconv -f UTF-16 -t UTF-8 FILE > NEW".to_string());
     }
-    // control characters that no text has
+    // control characters that do not occur in text
     if !start.iter().any(|byte| matches!(byte, 0..=8 | 14..=26)) {
         return None;
     }
@@ -61,7 +62,8 @@ pub(super) fn no_text(path: &Path, start: &[u8]) -> Option<String> {
     known(path, start).or_else(|| start.contains(&0).then(|| utf16.to_string()))
 }
 
-/// Lakehouses: the folder of a log and how a file in it ends, the name, and a command that makes one file of a table.
+/// Lakehouses: the folder of the log, the suffix of its files, the name, and a command that writes
+/// the table to one file.
 const LAKEHOUSES: [(&str, &str, &str, &str); 3] = [
     ("_delta_log", "", "Delta Lake", "duckdb -c \"COPY (FROM delta_scan('TABLE')) TO 'rows.parquet'\""),
     (
@@ -73,7 +75,8 @@ const LAKEHOUSES: [(&str, &str, &str, &str); 3] = [
     (".hoodie", "", "Apache Hudi", "in Spark, spark.read.format('hudi').load('TABLE').write.parquet('rows')"),
 ];
 
-/// Refuses a folder or pattern that stands for files of a lakehouse, if one of these paths belongs to a log.
+/// Returns an error for a folder or pattern of files of a lakehouse, if one of these paths belongs
+/// to a log.
 ///
 /// # Errors
 /// [`Error::Malformed`].
@@ -91,11 +94,13 @@ pub fn refuse_logs<'a>(named: &Path, mut paths: impl Iterator<Item = &'a str>) -
     Err(Error::malformed(named, "one table", detail.replace("TABLE", &named.display().to_string())))
 }
 
-/// Refuses a folder or pattern if a folder of its files, or a folder above, has the log of a lakehouse.
+/// Returns an error for a folder or pattern if a folder of its files, or a parent folder, has the
+/// log of a lakehouse.
 pub(crate) fn refuse(named: &Path, files: &[PathBuf]) -> Result<()> {
     let mut seen = HashSet::new();
     for folder in files.iter().filter_map(|file| file.parent()).chain([named]) {
-        // the folders above a relative path are those above the working directory
+        // an absolute path, because a relative path may lie in a lakehouse above the working
+        // directory
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         let Ok(folder) = folder.canonicalize() else { continue };
         for folder in folder.ancestors().take_while(|folder| seen.insert(folder.to_path_buf())) {
@@ -110,7 +115,8 @@ pub(crate) fn refuse(named: &Path, files: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// True for the name of a file or folder that is not part of a table, such as logs and unfinished files of other programs.
+/// Returns whether a file or folder name is not part of a table, such as logs and unfinished files
+/// of other programs.
 pub fn is_hidden(name: &str) -> bool {
     name.starts_with(['_', '.'])
 }

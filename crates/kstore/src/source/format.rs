@@ -1,4 +1,4 @@
-//! What a format is: a file that holds a table, a cursor over its rows, and how both are come by.
+//! A file format: how to recognise it, open it as a [`TableFile`], and read its rows.
 
 use super::remote::Distant;
 use super::view::{Element, View};
@@ -13,91 +13,97 @@ use std::{fmt::Debug, fs::File, ops::Range, path::Path};
 /// Bytes of an open file: its path twice, its identity, its reader.
 pub(super) const HELD: usize = 2 << 10;
 
-/// Bytes of a column: its name and kind, the decoder's field, its place.
+/// Bytes of a column: its name and kind, the decoder's field, its index.
 pub(super) const HELD_BY_COLUMN: usize = 512;
 
-/// What a file that holds a table is.
+/// Metadata of a file that holds a table.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
-    /// Name of the format, as a person calls it.
+    /// Display name of the format.
     pub format: &'static str,
     /// Columns, in the order of the file.
     pub schema: &'a Schema,
-    /// Rows stored.
+    /// Number of stored rows.
     pub rows: u64,
     /// Bytes on disk.
     pub bytes: u64,
-    /// Bytes that opening has read to find the rows, where the file does not say where they are; 0 where it does.
+    /// Bytes read to find the rows on opening; 0 if the file states their positions.
     pub scanned: u64,
 }
 
 /// An open file that holds a table.
 pub trait TableFile: Debug + Send + Sync {
-    /// What it is, as far as that is known without reading rows.
+    /// Returns the metadata, as far as they are known without reading rows.
     fn facts(&self) -> Facts<'_>;
-    /// What is to be said of the way in which its values are read.
+    /// Returns a remark on how its values are read.
     fn note(&self) -> Option<String> {
         None
     }
-    /// How the columns of a text file are read, as far as that is not the default.
+    /// Returns how the columns of a text file are read, if not by default.
     fn reading(&self) -> TextReading {
         TextReading::default()
     }
-    /// False for an array, whose columns are known by their places: they hold numbers and nothing else.
+    /// Returns false for an array, whose columns are known by position and hold only numbers.
     fn is_named(&self) -> bool {
         true
     }
-    /// True if no value of a column is known, so that its kind is a guess: the other files of a table decide what it holds.
+    /// Returns whether no value of a column is known, so that its kind is a guess: the other files
+    /// of a table determine the kind.
     fn is_blank(&self, _column: usize) -> bool {
         false
     }
-    /// The line that a row begins on, counted from 1, in a file of lines.
+    /// Returns the line on which a row begins, counted from 1, in a text file.
     fn line(&self, _row: u64) -> Option<u64> {
         None
     }
-    /// Bytes held while no cursor is open: metadata about the columns and, in some formats, about the rows.
+    /// Returns the bytes of memory while no cursor is open: metadata about the columns and, in some
+    /// formats, about the rows.
     fn held(&self) -> usize {
         HELD + self.facts().schema.columns.len() * HELD_BY_COLUMN
     }
-    /// Bytes that one open cursor over these columns holds.
+    /// Returns the bytes of memory of one open cursor over these columns.
     fn footprint(&self, columns: &[usize]) -> usize;
-    /// Ranges of rows, ascending and apart, that hold every row whose value in `column` fulfils a condition: all rows
-    /// where the file holds no statistics that tell more.
+    /// Returns ascending, disjoint ranges of rows that contain every row whose value in `column`
+    /// satisfies a condition; all rows if the file has no statistics that exclude any.
     fn candidates(&self, _column: usize, _condition: &Bound) -> Vec<Range<u64>> {
         std::iter::once(0..self.facts().rows).collect()
     }
-    /// A cursor over some columns and a range of rows. The number of bytes read from disk is added to `read`.
+    /// Opens a cursor over some columns and a range of rows. It adds the number of bytes read from
+    /// disk to `read`.
     fn open(&self, columns: &[usize], rows: Range<u64>, read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>>;
 }
 
-/// A cursor over the rows of a file: hands out chunks of rows of whatever length suits the format.
+/// A cursor over the rows of a file, which returns chunks of rows of a length that suits the
+/// format.
 pub trait FileCursor: Send {
     /// Reads the next chunk and returns its number of rows; 0 at the end.
     fn advance(&mut self) -> Result<usize>;
-    /// Reads the next rows of the first `columns` columns asked for straight into `x`, row after row, as many as fit,
-    /// and the other columns as [`FileCursor::advance`] does; returns how many rows, 0 at the end. Returns `None`, with
-    /// nothing read, where the file does not hold these columns side by side as numbers of this type: use `advance`
-    /// then.
+    /// Reads the next rows of the first `columns` requested columns directly into `x`, row after
+    /// row, as many as fit, and the other columns like [`FileCursor::advance`]; returns the number
+    /// of rows, 0 at the end. Returns `None` without reading if the file does not store these
+    /// columns next to each other as numbers of this type: use `advance` then.
     fn advance_into(&mut self, _element: Element, _columns: usize, _x: &mut [u8]) -> Result<Option<usize>> {
         Ok(None)
     }
-    /// Column `index` of the chunk, counted as the columns were asked for.
+    /// Returns column `index` of the chunk, in the order of the requested columns.
     fn view(&self, index: usize) -> Result<View<'_>>;
 }
 
 /// A cursor over the rows of an open file.
 pub type BoxedCursor<'a> = Box<dyn FileCursor + 'a>;
 
-/// Opens a file that was found to be of a format; the path is for messages, and need not lead to it.
+/// Opens a file of a recognised format; the path is for messages only and need not lead to the
+/// file.
 pub type Open = fn(&Path, File, &TextOptions) -> Result<Arc<dyn TableFile>>;
 
 pub(super) type OpenDistant = fn(&Path, Arc<Distant>) -> Result<Arc<dyn TableFile>>;
 
-/// A kind of file: how to recognise it, how it is read and how it is written.
+/// A file format: how to recognise, read and write it.
 ///
 /// ```
 /// use kstore::source::{Format, formats};
-/// static ROWS: Format = Format::new(&["rows"], |path, _, _| Err(kstore::Error::NotAFile { path: path.into() }));
+/// static ROWS: Format =
+///     Format::new(&["rows"], |path, _, _| Err(kstore::Error::NotAFile { path: path.into() }));
 /// kstore::source::register(&ROWS)?;
 /// assert!(formats().iter().any(|format| format.extensions == ["rows"]));
 /// # Ok::<(), kstore::Error>(())
@@ -111,13 +117,13 @@ pub struct Format {
     is_matrix: bool,
     is_labelled: bool,
     pub(super) open: Open,
-    /// Reads parts of an object at a distance; other formats are copied first.
+    /// Reads parts of a remote object; other formats are copied first.
     pub(super) distant: Option<OpenDistant>,
     pub(crate) written: Option<Written>,
 }
 
 impl Format {
-    /// A format that is known by its extensions, and read.
+    /// Returns a readable format that is recognised by its extensions.
     pub const fn new(extensions: &'static [&'static str], open: Open) -> Self {
         Self {
             extensions,
@@ -131,27 +137,28 @@ impl Format {
         }
     }
 
-    /// This format, each file of which begins with these bytes.
+    /// Sets the bytes with which every file of this format begins.
     pub const fn magic(self, magic: &'static [u8]) -> Self {
         Self { magic, ..self }
     }
 
-    /// This format, whose files may be compressed as a whole: text.
+    /// Marks this format as text: its files may be compressed as a whole.
     pub const fn text(self) -> Self {
         Self { is_text: true, ..self }
     }
 
-    /// This format, whose files hold one matrix of one type, without names: targets stand in a file of their own.
+    /// Marks this format as one matrix of one type, without names: targets are in a separate file.
     pub const fn matrix(self) -> Self {
         Self { is_matrix: true, ..self }
     }
 
-    /// This format, each of whose rows begins with a label: one number beside the features.
+    /// Marks this format as labelled: each row begins with a label, in addition to the features.
     pub const fn labelled(self) -> Self {
         Self { is_labelled: true, ..self }
     }
 
-    /// Whether each row begins with a label, for which the target [`super::TARGET`] is taken where the format is written.
+    /// Returns whether each row begins with a label, for which the writer uses the target
+    /// [`super::TARGET`].
     pub fn is_labelled(&self) -> bool {
         self.is_labelled
     }
@@ -160,17 +167,18 @@ impl Format {
         self.is_text
     }
 
-    /// Whether a file holds one matrix of one type, without names.
+    /// Returns whether a file holds one matrix of one type, without names.
     pub fn is_matrix(&self) -> bool {
         self.is_matrix
     }
 
-    /// This format, which reads parts of an object at a distance.
+    /// Sets the function that reads parts of a remote object.
     pub(super) const fn distant(self, open: OpenDistant) -> Self {
         Self { distant: Some(open), ..self }
     }
 
-    /// This format, which is written too: `holds` tells whether it can hold a column, `create` starts a file.
+    /// Makes this format writable: `holds` returns whether it can hold a column, `create` starts a
+    /// file.
     pub const fn written(self, holds: fn(&OutputColumn) -> bool, create: Create) -> Self {
         Self { written: Some(Written { holds, create }), ..self }
     }

@@ -1,10 +1,10 @@
 //! JSON lines: an object on every line, `{"city": "Ulm", "x": 1.5}`.
 //!
-//! The columns are the keys, in the order in which they first appear; a key that a line leaves out,
-//! and null, are missing values. A column holds truths, integers of 64 bits, numbers or text;
-//! another mixture is an error with its line. A column with lists or objects is not read. Fractions
-//! are rounded correctly. Opening reads the file once, to find its rows and columns. Rows are
-//! counted without empty lines.
+//! The columns are the keys, in the order of their first appearance; an absent key and null are
+//! missing values. A column holds booleans, 64-bit integers, numbers or text; any other mixture is
+//! an error with its line. A column with lists or objects cannot be read. Fractions are rounded
+//! correctly. Opening reads the file once, to find its rows and columns. Empty lines do not count
+//! as rows.
 
 use super::text::{
     Builder, Builders, ColumnType, Guess, LineScanner, NOT_UTF8, TextChunk, TextFormat, TextOptions, TextReading,
@@ -19,7 +19,8 @@ use std::{borrow::Cow, collections::HashMap, fs::File, path::Path, sync::Arc};
 
 pub(super) const FORMAT: Format = Format::new(&["jsonl", "ndjson"], open).text();
 
-/// Reads an open file of JSON lines once, to find its rows and what its columns hold; the path is for messages.
+/// Reads an open file of JSON lines once, to find its rows and the types of its columns; the path
+/// is for messages.
 fn open(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
     let mut table = TextTable::new(path, file, JsonLines(options.missing_words.clone()))?;
     let (first, start) = table.beginning()?;
@@ -55,7 +56,7 @@ fn open(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn TableF
         true => Err(table.file.malformed("it is empty")),
         false => {
             let blank = columns.iter().map(|(_, guess)| *guess == Guess::Missing).collect();
-            // a model may know what a column without values holds
+            // a model may know the type of a column without values
             let kind = |(name, guess): (String, Guess)| {
                 let is_text = guess == Guess::Missing && options.type_of(&name) == Some(ColumnType::Text);
                 (name, if is_text { Kind::Text } else { guess.kind() })
@@ -65,7 +66,7 @@ fn open(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn TableF
     }
 }
 
-/// A key that is copied only where it is escaped.
+/// A key, which is copied only if it is escaped.
 #[derive(serde::Deserialize)]
 struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 
@@ -97,7 +98,7 @@ fn pairs(line: &[u8]) -> Result<Vec<(Cow<'_, str>, Value)>, Wrong> {
     })
 }
 
-/// What a value looks like. Integers beyond uint64 are read as float64.
+/// Returns the type of a value. Integers beyond uint64 are read as float64.
 fn guess(value: &Value, words: &[String]) -> Guess {
     match value {
         Value::Null => Guess::Missing,
@@ -153,13 +154,13 @@ impl TextFormat for JsonLines {
 
     /// Bytes of a row as values, and of the columns.
     fn chunk_bytes(&self, columns: &[&Column], longest: usize) -> usize {
-        // the shortest pair, `"a":1,`, is a name and a value of 56 bytes
+        // the shortest pair, `"a":1,`, becomes a name and a value of 56 bytes
         10 * longest + columns.len() * 2 * size_of::<Value>() + Builders::bytes(columns, longest)
     }
 }
 
 struct JsonChunk<'a> {
-    /// For each column that is asked for, its place among the builders.
+    /// Index of each requested column among the builders.
     slots: HashMap<&'a str, usize>,
     words: &'a [String],
     row: Vec<Value>,

@@ -1,4 +1,4 @@
-//! What may be wrong with a column of Arrow, and a fence around decoders that panic on damaged files.
+//! Errors in an Arrow column, and a guard for decoders that panic on damaged files.
 
 use crate::Error;
 use crate::arrow::error::ArrowError;
@@ -8,13 +8,13 @@ use std::path::Path;
 
 #[derive(Debug)]
 pub(super) enum LoadError {
-    /// A list that is not as long as the others, by its row of the chunk.
+    /// A list whose length differs from the others, by its row in the chunk.
     Length {
         row: usize,
         expected: usize,
         got: usize,
     },
-    /// A sparse row, by its number in the chunk, and what it is that it must not be.
+    /// A sparse row, by its number in the chunk, and its invalid content.
     Entry {
         row: usize,
         value: String,
@@ -28,7 +28,7 @@ impl LoadError {
         self.of_column(path, format, 0, "")
     }
 
-    /// The error about a column of a file, in a chunk whose first row is `first`.
+    /// Returns the error for a column of a file, in a chunk whose first row is `first`.
     pub(super) fn of_column(self, path: &Path, format: &'static str, first: u64, name: &str) -> Error {
         match self {
             Self::Length { row, expected, got } => Error::ListLength {
@@ -77,20 +77,21 @@ thread_local! {
     static DECODING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// True while this thread runs a decoder whose panics become [`crate::Error::Malformed`]. A program's panic hook
-/// should stay silent then: the error that follows says what is wrong.
+/// Returns whether this thread is running a decoder whose panics become
+/// [`crate::Error::Malformed`]. A panic hook should stay silent meanwhile: the error that follows
+/// says what is wrong.
 pub fn is_decoding() -> bool {
     DECODING.get()
 }
 
-/// Runs `decode` and returns its result; a panic becomes a sentence about the file.
+/// Runs `decode` and returns its result; a panic becomes an error message about the file.
 ///
-/// The Parquet reader checks most of what it reads and asserts the rest, so that a flipped bit in a page can panic.
-/// Whatever `decode` was working on must not be used again after an error.
+/// The Parquet reader checks most of its input and asserts the rest, so that a flipped bit in a
+/// page can panic. After an error, the data that `decode` modified must not be used again.
 pub(super) fn guarded<R>(decode: impl FnOnce() -> R) -> Result<R, String> {
     let before = DECODING.replace(true);
     let outcome = catch_unwind(AssertUnwindSafe(decode));
     DECODING.set(before);
-    // the panic's text names indices of the decoder, which say nothing about the file
+    // the panic message names indices in the decoder, which say nothing about the file
     outcome.map_err(|_| "the file is damaged".to_string())
 }

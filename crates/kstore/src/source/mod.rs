@@ -1,8 +1,10 @@
 //! File formats: the interface that each implements, and the registry that finds the right one.
 //!
-//! To add a format: write one file that implements [`TableFile`] and [`FileCursor`] and has a [`Format`], and add one
-//! line to `FORMATS` in `registry.rs`, behind a feature of its own. A format of another crate: [`register`]. Formats that store columns hand out Arrow buffers, formats that store rows
-//! hand out [`Strided`] views of the bytes they read; everything above this interface treats both the same.
+//! To add a format: write one file that implements [`TableFile`] and [`FileCursor`] and has a
+//! [`Format`], and add one line to `FORMATS` in `registry.rs`, behind a feature of its own. For a
+//! format of another crate, call [`register`]. Formats that store columns return Arrow buffers,
+//! formats that store rows return [`Strided`] views of the bytes they read; everything above this
+//! interface treats both the same.
 
 mod batches;
 mod chained;

@@ -1,11 +1,14 @@
-//! SciPy's `.npz` of a matrix in compressed sparse row format, as `scipy.sparse.save_npz` writes it: sparse rows, in one column `x`.
+//! SciPy's `.npz` of a matrix in compressed sparse row format, as `scipy.sparse.save_npz` writes
+//! it: sparse rows, in one column `x`.
 //!
-//! The archive holds the arrays `data` (the values), `indices` (their columns) and `indptr` (for each row its first entry), and `shape`. An array
-//! `y` with a number for each row, which `numpy.savez` can put beside them, is column `y`. Members that are stored as they are are read in place.
-//! Deflated ones can only be read from their beginning: they are unpacked once, when the file is opened, into files without names in the folder
-//! for temporary files (`TMPDIR`), so that cursors start anywhere.
+//! The archive contains the arrays `data` (values), `indices` (their columns), `indptr` (the first
+//! entry of each row), and `shape`. An array `y` with a number for each row, which `numpy.savez`
+//! can add, becomes column `y`. Uncompressed members are read in place. Deflated members can only
+//! be read from their beginning: they are unpacked once, when the file is opened, into unnamed
+//! files in the folder for temporary files (`TMPDIR`), so that cursors can start anywhere.
 //!
-//! Format: `scipy.sparse.save_npz` in the reference of SciPy; PKWARE, "APPNOTE.TXT, .ZIP File Format Specification".
+//! Format: `scipy.sparse.save_npz` in the reference of SciPy; PKWARE, "APPNOTE.TXT, .ZIP File
+//! Format Specification".
 
 use super::npy::Header;
 use super::npy::header::{HEADER_LIMIT, MAGIC, header_text, parse_header};
@@ -27,7 +30,7 @@ pub(super) const FORMAT: Format = Format::new(&["npz"], |path, file, _| Ok(Arc::
 
 const NAME: &str = "SciPy .npz";
 
-/// Most rows of a chunk, and most entries of a chunk of several rows.
+/// Maximum rows of a chunk, and maximum entries of a chunk of several rows.
 const CHUNK_ROWS: u64 = 4096;
 const CHUNK_ENTRIES: usize = 32 << 10;
 const NUMBER: usize = 8;
@@ -61,7 +64,7 @@ impl Archive {
         let bytes = self.small("format")?;
         let start = if bytes.starts_with(MAGIC) { header_text(&bytes).map(|(_, start)| start) } else { Ok(0) };
         let start = start.map_err(|detail| self.file.malformed(format!("array \"format\": {detail}")))?;
-        // text of numpy takes four bytes for a letter, bytes take one
+        // numpy text has four bytes per character, numpy bytes have one
         let letters: Vec<u8> = bytes[start..].iter().copied().filter(|byte| *byte != 0).take(NUMBER).collect();
         match &letters[..] {
             b"csr" => Ok(()),
@@ -90,7 +93,8 @@ impl Archive {
         Ok([rows, width])
     }
 
-    /// An array of `length` numbers, or of any number of them; `None` where there is no such member.
+    /// Returns an array of `length` numbers, or of any length; `None` if the archive has no such
+    /// member.
     fn array(&mut self, name: &str, length: Option<u64>) -> Result<Option<Member>> {
         let whole = &self.file;
         let Some(index) = self.members.index_for_name(&format!("{name}.npy")) else { return Ok(None) };
@@ -138,7 +142,7 @@ fn refused(file: &Positioned, error: ZipError) -> Error {
     }
 }
 
-/// An array of one column, in the archive or unpacked beside it.
+/// An array of one column, in the archive or in an unpacked file.
 #[derive(Clone, Debug)]
 struct Member {
     file: Positioned,
@@ -166,7 +170,7 @@ impl Member {
 #[derive(Debug)]
 struct NpzFile {
     file: Positioned,
-    /// Bytes unpacked, and read to find the longest row.
+    /// Bytes unpacked, and bytes read to find the longest row.
     scanned: u64,
     data: Member,
     indices: Member,
@@ -178,7 +182,8 @@ struct NpzFile {
 }
 
 impl NpzFile {
-    /// Reads the directory, the headers of the arrays, and where the rows are, for the longest of them.
+    /// Reads the directory, the headers of the arrays, and the row positions to find the longest
+    /// row.
     fn of(path: &Path, file: File) -> Result<Self> {
         let place = file.try_clone().and_then(|file| Positioned::of(path, NAME, file));
         let place = place.map_err(Error::io("read", path))?;
@@ -256,8 +261,8 @@ impl TableFile for NpzFile {
         Facts { format: NAME, schema: &self.schema, rows, bytes, scanned }
     }
 
-    /// Bytes of the places of the rows and their labels, as stored and as numbers; of the entries as stored, as numbers, and in the chunk, which
-    /// grows.
+    /// Bytes of the row positions and labels, as stored and as numbers; and of the entries, as
+    /// stored, as numbers, and in the growing chunk.
     fn footprint(&self, _columns: &[usize]) -> usize {
         let entries = CHUNK_ENTRIES.max(self.shape.longest);
         4 * NUMBER * CHUNK_ROWS as usize + entries.saturating_mul(3 * NUMBER + 2 * ENTRY)

@@ -1,15 +1,17 @@
-//! Folders that name the values of a column, as Hive, Spark and DuckDB write them: `sales/year=2026/city=Ulm/part-0.parquet`.
+//! Folder names with column values, as Hive, Spark and DuckDB write them:
+//! `sales/year=2026/city=Ulm/part-0.parquet`.
 //!
-//! Every `name=value` among the folders of a path is a column of that file's rows, behind the columns of the file; a column that the file has itself counts
-//! instead. The column holds whole numbers where all values of all files are some, else text. `%2F` in a value stands for the letter with that code, and
-//! `__HIVE_DEFAULT_PARTITION__` for a missing value.
+//! Every `name=value` among the folders of a path is a column of that file's rows, after the
+//! columns of the file; a column of the same name in the file takes precedence. The column holds
+//! integers if all its values in all files are integers, otherwise text. In a value, `%2F` is the
+//! character with that hexadecimal code, and `__HIVE_DEFAULT_PARTITION__` is a missing value.
 
 use super::extended::Added;
 use std::path::{Component, Path};
 
 const MISSING: &str = "__HIVE_DEFAULT_PARTITION__";
 
-/// The names and values in the folders of a path; `None` for a missing value.
+/// Returns the names and values in the folders of a path; `None` for a missing value.
 pub(crate) fn values(path: &Path) -> Vec<(String, Option<String>)> {
     let folders = path.parent().into_iter().flat_map(Path::components).filter_map(|component| match component {
         Component::Normal(name) => name.to_str()?.split_once('='),
@@ -19,7 +21,7 @@ pub(crate) fn values(path: &Path) -> Vec<(String, Option<String>)> {
     folders.filter(|(name, _)| !name.is_empty()).map(pair).collect()
 }
 
-/// A text with `%20` and its like as the letters they stand for.
+/// Decodes `%20` and similar codes to characters.
 fn decoded(text: &str) -> String {
     let mut parts = text.split('%');
     let mut out = Vec::from(parts.next().unwrap_or_default());
@@ -31,7 +33,8 @@ fn decoded(text: &str) -> String {
     String::from_utf8(out).unwrap_or_else(|_| text.to_string())
 }
 
-/// The values of the files as columns: for each file those that its folders name, in the type that suits the values of all files.
+/// Returns, for each file, the columns that its folders name, in the type that fits the values of
+/// all files.
 pub(crate) fn constants(files: &[Vec<(String, Option<String>)>]) -> Vec<Vec<(String, Added)>> {
     let whole = |name: &str| {
         let mut values =

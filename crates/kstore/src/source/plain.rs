@@ -1,4 +1,4 @@
-//! Arrow columns converted to the types that are read, and read as typed values.
+//! Converts Arrow columns to supported types, and reads them as typed values.
 
 use super::data_type::element;
 use super::{Values, View};
@@ -10,14 +10,14 @@ use crate::arrow::datatypes::{self as types, DataType, DecimalType};
 use crate::arrow::error::ArrowError;
 use std::sync::Arc;
 
-/// The values converted to a type that [`view`] knows, where there is one.
+/// Converts the values to a type that [`view`] supports, if there is one.
 pub(super) fn plain(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     Ok(match array.data_type() {
         DataType::Dictionary(..) => {
             let dictionary = array.as_any_dictionary();
-            // a key beyond the dictionary is damage, not a panic
+            // a key beyond the dictionary returns an error instead of a panic
             let checked = TakeOptions { check_bounds: true };
-            // texts of a dictionary stay where they are: each row is a view of one
+            // dictionary texts are not copied: each row is a view of one
             take(plain(dictionary.values())?.as_ref(), dictionary.keys(), Some(checked))?
         }
         DataType::Null => Arc::new(StringViewArray::new_null(array.len())),
@@ -39,11 +39,11 @@ fn decimals<D: DecimalType<Native: ToString>>(array: &PrimitiveArray<D>, scale: 
     Arc::new(Float64Array::new(values, array.nulls().cloned()))
 }
 
-/// The float64 nearest to `unscaled / 10^scale`.
+/// Returns the float64 nearest to `unscaled / 10^scale`.
 ///
-/// A whole number up to 2^53 and a power of ten up to 10^22 are floats, and their quotient is correctly rounded
-/// (Clinger, "How to read floating point numbers accurately", PLDI 1990); the standard library parses the rest, which
-/// is as exact and slower.
+/// Integers up to 2^53 and powers of ten up to 10^22 are exact floats, and their quotient is
+/// correctly rounded (Clinger, "How to read floating point numbers accurately", PLDI 1990); the
+/// standard library parses the rest, which is as exact but slower.
 fn decimal(unscaled: &str, scale: i8) -> f64 {
     const EXACT: i64 = 1 << 53;
     match (unscaled.parse::<i64>(), scale) {
@@ -52,7 +52,7 @@ fn decimal(unscaled: &str, scale: i8) -> f64 {
     }
 }
 
-/// An Arrow column as typed values; `None` for a kind that is not read.
+/// Returns an Arrow column as typed values; `None` for an unsupported type.
 pub(super) fn view(array: &dyn Array) -> Option<View<'_>> {
     let values = match array.data_type() {
         DataType::Boolean => Values::Bool(array.as_boolean()),
@@ -67,7 +67,8 @@ pub(super) fn view(array: &dyn Array) -> Option<View<'_>> {
     Some(View { values, nulls: array.nulls().filter(|nulls| nulls.null_count() > 0) })
 }
 
-/// The items of lists, and for each row its first, with the end of the last; `None` for what holds no lists.
+/// Returns the items of lists, and the first item of each row, followed by the end of the last row;
+/// `None` if the column holds no lists.
 pub(super) fn items(array: &dyn Array) -> Option<(&dyn Array, Vec<usize>)> {
     let wide = |offsets: &[i32]| offsets.iter().map(|offset| *offset as usize).collect();
     Some(match array.data_type() {

@@ -1,8 +1,10 @@
-//! A file, here or at a distance, read at given places by several cursors at once, which counts what it reads.
+//! A local or remote file, read at given positions by several cursors at once, with a counter of
+//! bytes read.
 //!
-//! Tables that cannot be read from the middle, or only once, are compressed text and standard input. They are written out once, into a file
-//! without a name in the folder for temporary files (`TMPDIR`), and read from there like any other file. The operating system removes that file
-//! when the table is dropped or the process ends. *Bytes on disk*: those of the plain text.
+//! Compressed text cannot be read from the middle, and standard input can be read only once. Both
+//! are written once into an unnamed file in the folder for temporary files (`TMPDIR`), and then
+//! read like any other file. The operating system removes that file when the table is dropped or
+//! the process ends. *Bytes on disk*: the size of the plain text.
 
 use super::load_error::guarded;
 use super::remote::Distant;
@@ -13,10 +15,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes per read: past the point where the system call costs anything, and still inside the second-level cache.
+/// Bytes per read: enough that the cost of the system call is negligible, and still within the L2
+/// cache.
 pub(crate) const BLOCK_BYTES: usize = 256 << 10;
 
-/// Bytes of a chunk of so many columns, each of which lies by itself: where there are many, each has enough that the system calls do not show.
+/// Returns the bytes of a chunk of columns that are stored separately: with many columns, each gets
+/// enough bytes that the cost of the system calls is negligible.
 #[cfg(any(feature = "npy", feature = "ipc"))]
 pub(super) fn chunk_bytes(columns: usize) -> usize {
     (columns * (16 << 10)).clamp(BLOCK_BYTES, 4 << 20)
@@ -29,7 +33,8 @@ enum Location {
     There(Arc<Distant>),
 }
 
-/// A shared file handle without a place of its own, what messages call it, and the counter its reads add to.
+/// A shared file handle without a position of its own, its name in messages, and the counter of its
+/// reads.
 #[derive(Clone, Debug)]
 pub(crate) struct Positioned {
     place: Location,
@@ -63,7 +68,7 @@ impl Positioned {
         Error::malformed(&self.path, self.format, detail)
     }
 
-    /// The error of a file that ends where there were bytes when it was opened.
+    /// Returns the error of a file that is now shorter than when it was opened.
     pub(crate) fn cut_short(&self, expected: u64, found: u64) -> Error {
         self.malformed(format!("it was cut short while being read: expected {expected} bytes, found {found}"))
     }
@@ -90,7 +95,7 @@ impl Positioned {
         self.read.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// A handle of this file that adds the bytes it reads to another counter.
+    /// Returns a handle of this file that adds the bytes it reads to another counter.
     pub(crate) fn counting(&self, read: &Arc<AtomicU64>) -> Self {
         Self { read: Arc::clone(read), ..self.clone() }
     }
@@ -129,7 +134,8 @@ impl Positioned {
         }
     }
 
-    /// Reads `length` bytes from `at` on, or fewer where the file ends, into memory that is not zeroed first.
+    /// Reads `length` bytes from `at` on, or fewer at the end of the file, without zeroing the
+    /// memory first.
     pub(crate) fn read_new(&self, length: usize, at: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(length);
         let file = match &self.place {
@@ -149,14 +155,14 @@ impl Positioned {
                 Err(error) => return Err(error),
             }
         }
-        // a vector may have room for more than it was asked for
+        // a vector may have more capacity than requested
         bytes.truncate(length);
         self.read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         Ok(bytes)
     }
 }
 
-/// Reads into the spare capacity behind the bytes of a vector.
+/// Reads into the spare capacity of a vector.
 #[cfg(unix)]
 fn append_once(file: &File, bytes: &mut Vec<u8>, at: u64) -> io::Result<usize> {
     Ok(rustix::io::pread(file, rustix::buffer::spare_capacity(bytes), at)?)
@@ -181,8 +187,9 @@ fn read_once(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
     std::os::windows::fs::FileExt::seek_read(file, buffer, at)
 }
 
-/// A copy of what a reader brings, in a file without a name; the path is for messages. Of what is unpacked, the name of the packing tells that
-/// it is damaged where reading fails and the operating system does not say why.
+/// Copies the output of a reader to an unnamed file; the path is for messages. If the input is
+/// compressed by `packing`, a read error that does not come from the operating system means that it
+/// is damaged.
 pub(super) fn copied(path: &Path, packing: Option<&'static str>, mut reader: impl Read) -> Result<File> {
     let folder = std::env::temp_dir();
     let failed = |error| Error::io("write", folder.join("a temporary file"))(error);

@@ -1,4 +1,5 @@
-//! The registry of formats, and what it opens: files, text that is compressed, standard input, and objects at a distance.
+//! The registry of formats, and how files, compressed text, standard input and remote objects are
+//! opened.
 
 #[cfg(feature = "compressed")]
 use super::Extended;
@@ -30,25 +31,26 @@ static FORMATS: Registry<Format> = Registry::new(&[
     COMPRESSED,
 ]);
 
-/// The formats: those of this crate, then those that were registered.
+/// Returns the formats of this crate, then the registered ones.
 pub fn formats() -> Vec<&'static Format> {
     FORMATS.all()
 }
 
-/// Makes a format of another crate known by its first extension, in this process and from now on.
+/// Registers a format of another crate under its first extension, in this process.
 ///
 /// # Errors
-/// [`Error::Register`] for an extension that is taken or is no word.
+/// [`Error::Register`] for an extension that is already registered or is not a word.
 pub fn register(format: &'static Format) -> Result<()> {
     FORMATS.register(format)
 }
 
-/// The extensions in [`formats`], for messages: `.npy, .csv and .tsv`, with `last` before the last.
+/// Returns the extensions in [`formats`], for messages: `.npy, .csv and .tsv`, with `last` before
+/// the last.
 pub(crate) fn known(last: &str) -> String {
     listed(FORMATS.all().into_iter().map(|format| format.extensions), last)
 }
 
-/// Extensions for messages; where formats are left out of this build, it says so.
+/// Joins extensions for messages, and mentions formats that this build does not include.
 pub(crate) fn listed(formats: impl Iterator<Item = &'static [&'static str]>, last: &str) -> String {
     let names: Vec<String> = formats.flatten().map(|extension| format!(".{extension}")).collect();
     let text = match names.split_last() {
@@ -63,13 +65,13 @@ pub(crate) fn listed(formats: impl Iterator<Item = &'static [&'static str]>, las
     }
 }
 
-/// The format a path's extension names.
+/// Returns the format of a path's extension.
 pub fn by_extension(path: &Path) -> Option<&'static Format> {
     let extension = path.extension()?.to_str()?.to_ascii_lowercase();
     FORMATS.all().into_iter().find(|format| format.extensions.contains(&extension.as_str()))
 }
 
-/// Opens a file as the format its extension names or, failing that, its first bytes.
+/// Opens a file in the format of its extension or, if that is unknown, of its magic bytes.
 pub fn open(path: &Path, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
     super::regular(path)?;
     opened(path, path, File::open(path).map_err(Error::io("read", path))?, options)
@@ -96,9 +98,9 @@ fn beginning(path: &Path, file: &mut File) -> Result<Vec<u8>> {
     Ok(start)
 }
 
-/// The format of a file: by the extension of its name, by its first bytes, or because it begins as
-/// JSON does. A name without an extension is that of a stream, whose text is svmlight if its first
-/// row has entries, and otherwise CSV.
+/// Returns the format of a file: by the extension of its name, by its magic bytes, or because it
+/// begins like JSON. For a stream, which has no extension, text is svmlight if its first row has
+/// entries, and CSV otherwise.
 fn format(path: &Path, name: &Path, start: &[u8]) -> Result<&'static Format> {
     let text = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start).trim_ascii_start();
     let array = text.starts_with(b"[") && text[1..].trim_ascii_start().starts_with(b"{");
@@ -123,8 +125,8 @@ pub(super) fn by_magic(start: &[u8]) -> Option<&'static Format> {
     FORMATS.all().into_iter().find(|format| !format.magic.is_empty() && start.starts_with(format.magic))
 }
 
-/// The program that packed these bytes; they are unpacked unless the name of the file is that of a
-/// format of other bytes.
+/// Returns the program that compressed these bytes. They are unpacked unless the name of the file
+/// belongs to a binary format.
 #[cfg(feature = "compressed")]
 fn packing(start: &[u8]) -> Option<&'static str> {
     match start {
@@ -144,7 +146,7 @@ const COMPRESSED: Format = Format::new(&["gz", "zst"], |path, _, _| {
 })
 .text();
 
-/// Opens what gzip or zstd packed: `rows.csv.gz`, `rows.jsonl.zst`, a stream.
+/// Opens data that gzip or zstd compressed: `rows.csv.gz`, `rows.jsonl.zst`, a stream.
 #[cfg(feature = "compressed")]
 fn unpacked(
     path: &Path,
@@ -163,13 +165,14 @@ fn unpacked(
     let start = beginning(path, &mut plain)?;
     let own = by_extension(name).is_some_and(|format| format.extensions == COMPRESSED.extensions);
     let name = if own { name.with_extension("") } else { name.to_path_buf() };
-    // what lies within rows.gz is known by its bytes, as a stream is
+    // the content of rows.gz is recognised by its bytes, like a stream
     let name = if own && name.extension().is_none() { Path::new(STDIN) } else { &name };
     let inner = (format(path, name, &start)?.open)(path, plain, options)?;
     Ok(Arc::new(Extended::unpacked(path, inner, bytes)))
 }
 
-/// True for the beginning of svmlight: the first row has a number, and then entries `index:value`.
+/// Returns whether text begins like svmlight: the first row has a number, and then entries
+/// `index:value`.
 fn has_entries(text: &[u8]) -> bool {
     let row = text.split(|byte| *byte == b'\n').find(|line| !line.is_empty() && line[0] != b'#').unwrap_or_default();
     let mut words = row.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
@@ -178,8 +181,10 @@ fn has_entries(text: &[u8]) -> bool {
     label.is_some() && index.is_some_and(|index| index == QUERY.as_bytes() || index.iter().all(u8::is_ascii_digit))
 }
 
-/// Opens what standard input brings, in any format.
-/// Errors of reading and of writing it out; [`Error::UnknownFormat`].
+/// Opens standard input, in any format.
+///
+/// # Errors
+/// Errors of reading it and of writing the temporary file; [`Error::UnknownFormat`].
 pub(crate) fn standard_input(options: &TextOptions) -> Result<(Arc<dyn TableFile>, Identity)> {
     super::check_input()?;
     let path = Path::new(STDIN);
@@ -188,7 +193,7 @@ pub(crate) fn standard_input(options: &TextOptions) -> Result<(Arc<dyn TableFile
     Ok((opened(path, path, file, options)?, identity))
 }
 
-/// Opens an object as the format that its name or its first bytes tell.
+/// Opens a remote object in the format of its name or its magic bytes.
 pub(crate) fn open_distant(found: &Found, options: &TextOptions) -> Result<(Arc<dyn TableFile>, Identity)> {
     let shown = remote::redacted(&found.address);
     let path = Path::new(&shown);

@@ -1,46 +1,52 @@
-//! Tables at a distance: objects of stores and files of web servers, known by addresses such as `s3://bucket/rows.parquet`.
+//! Remote tables: objects of stores and files of web servers, with addresses such as
+//! `s3://bucket/rows.parquet`.
 //!
-//! This crate has no store. A program registers those that it can reach ([`register_store`]); the crate `kcloud` brings S3, Google,
-//! Azure and HTTP. Parquet is read by ranges: the footer, then the column chunks that are wanted of one row group after the other. Other
-//! formats, and objects without versions, are copied into a temporary file first, as standard input is.
+//! This crate contains no store. A caller registers the stores that it supports
+//! ([`register_store`]); the crate `kcloud` provides S3, Google, Azure and HTTP. Parquet is read by
+//! byte ranges: the footer, then the required column chunks of one row group after the other. Other
+//! formats, and objects without versions, are first copied into a temporary file, like standard
+//! input.
 
 use crate::named::{Named, Registry};
 use crate::{Error, Result};
 use std::sync::{Arc, OnceLock};
 use std::{fmt::Debug, io, ops::Range, path::Path};
 
-/// The bytes of an object at a distance. They must not change: a store that sees another version of the object gives an error.
+/// The bytes of a remote object. They must not change: a store that finds another version of the
+/// object returns an error.
 pub trait Object: Debug + Send + Sync {
-    /// Length in bytes.
+    /// Returns the length in bytes.
     fn length(&self) -> u64;
-    /// The bytes of ranges, which lie within the object, in the order of the ranges.
+    /// Returns the bytes of ranges, which lie within the object, in the order of the ranges.
     ///
     /// # Errors
-    /// Errors of the network and the store, after as many tries as it is worth.
+    /// Errors of the network and the store, after retries.
     fn ranges(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>>;
-    /// False for an object whose store does not tell its versions apart: it is copied before it is read, so that all passes see the same bytes.
+    /// Returns false if the store cannot identify versions of the object: it is then copied before
+    /// it is read, so that all passes read the same bytes.
     fn is_versioned(&self) -> bool {
         true
     }
 }
 
-/// An object that an address stands for.
+/// An object that an address refers to.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// Its own address, by which it is named and sorted.
+    /// Address of the object itself, by which it is named and sorted.
     pub address: String,
-    /// Which version of it this is: an ETag, or a time.
+    /// Version of the object: an ETag, or a time.
     pub version: String,
-    /// Its bytes.
+    /// Bytes of the object.
     pub object: Arc<dyn Object>,
 }
 
 /// A kind of store.
 #[derive(Clone, Copy, Debug)]
 pub struct Store {
-    /// How addresses begin, without `://`.
+    /// Schemes of the addresses, without `://`.
     pub schemes: &'static [&'static str],
-    /// The objects that an address stands for: one, those of a folder (an address that ends with `/`), or those of a pattern.
+    /// Returns the objects of an address: a single object, all objects of a folder (an address that
+    /// ends with `/`), or all that match a pattern.
     pub find: fn(&str) -> Result<Vec<Found>>,
 }
 
@@ -53,43 +59,48 @@ impl Named for Store {
 
 static STORES: Registry<Store> = Registry::new(&[]);
 
-/// Makes a kind of store known by its first scheme, in this process and from now on.
+/// Registers a kind of store under its first scheme, in this process.
 ///
 /// # Errors
-/// [`Error::Register`] for a scheme that is taken or is no word.
+/// [`Error::Register`] for a scheme that is already registered or is not a word.
 pub fn register_store(store: &'static Store) -> Result<()> {
     STORES.register(store)
 }
 
 static STOP: OnceLock<fn() -> bool> = OnceLock::new();
 
-/// Sets the function that tells whether the program was asked to stop; the first call counts. Stores that wait for an answer ask it.
+/// Sets the function that returns whether the process was asked to stop; only the first call has an
+/// effect. Stores call it while they wait for a response.
 pub fn stop_when(requested: fn() -> bool) {
     STOP.get_or_init(|| requested);
 }
 
-/// True once the program was asked to stop.
+/// Returns whether the process was asked to stop.
 pub fn is_stopped() -> bool {
     STOP.get().is_some_and(|requested| requested())
 }
 
-/// [`Error::Interrupted`] instead of an error of reading if the program was asked to stop.
+/// Replaces an error of reading by [`Error::Interrupted`] if the process was asked to stop.
 pub(crate) fn interrupted(error: Error) -> Error {
     if is_stopped() { Error::Interrupted } else { error }
 }
 
-/// What stands for a password, a signature or another value that nobody else may read.
+/// Replacement for a password, a signature or another secret value.
 const HIDDEN: &str = "***";
 
-/// An address as messages and reports show it: without passwords, and without the values of a web address's query, such as signatures.
+/// Returns an address for messages and reports: without passwords, and without the values of a web
+/// address's query, such as signatures.
 ///
 /// ```
 /// use kstore::source::remote::redacted;
-/// assert_eq!(redacted("https://me:pass@host/rows.csv?sig=a1b2&v=3"), "https://***@host/rows.csv?sig=***&v=***");
+/// assert_eq!(
+///     redacted("https://me:pass@host/rows.csv?sig=a1b2&v=3"),
+///     "https://***@host/rows.csv?sig=***&v=***"
+/// );
 /// ```
 pub fn redacted(address: &str) -> String {
     let Some((scheme, rest)) = address.split_once("://") else { return address.to_string() };
-    // elsewhere `?` is a letter of a pattern
+    // in other addresses `?` is part of a pattern
     let query = rest.find(['?', '#']).filter(|_| scheme.starts_with("http"));
     let (path, query) = rest.split_at(query.unwrap_or(rest.len()));
     let (host, path) = path.split_at(path.find('/').unwrap_or(path.len()));
@@ -103,8 +114,10 @@ pub fn redacted(address: &str) -> String {
     format!("{scheme}://{host}{path}{}", query.join("&"))
 }
 
-/// The objects that an address stands for.
-/// Errors: a scheme that no store has; those of the store; no object.
+/// Returns the objects of an address.
+///
+/// # Errors
+/// A scheme that no store supports; the errors of the store; no object.
 pub(crate) fn find(scheme: &str, path: &Path) -> Result<Vec<Found>> {
     let shown = redacted(&path.to_string_lossy());
     let not_found = |hint: &str| Error::NotFound { path: shown.into(), hint: hint.to_string() };
@@ -120,10 +133,11 @@ pub(crate) fn find(scheme: &str, path: &Path) -> Result<Vec<Found>> {
     }
 }
 
-/// Bytes at the end of an object that are read when it is opened, and kept: the footer of a Parquet file, as a rule.
+/// Bytes at the end of an object that are read and kept when it is opened: usually the footer of a
+/// Parquet file.
 const END: u64 = 64 << 10;
 
-/// Bytes that are read at a time where an object is copied.
+/// Bytes per read while an object is copied.
 const PART: usize = 8 << 20;
 
 #[derive(Debug)]
@@ -148,7 +162,7 @@ impl Distant {
         self.object.is_versioned()
     }
 
-    /// Up to `length` bytes from `at` on; fewer where the object ends.
+    /// Reads up to `length` bytes from `at` on; fewer at the end of the object.
     pub(crate) fn read(&self, at: u64, length: usize) -> io::Result<Vec<u8>> {
         let end = at.saturating_add(length as u64).min(self.length());
         let (start, bytes) = &self.end;
@@ -196,7 +210,7 @@ impl io::Read for Reader<'_> {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader of an object, with parts that are worth a request.
+    /// Returns a reader of an object, with requests of [`PART`] bytes.
     pub(super) fn of(object: &'a Distant) -> io::BufReader<Self> {
         io::BufReader::with_capacity(PART, Self { object, at: 0 })
     }

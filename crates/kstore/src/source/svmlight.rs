@@ -1,14 +1,18 @@
-//! The text format of SVM-light and LIBSVM, one row a line: `label index:value index:value … # comment`.
+//! The text format of SVM-light and LIBSVM, one row per line: `label index:value index:value … #
+//! comment`.
 //!
-//! Rows become dense: columns `x0` … `x{d-1}` of float64, zero where a row does not name them, and `y`, the label. d is
-//! the largest index in the file, or [`TextOptions::width`], which files that belong together need: a test set may lack
-//! the last features of its training set. With [`TextOptions::sparse`], and where d is more than 100,000, they stay as they are: one
-//! column `x` of [sparse rows](crate::sparse), beside `y`. Indices start at 1, at 0 with [`TextOptions::zero_based`]; they ascend, so
-//! that none comes twice. `qid:n`, which groups rows for ranking, is a column `qid` where every row has it, and is passed over where some rows
-//! lack it. Empty lines and lines of comment are no rows.
+//! Rows become dense: columns `x0` … `x{d-1}` of float64, zero if a row does not name them, and
+//! `y`, the label. d is the largest index in the file, or [`TextOptions::width`], which related
+//! files need: a test set may lack the last features of its training set. With
+//! [`TextOptions::sparse`], or if d exceeds 100,000, rows stay sparse: one column `x` of [sparse
+//! rows](crate::sparse), and `y`. Indices start at 1, or at 0 with [`TextOptions::zero_based`];
+//! they ascend without duplicates. `qid:n`, which groups rows for ranking, becomes a column `qid`
+//! if every row has it, and is ignored if some rows lack it. Empty lines and comment lines are not
+//! rows.
 //!
-//! Format: T. Joachims, SVM-light (svmlight.joachims.org); C.-C. Chang and C.-J. Lin, "LIBSVM: a library for support
-//! vector machines", ACM Transactions on Intelligent Systems and Technology 2:3 (2011), 27.
+//! Format: T. Joachims, SVM-light (svmlight.joachims.org); C.-C. Chang and C.-J. Lin, "LIBSVM: a
+//! library for support vector machines", ACM Transactions on Intelligent Systems and Technology 2:3
+//! (2011), 27.
 
 use super::text::{
     CHUNK_BYTES, CHUNK_ROWS, LineScanner, TextChunk, TextFormat, TextOptions, TextTable, Wrong, number, shown, slots,
@@ -49,7 +53,7 @@ fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<d
             shape = shape.both(SparseShape { width, longest: entries });
             Ok(())
         });
-        // a file of another kind is told by its labels here, not after an hour
+        // a file of another kind is detected by its labels here instead of an hour later
         let line = line?;
         match line.query {
             Some(_) => (_, grouped) = (line.query()?, true),
@@ -77,7 +81,7 @@ struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// The group, of a file in which every row has one.
+    /// Returns the group, in a file in which every row has one.
     fn query(&self) -> Result<f64, Wrong> {
         let found = self.query.unwrap_or_default();
         let wrong = || Wrong::new("qid: and a whole number of 53 bits", shown(found), "correct the line");
@@ -85,7 +89,7 @@ impl Line<'_> {
     }
 }
 
-/// Parses a line, and hands out places, counted from 0 and ascending, with their values.
+/// Parses a line, and calls `entry` with ascending indices, counted from 0, and their values.
 fn parse<'a>(
     line: &'a [u8],
     zero_based: bool,
@@ -122,7 +126,7 @@ fn parse<'a>(
 }
 
 fn whole(digits: &[u8]) -> Option<u64> {
-    // parse would take a plus sign too
+    // parse would also accept a plus sign
     digits.first()?.is_ascii_digit().then(|| number(digits))?
 }
 
@@ -139,9 +143,9 @@ fn too_wide(most: usize, place: u64) -> Wrong {
 #[derive(Debug)]
 struct Svmlight {
     zero_based: bool,
-    /// The first row without a group, where others have one.
+    /// The first row without a group if other rows have one.
     lacking: Option<u64>,
-    /// The shape of the rows, where they stay sparse.
+    /// Shape of the rows if they stay sparse.
     sparse: Option<SparseShape>,
 }
 
@@ -149,7 +153,7 @@ fn chunk_rows(columns: usize) -> usize {
     (BATCH_BYTES / (VALUE_BYTES * columns.max(1))).clamp(1, CHUNK_ROWS)
 }
 
-/// Fewest bytes of an entry in a line.
+/// Minimum bytes of an entry in a line.
 const ENTRY_BYTES: usize = b"1:1 ".len();
 
 impl TextFormat for Svmlight {
@@ -183,23 +187,23 @@ impl TextFormat for Svmlight {
             return chunk_rows(columns.len()) * columns.len() * VALUE_BYTES;
         }
         let entries = (CHUNK_BYTES + longest) / ENTRY_BYTES;
-        // a vector that grows may have twice the room, and once more while it moves
+        // a growing vector may have twice the capacity, and a copy while it is reallocated
         3 * (entries * (size_of::<u32>() + VALUE_BYTES) + CHUNK_ROWS * (size_of::<usize>() + 2 * VALUE_BYTES))
     }
 }
 
 struct Lines {
     zero_based: bool,
-    /// Number of the columns of features, before those of roles.
+    /// Number of feature columns, which come before the group and the label.
     first: usize,
     wanted: usize,
     features: Features,
-    /// The groups, where the file has them, and the labels, where they are wanted.
+    /// The groups, if the file has them, and the labels; `None` if they are not requested.
     roles: Vec<Option<Vec<f64>>>,
 }
 
 enum Features {
-    /// Rows of `width` numbers, and for each column of the file its place in a row.
+    /// Rows of `width` numbers, and the index in a row of each column of the file.
     Dense {
         width: usize,
         slots: Vec<Option<usize>>,
@@ -226,7 +230,7 @@ impl TextChunk for Lines {
     }
 
     fn push(&mut self, _row: u64, line: &[u8]) -> Result<(), Wrong> {
-        // opening has seen the largest place
+        // opening has already read the largest index
         let line = match &mut self.features {
             Features::Sparse(rows) => {
                 let width = rows.shape().width;

@@ -1,14 +1,15 @@
-//! Files of one table whose columns differ: each is read as if it had the columns of all, found by their names.
+//! Files of one table whose columns differ: each is read with the columns of all files, matched by
+//! name.
 //!
 //! | in one file | in another | in the table |
 //! |---|---|---|
-//! | whole numbers | whole numbers of another width | the wider ones |
-//! | whole numbers or floats | floats | float64 |
+//! | integers | integers of another width | the wider type |
+//! | integers or floats | floats | float64 |
 //! | dates, times | the same in another unit | the finer unit |
-//! | text | numbers, truth values, dates, times | text: letter by letter where the file is CSV, else as CSV is written |
-//! | no value at all | anything | what the other file holds |
-//! | no such column | anything | what the other file holds; missing in the first |
-//! | anything | what cannot be joined with it | a column that cannot be read |
+//! | text | numbers, booleans, dates, times | text: unchanged from CSV, otherwise as in CSV |
+//! | no value at all | anything | the type in the other file |
+//! | no such column | anything | the type in the other file; missing in the first |
+//! | anything | a type that cannot be combined with it | a column that cannot be read |
 
 use super::{Positions, TableFile, View, by_extension, missing};
 use crate::arrow::array::{ArrayRef, Float64Array, Int64Array, StringViewArray, UInt64Array};
@@ -25,13 +26,14 @@ struct Joined<'a> {
     files: usize,
 }
 
-/// The columns of several files as those of one table, and what to say of the files that differ; `None` if none does.
+/// Returns the union of the columns of several files, and a remark on files that differ; `None` if
+/// none does.
 ///
-/// Files without rows have no say unless all are so.
+/// Files without rows do not count unless all files are empty.
 ///
 /// # Errors
-/// [`Error::SchemaMismatch`] for columns that are known by their places, as those of arrays are or `by_place` says, if files have different
-/// numbers of them.
+/// [`Error::SchemaMismatch`] if files differ in the number of columns that are matched by position:
+/// columns of arrays, or all columns with `by_place`.
 pub(crate) fn union(files: &[(&Path, &Arc<dyn TableFile>)], by_place: bool) -> Result<(Schema, Option<String>)> {
     let some = files.iter().any(|(_, file)| file.facts().rows > 0);
     let files: Vec<_> = files.iter().filter(|(_, file)| !some || file.facts().rows > 0).collect();
@@ -83,7 +85,7 @@ pub(crate) fn union(files: &[(&Path, &Arc<dyn TableFile>)], by_place: bool) -> R
         let (all, without) = (files.len(), files.len() - *with);
         match kind {
             _ if without == 0 => continue,
-            // a sparse row has no missing value to stand for the others
+            // a sparse row cannot be missing
             Kind::Sparse(_) => *kind = Kind::Other("sparse rows in some files and nothing in others".to_string()),
             _ => {}
         }
@@ -97,7 +99,7 @@ pub(crate) fn union(files: &[(&Path, &Arc<dyn TableFile>)], by_place: bool) -> R
     Ok((Schema { columns: columns.into_iter().map(|joined| joined.column).collect(), row_labels, label }, note))
 }
 
-/// Names of the columns of text in a union that some of the files take for something else.
+/// Returns the names of the text columns in a union that are not text in some of the files.
 pub(crate) fn texts<'s>(files: &[(&Path, &Arc<dyn TableFile>)], union: &'s Schema) -> Vec<&'s str> {
     let other = |name: &str| {
         let is_other = |file: &Arc<dyn TableFile>| {
@@ -110,7 +112,8 @@ pub(crate) fn texts<'s>(files: &[(&Path, &Arc<dyn TableFile>)], union: &'s Schem
     texts.map(|column| column.name.as_str()).filter(|name| other(name)).collect()
 }
 
-/// The columns of a schema, each with its name and the number of columns before it that have the same name.
+/// Returns the columns of a schema, each with its name and the number of earlier columns of the
+/// same name.
 pub(super) fn keyed(schema: &Schema) -> impl Iterator<Item = ((&str, usize), &Column)> {
     let mut times = HashMap::<&str, usize>::new();
     schema.columns.iter().map(move |column| {
@@ -120,11 +123,11 @@ pub(super) fn keyed(schema: &Schema) -> impl Iterator<Item = ((&str, usize), &Co
     })
 }
 
-/// The kind that holds the values of both; `None` if there is none.
+/// Returns the kind that holds the values of both; `None` if there is none.
 fn wider(a: &Kind, b: &Kind) -> Option<Kind> {
     Some(match (a, b) {
         _ if a == b => a.clone(),
-        // what cannot be read stays so
+        // an unsupported type stays unsupported
         (Kind::Other(_), _) => a.clone(),
         (Kind::Sparse(a), Kind::Sparse(b)) => Kind::Sparse(a.both(*b)),
         (Kind::Float { .. }, Kind::Float { .. } | Kind::Int { .. }) | (Kind::Int { .. }, Kind::Float { .. }) => {
@@ -147,7 +150,7 @@ fn wider(a: &Kind, b: &Kind) -> Option<Kind> {
     })
 }
 
-/// True for times of one nature that differ in their unit.
+/// Returns whether two types are the same kind of time in possibly different units.
 fn are_alike(a: &DataType, b: &DataType) -> bool {
     use DataType::{Date32, Date64, Duration, Time32, Time64, Timestamp};
     match (a, b) {
@@ -159,13 +162,13 @@ fn are_alike(a: &DataType, b: &DataType) -> bool {
     }
 }
 
-/// True for kinds whose values are read alike.
+/// Returns whether values of both kinds are read the same way.
 pub(super) fn is_same(own: &Kind, table: &Kind) -> bool {
     own == table || matches!((own, table), (Kind::Sparse(_), Kind::Sparse(_)))
 }
 
-/// The rows of a column as values of another kind, which is wider or holds what a column without values might have; the first row
-/// that does not fit as an error.
+/// Converts the rows of a column to a wider kind, or to the kind of a column that has no values in
+/// this file. The error is the first row that does not fit.
 pub(super) fn converted(view: &View<'_>, rows: usize, from: &Kind, to: &Kind) -> Result<ArrayRef, usize> {
     let nulls = view.nulls.map(|nulls| nulls.slice(0, rows));
     let factor = match (from, to) {
@@ -195,7 +198,7 @@ pub(super) fn converted(view: &View<'_>, rows: usize, from: &Kind, to: &Kind) ->
     Ok(Arc::new(Int64Array::new(values.into(), nulls)))
 }
 
-/// The value of a row as it is written to CSV; `None` for a missing one and NaN.
+/// Returns the value of a row as it is written to CSV; `None` for a missing one and NaN.
 fn text(view: &View<'_>, row: usize, from: &Kind) -> Option<String> {
     let there = !view.is_null(row);
     match (from, view.integer(row).filter(|_| there)) {

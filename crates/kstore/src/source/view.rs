@@ -1,4 +1,4 @@
-//! Columns of a chunk as typed values, whatever the format they came from.
+//! Columns of a chunk as typed values, independent of the file format.
 
 use crate::arrow::array::{BinaryViewArray, BooleanArray, StringViewArray};
 use crate::arrow::buffer::NullBuffer;
@@ -21,7 +21,7 @@ impl From<Element> for Kind {
     }
 }
 
-/// The 16-bit float, which the standard library does not have yet.
+/// The 16-bit float, which stable Rust does not have yet.
 type F16 = <Float16Type as ArrowPrimitiveType>::Native;
 
 /// The rows of a chunk that are read.
@@ -34,7 +34,7 @@ pub enum Positions<'a> {
 }
 
 impl<'a> Positions<'a> {
-    /// The row of the chunk at place `i`.
+    /// Returns the row of the chunk at position `i`.
     #[inline(always)]
     pub fn get(self, i: usize) -> usize {
         match self {
@@ -43,7 +43,7 @@ impl<'a> Positions<'a> {
         }
     }
 
-    /// The positions from place `skip` on.
+    /// Returns the positions from index `skip` on.
     pub fn skip(self, skip: usize) -> Self {
         match self {
             Self::From(start) => Self::From(start + skip),
@@ -55,11 +55,11 @@ impl<'a> Positions<'a> {
 /// A column inside row-major bytes: the value of row `i` starts at `offset + i * stride`.
 #[derive(Clone, Copy, Debug)]
 pub struct Strided<'a> {
-    /// The bytes of the chunk.
+    /// Bytes of the chunk.
     pub bytes: &'a [u8],
     /// Type of the values.
     pub element: Element,
-    /// Place of the column in a row, in bytes.
+    /// Offset of the column in a row, in bytes.
     pub offset: usize,
     /// Bytes per row.
     pub stride: usize,
@@ -68,25 +68,25 @@ pub struct Strided<'a> {
 /// Values of a column.
 #[derive(Clone, Copy, Debug)]
 pub enum Values<'a> {
-    /// Numbers, and truth values that take a byte each.
+    /// Numbers, and booleans of one byte each.
     Strided(Strided<'a>),
-    /// Truth values.
+    /// Booleans.
     Bool(&'a BooleanArray),
     /// Texts.
     Text(&'a StringViewArray),
-    /// Strings of bytes.
+    /// Byte strings.
     Binary(&'a BinaryViewArray),
     /// Sparse rows.
     Sparse(SparseRows<'a>),
 }
 
 impl<'a> Values<'a> {
-    /// Numbers that lie side by side.
+    /// Wraps contiguous numbers.
     pub fn of<V: Plain>(values: &'a [V]) -> Self {
         Self::packed(bytemuck::cast_slice(values), V::ELEMENT)
     }
 
-    /// The bytes of numbers that lie side by side.
+    /// Wraps contiguous numbers, given as bytes.
     pub(crate) fn packed(bytes: &'a [u8], element: Element) -> Self {
         Self::Strided(Strided { bytes, element, offset: 0, stride: element.size() })
     }
@@ -95,19 +95,20 @@ impl<'a> Values<'a> {
 /// A column of a chunk.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
-    /// The values; arbitrary where there is a null.
+    /// Values; arbitrary for nulls.
     pub values: Values<'a>,
-    /// For each row, whether it has a value; `None` where all have one.
+    /// Validity of each row; `None` if all rows have a value.
     pub nulls: Option<&'a NullBuffer>,
 }
 
 impl<'a> View<'a> {
-    /// True for a row without a value.
+    /// Returns whether a row is missing.
     pub fn is_null(&self, row: usize) -> bool {
         self.nulls.is_some_and(|nulls| nulls.is_null(row))
     }
 
-    /// Reads the rows `at` as numbers: null becomes NaN, true 1, text and bytes NaN, a sparse row its value furthest from 0.
+    /// Reads the rows `at` as numbers: null, text and bytes become NaN, true becomes 1, a sparse
+    /// row becomes its value of largest magnitude.
     #[inline]
     pub fn load(&self, at: Positions<'_>, out: &mut [f64]) {
         match self.values {
@@ -125,19 +126,19 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The value in `row` as [`View::load`] reads it.
+    /// Returns the value in `row` as [`View::load`] reads it.
     pub fn number(&self, row: usize) -> f64 {
         let mut value = [0.0];
         self.load(Positions::From(row), &mut value);
         value[0]
     }
 
-    /// The index in `row` of a sparse row's entries; `None` where it is missing.
+    /// Returns the integer in `row`, an index of a sparse row's entries; `None` if it is missing.
     pub(crate) fn index(&self, row: usize) -> Option<i128> {
         self.integer(row).filter(|_| !self.is_null(row))
     }
 
-    /// The whole number in `row` of an integer or truth column.
+    /// Returns the integer in `row` of an integer or boolean column.
     pub fn integer(&self, row: usize) -> Option<i128> {
         match self.values {
             Values::Bool(v) => Some(v.value(row).into()),
@@ -146,7 +147,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The text in `row` of a text column.
+    /// Returns the text in `row` of a text column.
     pub fn text(&self, row: usize) -> Option<&'a str> {
         match self.values {
             Values::Text(v) => Some(v.value(row)),
@@ -154,7 +155,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The bytes in `row` of a column of texts or of strings of bytes.
+    /// Returns the bytes in `row` of a column of texts or byte strings.
     pub fn bytes(&self, row: usize) -> Option<&'a [u8]> {
         match self.values {
             Values::Text(v) => Some(v.value(row).as_bytes()),
@@ -188,7 +189,7 @@ fn pick(at: Positions<'_>, out: &mut [f64], value: impl Fn(usize) -> f64) {
 }
 
 impl<'a> Strided<'a> {
-    /// The values of a column of this type as they are, where they lie side by side.
+    /// Returns the values without conversion if they have this type and are contiguous.
     pub(crate) fn slice<V: bytemuck::Pod>(self, element: Element) -> Option<&'a [V]> {
         let own = self.element == element && self.stride == size_of::<V>();
         bytemuck::try_cast_slice(self.bytes.get(self.offset..)?).ok().filter(|_| own)

@@ -1,4 +1,4 @@
-//! What a CSV file does not say about itself, its delimiter and the types of its columns; and its fields as values of
+//! Finds the delimiter of a CSV file and the types of its columns, and converts fields to values of
 //! those types.
 
 use super::scan::{Dialect, RowScanner, Splitter};
@@ -11,24 +11,25 @@ const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 
 const JUDGED_ROWS: usize = 100;
 
-/// The delimiter that cuts the largest part of the rows at the start of a file into the same number
-/// of fields; of several, that which makes the most fields. A comma where none does. The first rows
-/// may be a preamble, and so do not decide alone.
+/// Returns the delimiter that splits the largest fraction of the rows at the start of a file into
+/// the same number of fields; of several, the one with the most fields; a comma if there is none.
+/// The first rows may be a preamble, and so do not decide alone.
 pub(super) fn delimiter(start: &[u8], dialect: Dialect) -> u8 {
     let score = |delimiter: &u8| {
         let counts = counts(start, Dialect { delimiter: *delimiter, ..dialect });
-        // another delimiter may make more rows of the same bytes
+        // a fraction, because the delimiter determines the number of rows
         let alike = |fields: usize| counts.iter().filter(|count| **count == fields).count() * 1000 / counts.len();
         let scores = counts.iter().filter(|fields| **fields > 1).map(|fields| (alike(*fields), *fields));
-        // a mark in some rows of a single column of text is not a delimiter
+        // a character in some rows of a single text column is not a delimiter
         scores.filter(|(alike, _)| *alike >= 500).max().unwrap_or((0, 0))
     };
-    // the first of equals
+    // `rev` prefers the first of equal delimiters
     let best = DELIMITERS.iter().rev().max_by_key(|delimiter| score(delimiter));
     best.copied().unwrap_or(b',')
 }
 
-/// The number of fields of each of the first rows, whole rows only where there is more than one.
+/// Returns the number of fields of each of the first rows, without an incomplete last row unless it
+/// is the only one.
 fn counts(start: &[u8], dialect: Dialect) -> Vec<usize> {
     let (mut scanner, mut splitter, mut line) = (RowScanner::new(dialect), Splitter::new(dialect), 1);
     let (mut rest, mut counts) = (start, Vec::new());
@@ -47,7 +48,7 @@ fn counts(start: &[u8], dialect: Dialect) -> Vec<usize> {
     counts
 }
 
-/// The narrowest type of a field, which may be a number with these marks.
+/// Returns the narrowest type of a field, which may be a number with these marks.
 pub(super) fn guess(field: &[u8], marks: Marks) -> Guess {
     let field = field.trim_ascii();
     if is_missing(field, true, &[]) {
@@ -69,12 +70,12 @@ pub(super) fn guess(field: &[u8], marks: Marks) -> Guess {
     }
 }
 
-/// True for a code such as `00501`, which as a number would lose its zeros.
+/// Returns whether a field is a code such as `00501`, which would lose its zeros as a number.
 pub(super) fn is_code(field: &[u8]) -> bool {
     field.len() > 1 && field[0] == b'0' && field.iter().all(u8::is_ascii_digit)
 }
 
-/// The truth value of `true` or `false`, also with a capital or in capitals.
+/// Parses `true` or `false`, also capitalised or in capitals.
 fn truth(field: &[u8]) -> Option<bool> {
     match field {
         b"true" | b"True" | b"TRUE" => Some(true),
@@ -83,7 +84,7 @@ fn truth(field: &[u8]) -> Option<bool> {
     }
 }
 
-/// Appends a field of a column of this type; returns what was expected if the field is something else.
+/// Appends a field to a column of this type; the error is the expected content.
 pub(super) fn push(
     column: &mut Builder,
     field: &[u8],
@@ -130,7 +131,7 @@ fn value<N: std::str::FromStr>(field: &[u8], of: &ColumnType) -> Option<N> {
     number(&written.plain(marks)?)
 }
 
-/// The value, or `None` for a field that stands for a missing one; else `expected` as the error.
+/// Returns the value, or `None` for a missing value; otherwise `expected` as the error.
 fn optional<V>(
     value: Option<V>,
     (field, words): (&[u8], &[String]),
@@ -140,9 +141,10 @@ fn optional<V>(
     if value.is_some() || is_missing(field, whole, words) { Ok(value) } else { Err(expected) }
 }
 
-/// True for a field that stands for a missing value in a column of numbers, dates or truth values, also for one of these words. `NaN` and
-/// `nan` are the number NaN in a column of fractions, and missing in a column of whole numbers, `whole`. In a column of text only an
-/// empty field and the words are missing.
+/// Returns whether a field is missing in a column of numbers, dates or booleans: empty, a standard
+/// word, or one of `words`. `NaN` and `nan` are the number NaN in a column of floats, but missing
+/// if `whole`, as in a column of integers. In a text column only an empty field and `words` are
+/// missing.
 pub(super) fn is_missing(field: &[u8], whole: bool, words: &[String]) -> bool {
     field.is_empty()
         || WORDS.iter().any(|word| word.as_bytes() == field)

@@ -1,15 +1,16 @@
-//! Comma-separated values (RFC 4180) and their relatives: any delimiter, quoted fields with line ends in them, `\n`,
-//! `\r\n` or `\r`, a byte order mark.
+//! Comma-separated values (RFC 4180) and variants: any delimiter, quoted fields that contain line
+//! ends, `\n`, `\r\n` or `\r`, a byte order mark.
 //!
-//! The first row names the columns, unless [`TextOptions::without_header`] says otherwise. The
-//! first 10,000 rows ([`TextOptions::infer_rows`]) say what a column holds: truth values (`true`,
-//! `false`), whole numbers of 64 bits, float64, else text. A later value that does not fit is an
-//! error. Missing are an empty field and, in columns that hold no text, words such as `NA`, `null`,
-//! `?` and `-`; also `NaN` and `nan` in columns of whole numbers and truth values. Spaces around
-//! numbers are ignored. Whole numbers that begin with 0 are codes, which are text. A preamble ([`TextOptions::skip_lines`]), files without quotes ([`TextOptions::without_quotes`]) and rows with
-//! fewer fields than names ([`TextOptions::pad_rows`]) are read if the options say so. Fractions
-//! are rounded correctly. Decimal commas and marks between thousands: see `sniffed`; numbers with a unit, a
-//! currency or `%`: see `written`.
+//! The first row names the columns, unless [`TextOptions::without_header`] is set. The first 10,000
+//! rows ([`TextOptions::infer_rows`]) determine the type of a column: booleans (`true`, `false`),
+//! 64-bit integers, float64, otherwise text. A later value of another type is an error. An empty
+//! field is missing; so are, in columns other than text, words such as `NA`, `null`, `?` and `-`,
+//! and in columns of integers and booleans also `NaN` and `nan`. Spaces around numbers are ignored.
+//! Integers that begin with 0 are codes, which are text. Options permit a preamble
+//! ([`TextOptions::skip_lines`]), files without quotes ([`TextOptions::without_quotes`]) and rows
+//! with fewer fields than names ([`TextOptions::pad_rows`]). Fractions are rounded correctly.
+//! Decimal commas and thousands separators: see `sniffed`; numbers with a unit, a currency or `%`:
+//! see `written`.
 //!
 //! Opening reads the file once to find its rows.
 
@@ -36,11 +37,13 @@ pub(super) const FORMAT: Format = Format::new(&["csv", "tsv"], open)
     .text()
     .written(|column| !matches!(column.kind, OutputKind::Binary | OutputKind::Sparse(_)), crate::sink::csv::create);
 
-/// Reads an open file once, to find its rows and what its columns hold; the path is for messages.
+/// Reads an open file once, to find its rows and the types of its columns; the path is for
+/// messages.
 ///
-/// In a tab-separated file without quotes a quotation mark is a letter, and to take it for a quote
-/// would make one field of the lines up to the next mark. If a field in quotes holds line ends, or
-/// a row does not fit, and without quotes all lines have as many fields as names, it is such a file.
+/// In a tab-separated file without quotes, a quotation mark is an ordinary character, and treating
+/// it as a quote would join the lines up to the next mark to one field. The file is read without
+/// quotes if a quoted field contains line ends, or a row does not fit, and if without quotes all
+/// lines have as many fields as names.
 fn open(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
     let again = file.try_clone().map_err(Error::io("read", path))?;
     let (mut tabs, mut spans) = (false, false);
@@ -59,8 +62,8 @@ fn open(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn TableF
     Ok(Arc::new(quoted?))
 }
 
-/// Reads a file, and says whether tabs cut its rows and whether fields in quotes hold line ends.
-/// Without `quotes`, every row must have as many fields as names.
+/// Reads a file, and reports whether tabs separate its fields and whether quoted fields contain
+/// line ends. Without `quotes`, every row must have as many fields as names.
 fn read(
     path: &Path,
     file: File,
@@ -148,7 +151,8 @@ fn read(
     Ok(table.with_columns(names.into_iter().zip(kinds)).with_blank(blank))
 }
 
-/// The names in the first row, or `x0`, `x1`, … for as many fields as it has; what is wrong with the file otherwise.
+/// Returns the names in the first row, or `x0`, `x1`, … for its fields; the error describes the
+/// file.
 fn first_row(splitter: &mut Splitter, first: &[u8], header: bool) -> Result<Vec<String>, String> {
     let (mut names, mut data) = (Vec::new(), Guess::default());
     splitter.split(first, |i, field| {
@@ -165,7 +169,7 @@ fn first_row(splitter: &mut Splitter, first: &[u8], header: bool) -> Result<Vec<
         data = data.with(fields::guess(field, Marks::Point)).unwrap_or(Guess::Text);
         Ok(())
     })?;
-    // different whole numbers may be names, such as years
+    // distinct integers may be names, such as years
     let different = names.iter().collect::<HashSet<_>>().len() == names.len();
     let numbers = matches!(data, Guess::Int | Guess::Signed | Guess::Large) && !different;
     if header && (numbers || data == Guess::Float) {
@@ -175,7 +179,8 @@ fn first_row(splitter: &mut Splitter, first: &[u8], header: bool) -> Result<Vec<
     Ok(names)
 }
 
-/// Refuses another delimiter than that of the rows of a fit if its numbers have commas: they may mean something else in this file.
+/// Rejects a delimiter other than the one of the fit if numbers have commas, whose meaning may then
+/// differ in this file.
 fn check_delimiter(delimiter: u8, options: &TextOptions, names: &[String]) -> Result<(), String> {
     let own = char::from(delimiter);
     let Some(of) = options.like.delimiter.filter(|of| *of != own) else { return Ok(()) };
@@ -210,7 +215,7 @@ fn check_width(delimiter: u8, expected: usize, found: usize, pads: bool) -> Resu
 struct Csv {
     dialect: Dialect,
     infer_rows: u64,
-    /// Rows may have fewer fields than names.
+    /// Whether rows may have fewer fields than names.
     pads: bool,
     types: Vec<ColumnType>,
     reading: TextReading,
@@ -251,7 +256,7 @@ impl TextFormat for Csv {
         let named = |marks| {
             let has = |of: &ColumnType| matches!(of, ColumnType::Number(form) if form.marks == Some(marks));
             let written = columns.iter().zip(&self.types).filter(|(_, of)| has(of)).map(|(column, _)| column);
-            // whole numbers may have no mark at all
+            // integers may have no marks at all
             written.min_by_key(|column| !matches!(column.kind, Kind::Float { .. })).map(|column| &column.name)
         };
         let commas = match (named(Marks::Comma), named(Marks::Grouped)) {
@@ -312,7 +317,7 @@ impl TextChunk for CsvChunk<'_> {
             }
             Ok::<(), Infallible>(())
         });
-        // a field too many shifts the others: that is the error to tell
+        // an additional field shifts the others, so report this error first
         check_width(csv.dialect.delimiter, slots.len(), found, csv.pads)?;
         for (i, slot) in slots.iter().enumerate().skip(found) {
             let builder = slot.map(|slot| &mut builders[slot]);

@@ -1,22 +1,22 @@
-//! The edges of CSV rows and of their fields.
+//! Finds the boundaries of CSV rows and of their fields.
 
 use crate::source::text::Scanner;
 use crate::sparse::COLUMN_LIMIT;
 use csv_core::ReadRecordResult;
 use memchr::{memchr, memchr_iter, memchr2, memchr3};
 
-/// The quote around fields; two of them inside a quoted field stand for one.
+/// The quote around fields; two quotes inside a quoted field represent one.
 pub(super) const QUOTE: u8 = b'"';
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Dialect {
     pub(super) delimiter: u8,
-    /// False if a quotation mark is a letter like any other.
+    /// Whether a quotation mark is a quote instead of an ordinary character.
     pub(super) quotes: bool,
 }
 
-/// Finds the edges of rows as the `csv` crate does: a quote counts only at the start of a field, rows end with `\n`,
-/// `\r` or both, and empty lines are no rows.
+/// Finds the boundaries of rows like the `csv` crate: a quote counts only at the start of a field,
+/// rows end with `\n`, `\r` or both, and empty lines are not rows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RowScanner {
     dialect: Dialect,
@@ -26,10 +26,10 @@ pub(super) struct RowScanner {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     FieldStart,
-    /// In a field without quotes, or behind them.
+    /// In an unquoted field, or after the quotes.
     Plain,
     Quoted,
-    /// Behind a quote in a quoted field: it ends the field or is the first of two.
+    /// After a quote in a quoted field: it ends the field or is the first of two.
     Closing,
 }
 
@@ -81,7 +81,7 @@ impl Scanner for RowScanner {
 }
 
 enum Edge {
-    /// A field, or the bytes, begin or end here.
+    /// The position in the bytes at which scanning continues, in the same row.
     Field(usize),
     Row(usize),
 }
@@ -93,7 +93,8 @@ impl RowScanner {
         }
         match memchr3(b'\n', b'\r', QUOTE, &bytes[at..]) {
             None => {
-                // a quote that comes next starts a field if a delimiter was last
+                // a quote at the start of the next piece opens a field if the last byte is a
+                // delimiter
                 if bytes.last() == Some(&self.dialect.delimiter) {
                     self.state = State::FieldStart;
                 }
@@ -109,8 +110,8 @@ impl RowScanner {
     }
 }
 
-/// True for a row with a field in quotes that holds the end of a line and goes on behind its
-/// closing quote: a quotation mark that is a letter, and the next one, lines further on.
+/// Returns whether a quoted field contains a line end and has text after its closing quote: then
+/// the quotation marks are ordinary characters, some lines apart.
 pub(super) fn is_torn(row: &[u8], delimiter: u8) -> bool {
     let (mut state, mut spans) = (State::FieldStart, false);
     for byte in row {
@@ -145,8 +146,8 @@ impl Splitter {
         Self { dialect, quoted, unquoted: Vec::new(), ends: Vec::new() }
     }
 
-    /// Hands out the fields of a row, without their quotes, and gives their number; beyond [`COLUMN_LIMIT`] some number
-    /// above it.
+    /// Calls `field` with each field of a row, without quotes, and returns their number; more than
+    /// [`COLUMN_LIMIT`] fields may be reported as any number above it.
     pub(super) fn split<E>(
         &mut self,
         row: &[u8],
@@ -168,12 +169,14 @@ impl Splitter {
         row: &[u8],
         mut field: impl FnMut(usize, &[u8]) -> Result<(), E>,
     ) -> Result<usize, E> {
-        // one more of each than there can be, so that full never means done
+        // room for one more of each than possible, so that full output never means that the row is
+        // complete
         let most = (memchr_iter(self.dialect.delimiter, row).count() + 2).min(COLUMN_LIMIT + 2);
         self.ends.resize(self.ends.len().max(most), 0);
         self.unquoted.resize(self.unquoted.len().max(row.len() + 1), 0);
         self.quoted.reset();
-        // an empty line first: only the start of a file has a byte order mark, and the reader would look for one
+        // an empty line first: only the start of a file has a byte order mark, and the reader would
+        // look for one
         let (mut written, mut count, mut rest) = (0, 0, row);
         self.quoted.read_record(b"\n", &mut [], &mut []);
         loop {
@@ -181,7 +184,7 @@ impl Splitter {
                 self.quoted.read_record(rest, &mut self.unquoted[written..], &mut self.ends[count..]);
             (rest, written, count) = (&rest[read..], written + bytes, count + ends);
             match result {
-                // the empty rest that follows tells the reader that the row ends
+                // the empty rest in the next call tells the reader that the row ends
                 ReadRecordResult::InputEmpty => {}
                 ReadRecordResult::Record | ReadRecordResult::End => break,
                 // more fields than the limit

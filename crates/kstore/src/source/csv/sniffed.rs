@@ -1,4 +1,5 @@
-//! In which way the columns of a CSV file write their numbers, by its first lines: the mark before decimals, and the one between thousands.
+//! Detects the number format of the columns of a CSV file from its first rows: the decimal mark and
+//! the thousands separator.
 
 use super::fields;
 use crate::dates::{self, TimeForm};
@@ -6,26 +7,28 @@ use crate::schema::Kind;
 use crate::source::text::{ColumnType, Guess, Marks, NumberForm, written};
 use std::borrow::Cow;
 
-/// What the values of a column are, for each way of writing numbers.
+/// The types of the values of a column, for each number format.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sniffed {
     known: Option<ColumnType>,
     by: [Guess; 3],
     some: bool,
-    /// What is around the first number, and so must be around all.
+    /// Text around the first number, which must be around all numbers.
     affix: Option<String>,
-    /// The first number with something around it or a sign of its own, the first code, and the first mark of a missing value.
+    /// The first number with an affix or an unusual sign, the first code, and the first mark of a
+    /// missing value.
     marked: Option<String>,
     code: Option<String>,
     mark: Option<String>,
-    /// The forms of dates that a value has not.
+    /// Whether any value does not have this form, for each form of dates.
     undated: [bool; DATES.len()],
 }
 
-/// The forms that a date may have, the likelier first.
+/// Possible forms of dates, in order of preference.
 const DATES: [TimeForm; 3] = [TimeForm::YearFirst, TimeForm::MonthFirst, TimeForm::DayFirst];
 
-/// Words that no column of numbers has but for missing values, and a column of text may mean.
+/// Words that mean a missing value in a column of numbers, but may be ordinary values in a text
+/// column.
 const MARKS: [&[u8]; 4] = [b"?", b"-", b".", b"--"];
 
 impl Sniffed {
@@ -79,12 +82,12 @@ impl Sniffed {
         self.by[marks as usize]
     }
 
-    /// True if numbers have other marks than a point.
+    /// Returns whether the numbers can only be read with these marks, not with a plain point.
     fn only(&self, marks: Marks) -> bool {
         self.by(Marks::Point) == Guess::Text && self.by(marks) != Guess::Text
     }
 
-    /// The type of the column whose numbers have these marks, and the kind of its values.
+    /// Returns the type of the column if its numbers have these marks, and the kind of its values.
     pub(super) fn resolved(&self, marks: Marks) -> (ColumnType, Kind) {
         let form = match &self.known {
             Some(ColumnType::Text) => return (ColumnType::Text, Kind::Text),
@@ -99,13 +102,14 @@ impl Sniffed {
         let form = NumberForm { marks: Some(marks), affix, ..form };
         match (self.by(marks), &self.known) {
             (Guess::Text, None) => (ColumnType::Text, Kind::Text),
-            // a field that is no such number is an error of its row
+            // a field that is not such a number is an error of its row
             (Guess::Text, Some(_)) => (ColumnType::Number(form), Kind::Float { bits: 64 }),
             (guess, _) => (ColumnType::Number(form), guess.kind()),
         }
     }
 
-    /// True if other files of the same rows cannot tell that the column is of this type.
+    /// Returns whether other files of the same table cannot detect this type of the column by
+    /// themselves.
     pub(super) fn is_resolved(&self, of: &ColumnType) -> bool {
         !of.is_plain() && (*of != ColumnType::Text || self.known.is_some() || self.code.is_some())
     }
@@ -127,8 +131,9 @@ impl Sniffed {
     }
 }
 
-/// How the numbers of each column are written; the place of a column that could be meant in two ways as an error. Commas are decimal marks by
-/// themselves if semicolons are between the fields, as spreadsheets of half the world write them, and marks between thousands if commas are.
+/// Returns the number format of each column; the error is the index of an ambiguous column. Commas
+/// are decimal marks if the delimiter is a semicolon, as many spreadsheets write them, and
+/// thousands separators if the delimiter is a comma.
 pub(super) fn found(columns: &[Sniffed], delimiter: u8, decimal: Option<u8>) -> Result<Vec<Marks>, usize> {
     let commas = columns.iter().any(|column| column.only(Marks::Comma));
     let of = |(place, column): (usize, &Sniffed)| {
@@ -139,7 +144,7 @@ pub(super) fn found(columns: &[Sniffed], delimiter: u8, decimal: Option<u8>) -> 
         Ok(match (decimal, delimiter) {
             (Some(b','), _) => Marks::Comma,
             (Some(_), _) => Marks::Point,
-            // 1.234 beside columns of 1,5
+            // 1.234 in a file with columns of 1,5
             (None, b';') if comma || commas && column.by(Marks::Comma) != Guess::Text => Marks::Comma,
             (None, b',') if grouped => Marks::Grouped,
             (None, _) if comma => return Err(place),

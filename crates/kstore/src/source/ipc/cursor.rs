@@ -16,7 +16,7 @@ pub(super) struct IpcCursor<'a> {
     chunk: LoadedColumns,
     chunk_rows: usize,
     left: Range<u64>,
-    /// Rows of the file that the batch at hand holds; empty before the first.
+    /// Rows of the current batch, numbered in the file; empty before the first batch.
     batch: Range<u64>,
 }
 
@@ -46,7 +46,7 @@ impl<'a> IpcCursor<'a> {
             return Err("it was changed while being read".to_string().into());
         }
         for column in &mut self.columns {
-            // the unpacked bytes of the last batch are freed first
+            // frees the unpacked bytes of the last batch first
             column.stored.clear();
         }
         for column in &mut self.columns {
@@ -62,12 +62,13 @@ impl<'a> IpcCursor<'a> {
         Ok(self.pass(rows))
     }
 
-    /// Reads the next rows of column `block` into `x` and of the others as [`IpcCursor::load`] does.
+    /// Reads the next rows of column `block` into `x`, and the other columns like
+    /// [`IpcCursor::load`].
     fn load_block(&mut self, block: usize, x: &mut [u8], stride: usize) -> Result<Option<usize>> {
         self.reach()?;
         let rows = self.by_text(self.next_rows(x.len() / stride))?;
         let column = &self.columns[block];
-        // lists that may be missing, or hold missing numbers, need a look at each
+        // lists that may be missing or contain missing numbers must be checked one by one
         let Some(values) = column.stored.last().filter(|_| column.nulls.iter().all(|nulls| *nulls == 0)) else {
             return Ok(None);
         };
@@ -91,7 +92,8 @@ impl<'a> IpcCursor<'a> {
         first - self.batch.start..end - self.batch.start
     }
 
-    /// The first of these rows, as many as have texts of [`TEXT_CHUNK`] bytes in each column.
+    /// Shortens the range so that no column has more than [`TEXT_CHUNK`] bytes of text, apart from
+    /// a single longer row.
     fn by_text(&self, rows: Range<u64>) -> Result<Range<u64>> {
         let mut end = rows.end;
         for column in &self.columns {
@@ -117,13 +119,14 @@ impl<'a> IpcCursor<'a> {
         Ok(())
     }
 
-    /// The column whose lists, or single numbers, are the first `count` columns asked for, in their order.
+    /// Returns the column whose lists, or single numbers, are the first `count` requested columns,
+    /// in order.
     fn block(&self, element: Element, count: usize) -> Option<usize> {
         let places = self.chunk.places.get(..count)?;
         let root = places.first()?.root;
         let fits = self.columns[root].root.numbers() == Some((element, count));
         let ordered = places.iter().enumerate().all(|(item, place)| place.root == root && place.item == item);
-        // a column that is asked for twice is viewed as well
+        // a column that is requested twice is also viewed
         let once = self.chunk.places[count..].iter().all(|place| place.root != root);
         (fits && ordered && once).then_some(root)
     }

@@ -1,4 +1,4 @@
-//! Columns of a mapped file, in place.
+//! Columns of a mapped file, used in place.
 
 use super::{IpcFile, NAME, message::Batch};
 use crate::mmap::Mapped;
@@ -7,9 +7,9 @@ use crate::source::data_type::kind;
 use crate::{Error, Result};
 use kpass::element::Plain;
 
-/// A mapped Arrow IPC file, whose columns of numbers are used where they are.
+/// A mapped Arrow IPC file, whose numeric columns are used in place.
 ///
-/// Nobody may shorten or change the file while it is mapped, see [`Mapped`].
+/// Nobody may truncate or change the file while it is mapped, see [`Mapped`].
 #[derive(Debug)]
 pub struct MappedIpc<'a> {
     file: &'a IpcFile,
@@ -24,23 +24,26 @@ impl IpcFile {
 }
 
 impl MappedIpc<'_> {
-    /// The mapped file.
+    /// Returns the mapped file.
     pub fn mapped(&self) -> &Mapped {
         &self.map
     }
 
-    /// The numbers of column `name` in record batch `batch`, with no copy: one for each row or, of a column of lists of
-    /// a fixed length, row after row.
+    /// Returns the numbers of column `name` in record batch `batch` without a copy: one for each
+    /// row or, for a column of lists of a fixed length, row after row.
     ///
     /// # Errors
-    /// [`Error::NoSuchColumn`]; [`Error::WrongType`] where the column holds something else than `V`;
-    /// [`Error::Malformed`] where the batch is compressed, has nulls in the column, or lies at an odd address.
+    /// [`Error::NoSuchColumn`]; [`Error::WrongType`] if the column holds another type than `V`;
+    /// [`Error::Malformed`] if the batch is compressed, has nulls in the column, or is not aligned.
     ///
     /// ```
     /// use kstore::arrow::array::{Float32Array, RecordBatch};
     /// # let folder = tempfile::tempdir().unwrap();
     /// # let path = folder.path().join("rows.arrow");
-    /// # let mut out = kstore::sink::create(&path, &[kstore::OutputColumn::new("a", kstore::OutputKind::F32)])?;
+    /// # let mut out = kstore::sink::create(
+    /// #     &path,
+    /// #     &[kstore::OutputColumn::new("a", kstore::OutputKind::F32)],
+    /// # )?;
     /// # out.write(&[kstore::Output::F32(&[1.0, 2.5])])?;
     /// # out.finish()?;
     /// let file = kstore::source::ipc::IpcFile::open(&path)?;

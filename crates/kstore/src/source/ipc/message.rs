@@ -1,8 +1,9 @@
-//! The metadata of an Arrow IPC file: where the batches are, and where in a batch each buffer is.
+//! The metadata of an Arrow IPC file: the positions of the batches, and of the buffers in a batch.
 //!
 //! Reference: "Arrow columnar format", sections "IPC file format" and "RecordBatch message"
-//! (<https://arrow.apache.org/docs/format/Columnar.html>). The tables are parsed and verified by the Arrow project's
-//! crate; lengths and offsets in them are checked here against the file before anything is read or allocated.
+//! (<https://arrow.apache.org/docs/format/Columnar.html>). The tables are parsed and verified by
+//! the Arrow project's crate; their lengths and offsets are checked here against the file before
+//! anything is read or allocated.
 
 use super::super::Element;
 use super::super::column::list_element;
@@ -20,7 +21,7 @@ pub(super) struct Block {
     pub(super) body: u64,
 }
 
-/// Metadata longer than this is damage: a column takes about 50 bytes.
+/// Maximum length of metadata, about 50 bytes per column; longer metadata are damaged.
 const METADATA_LIMIT: usize = 64 << 20;
 
 const CODECS: [CompressionType; 2] = [CompressionType::LZ4_FRAME, CompressionType::ZSTD];
@@ -76,7 +77,8 @@ pub(super) struct Node {
     pub(super) nulls: u64,
 }
 
-/// A record batch as its metadata describes it; every buffer lies within the body, and the body within the file.
+/// A record batch as its metadata describes it; every buffer lies within the body, and the body
+/// within the file.
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) rows: u64,
@@ -95,7 +97,8 @@ impl Batch {
         Ok(Self::new(batch, block)?)
     }
 
-    /// Reads the metadata of a dictionary: its number, its values, and whether they continue earlier ones.
+    /// Reads the metadata of a dictionary: its number, whether its values continue earlier ones,
+    /// and the values.
     pub(super) fn dictionary(file: &Positioned, block: &Block) -> Result<(i64, bool, Self), LoadError> {
         let bytes = block.metadata(file)?;
         let message = root_as_message(&bytes).map_err(|_| "a message is damaged".to_string())?;
@@ -130,7 +133,7 @@ impl Batch {
     }
 }
 
-/// A column of the file, and where its nodes, buffers and counts of data buffers are in a batch.
+/// A column of the file, and the positions of its nodes, buffers and data buffer counts in a batch.
 #[derive(Clone, Debug)]
 pub(super) struct Root {
     pub(super) name: String,
@@ -141,14 +144,14 @@ pub(super) struct Root {
 }
 
 impl Root {
-    /// A column on its own, as the values of a dictionary are.
+    /// Returns a separate column, such as the values of a dictionary.
     pub(super) fn alone(name: &str, data_type: &DataType) -> Self {
         let (at, size) = (Counts::default(), Counts::of(data_type, false));
         Self { name: name.to_string(), data_type: data_type.clone(), dictionary: None, at, size }
     }
 
-    /// The type of its numbers and how many a row has, where all lie side by side in its last buffer: numbers of a fixed width,
-    /// and lists of them that all have the length of the type.
+    /// Returns the type of its numbers and their count per row, if they are contiguous in its last
+    /// buffer: numbers of a fixed width, and lists of them whose type has a fixed length.
     pub(super) fn numbers(&self) -> Option<(Element, usize)> {
         match &self.data_type {
             DataType::FixedSizeList(_, size) if *size > 0 => Some((list_element(&self.data_type)?, *size as usize)),
@@ -163,7 +166,7 @@ impl Root {
 
     pub(super) fn spans<'b>(&self, batch: &'b Batch) -> Result<&'b [Span], String> {
         let data = |skip: usize, count: usize| batch.variadic.iter().skip(skip).take(count).sum::<usize>();
-        // the data buffers of the view columns before this one, and its own
+        // the data buffers of the view columns before this one, and of this one
         let start = self.at.buffers + data(0, self.at.variadic);
         let end = start.checked_add(self.size.buffers + data(self.at.variadic, self.size.variadic));
         let spans = end.and_then(|end| batch.buffers.get(start..end));
@@ -171,9 +174,10 @@ impl Root {
     }
 }
 
-/// Walks through the columns as batches store them: `dictionary` gives the number of a column's dictionary.
+/// Returns the columns in the order of storage; `dictionary` returns the number of a column's
+/// dictionary.
 pub(super) fn roots(fields: &Fields, version: MetadataVersion, dictionary: impl Fn(usize) -> Option<i64>) -> Vec<Root> {
-    // files from before Arrow 1.0 give unions a validity bitmap
+    // files from before Arrow 1.0 have a validity bitmap for unions
     let old_unions = version < MetadataVersion::V5;
     let mut at = Counts::default();
     let root = |(index, field): (usize, &Arc<Field>)| {
@@ -199,7 +203,7 @@ impl Counts {
         counts
     }
 
-    /// Counts a node of this type with the buffers of its own; the data buffers of views are counted apart.
+    /// Counts a node of this type with its own buffers, without the data buffers of views.
     pub(super) fn pass(&mut self, data_type: &DataType) {
         let layout = arrow_data::layout(data_type);
         self.nodes += 1;

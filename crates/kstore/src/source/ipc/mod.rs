@@ -1,10 +1,11 @@
 //! Arrow IPC files, also called Feather version 2.
 //!
-//! The footer says where the record batches are; a cursor reads, for the columns it was asked for, the bytes of the
-//! next rows into buffers of its own, aligned so that numbers are used in place. So memory is a few hundred kilobytes
-//! however long the batches are, no mapped page counts as resident, and a file that shrinks under the reader is an
-//! error rather than a signal. Compressed buffers (lz4, zstd) can only be unpacked whole: there a cursor holds the
-//! columns it was asked for of one batch. For zero-copy use of a column there is [`IpcFile::map`].
+//! The footer states the positions of the record batches. A cursor reads the bytes of the next rows
+//! of the requested columns into its own buffers, aligned so that numbers are used in place. Memory
+//! is therefore a few hundred kilobytes for batches of any length, no mapped page counts as
+//! resident, and a file that shrinks during reading is an error instead of a signal. Compressed
+//! buffers (lz4, zstd) can only be unpacked as a whole: a cursor then holds the requested columns
+//! of one batch. For zero-copy use of a column, see [`IpcFile::map`].
 
 mod cursor;
 mod mapped;
@@ -42,9 +43,9 @@ pub(super) const FORMAT: Format =
 
 const NAME: &str = "Arrow IPC";
 
-/// Bytes counted for a value of text: the view of it, and its offset.
+/// Bytes counted for a text value: its view and its offset.
 const TEXT_BYTES: usize = 32;
-/// Most bytes of a column's texts in a chunk of several rows.
+/// Maximum bytes of a column's texts in a chunk of several rows.
 const TEXT_CHUNK: u64 = 512 << 10;
 
 /// An open Arrow IPC file.
@@ -58,12 +59,12 @@ pub struct IpcFile {
     scanned: u64,
     dictionaries: Vec<Block>,
     known: Mutex<HashMap<i64, ArrayRef>>,
-    /// Bytes that the columns of the file hold beside their chunks, as far as they were asked for.
+    /// Bytes of columns in addition to their chunks, as far as they were requested.
     measured: Mutex<HashMap<usize, Cost>>,
 }
 
 impl IpcFile {
-    /// Opens a file, reads its footer and the lengths of its batches.
+    /// Opens a file, and reads its footer and the lengths of its batches.
     pub fn open(path: &Path) -> Result<Self> {
         Self::of(path, std::fs::File::open(path).map_err(Error::io("read", path))?)
     }
@@ -93,7 +94,7 @@ impl IpcFile {
             starts.push(end.filter(|end| *end <= i64::MAX as u64).ok_or_else(|| format!("a batch of {rows} rows"))?);
         }
         let first = batches.iter().zip(starts.windows(2)).find(|(_, rows)| rows[0] < rows[1]).map(|(block, _)| block);
-        // the length of lists that have offsets is that of the first row
+        // the first row determines the length of lists that have offsets
         let width = |root: usize| first.map_or(Ok(None), |block| reader::first_length(&file, &roots[root], block));
         let layout = Layout::new(schema.fields(), width)?;
         let value = |key: &str| schema.metadata().get(key).map(String::as_str);
@@ -114,12 +115,12 @@ impl IpcFile {
         })
     }
 
-    /// Number of record batches.
+    /// Returns the number of record batches.
     pub fn batches(&self) -> usize {
         self.batches.len()
     }
 
-    /// The values that keys into dictionary `id` stand for; read once and kept.
+    /// Returns the values of dictionary `id`, which is read once and kept.
     fn dictionary(&self, id: i64, data_type: &DataType) -> Result<ArrayRef, LoadError> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(values) = known.get(&id) {
@@ -150,12 +151,13 @@ impl IpcFile {
 
     fn chunk_rows(&self, roots: &[usize]) -> usize {
         let row: usize = roots.iter().map(|root| row_bytes(&self.roots[*root], self.layout.widths[*root])).sum();
-        // whole bytes of bitmaps; a row longer than a chunk is one all the same
+        // whole bytes of bitmaps; at least one step, even if a row is longer than a chunk
         (chunk_bytes(roots.len()) / row.max(1)).max(1).next_multiple_of(8)
     }
 
-    /// Bytes that some columns take beside the numbers or views of a chunk: dictionaries, texts, and where batches are
-    /// compressed the unpacked columns of the largest.
+    /// Returns the bytes of some columns in addition to the numbers or views of a chunk:
+    /// dictionaries, texts, and the unpacked columns of the largest batch if batches are
+    /// compressed.
     fn measured(&self, roots: &[usize]) -> usize {
         let mut measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
         let unknown: Vec<usize> = roots.iter().copied().filter(|root| !measured.contains_key(root)).collect();
@@ -180,20 +182,21 @@ impl IpcFile {
         }
         let beside = roots.iter().zip(found).map(|(root, (most, longest))| {
             let dictionary = self.roots[*root].dictionary.map_or(Ok(0), |id| self.dictionary_bytes(id))?;
-            // a chunk's texts as they are read, and once more while they are made an array
+            // the texts of a chunk as read, and again while the array is built
             let texts = if longest > 0 { 2 * longest.saturating_add(TEXT_CHUNK) } else { 0 };
             Ok(most.and(Cost { unpacked: dictionary.saturating_add(texts), passing: 0 }))
         });
         beside.collect()
     }
 
-    /// Bytes that a column of a batch takes once it is unpacked, and while it is being unpacked.
+    /// Returns the bytes of a column of a batch after unpacking, and during unpacking.
     fn unpacked(&self, root: &Root, batch: &Batch) -> Result<Cost, LoadError> {
         let spans = if batch.codec.is_some() { root.spans(batch)? } else { &[] };
         spans.iter().try_fold(Cost::default(), |sum, span| Ok(sum.and(cost(&self.file, *span, batch.codec)?)))
     }
 
-    /// Bytes of a dictionary while it is read: its parts as they are stored and unpacked, and joined.
+    /// Returns the bytes of a dictionary while it is read: its stored parts, unpacked parts, and
+    /// their concatenation.
     fn dictionary_bytes(&self, id: i64) -> Result<u64, LoadError> {
         let mut bytes = 0u64;
         for block in &self.dictionaries {
@@ -232,8 +235,8 @@ impl TableFile for IpcFile {
         super::format::HELD + self.layout.schema.columns.len() * super::format::HELD_BY_COLUMN + batches
     }
 
-    /// Bytes of a chunk, twice for columns that are not used as they are stored; texts, dictionaries and unpacked
-    /// columns.
+    /// Bytes of a chunk, twice for columns that are not used as stored; texts, dictionaries and
+    /// unpacked columns.
     fn footprint(&self, columns: &[usize]) -> usize {
         let roots = self.layout.roots(columns);
         let row: usize = roots.iter().map(|root| row_bytes(&self.roots[*root], self.layout.widths[*root])).sum();
@@ -251,7 +254,8 @@ fn blocks(footer: &Footer<'_>, dictionaries: bool, file: &Positioned) -> Result<
     blocks.iter().flatten().map(|block| Block::new(block, file)).collect()
 }
 
-/// The footer's bytes; tells a file that was never Arrow IPC from one that was cut off.
+/// Returns the bytes of the footer; distinguishes a file that is not Arrow IPC from a truncated
+/// one.
 fn footer(file: &Positioned) -> Result<Vec<u8>> {
     let (mut start, mut end) = ([0; 8], [0; 10]);
     let length = file.length();

@@ -1,4 +1,4 @@
-//! Reading rows of one column of a record batch.
+//! Reads rows of one column of a record batch.
 
 use super::IpcFile;
 use super::message::{Batch, Block, Counts, Root, Span};
@@ -18,10 +18,10 @@ use std::io::Read;
 use std::ops::Range;
 
 const VIEW_BYTES: usize = 16;
-/// Longest text that stands in the view itself.
+/// Maximum length of a text that is stored in the view itself.
 const INLINE: u32 = 12;
 
-/// True for texts, and entries of sparse rows, which lie one after the other and have offsets.
+/// Returns whether the type has offsets into contiguous items: texts, and entries of sparse rows.
 fn is_long(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8 | DataType::Binary | DataType::LargeUtf8 | DataType::LargeBinary)
         || entries::fields(data_type).is_some()
@@ -31,7 +31,7 @@ fn is_view(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8View | DataType::BinaryView)
 }
 
-/// Bytes of a value that needs no offset; 0 for types that are not read.
+/// Returns the bytes of a value without offsets; 0 for unsupported types.
 pub(super) fn value_bytes(data_type: &DataType) -> usize {
     match data_type {
         DataType::Utf8View | DataType::BinaryView => VIEW_BYTES,
@@ -44,9 +44,10 @@ pub(super) struct ColumnReader<'a> {
     pub(super) root: &'a Root,
     width: Option<usize>,
     pub(super) stored: Vec<Stored>,
-    /// Nulls of the column and of what is in its lists.
+    /// Null counts of the column and of the items in its lists.
     pub(super) nulls: Vec<u64>,
-    /// Memory of rows that were read before: what is allocated anew for each chunk leaves holes behind.
+    /// Reused memory of the previous chunk: a new allocation for each chunk would fragment the
+    /// memory.
     spare: MutableBuffer,
 }
 
@@ -68,7 +69,8 @@ impl<'a> ColumnReader<'a> {
         Ok(())
     }
 
-    /// Reads rows of the column, which has the place `root` in the file, in the place of those before.
+    /// Reads rows of the column, which has index `root` in the file, and reuses the memory of
+    /// `before`.
     pub(super) fn load(
         &mut self,
         ipc: &IpcFile,
@@ -82,7 +84,7 @@ impl<'a> ColumnReader<'a> {
             DataType::Dictionary(keys, values) => {
                 let id = column.dictionary.ok_or_else(|| "a dictionary without a number".to_string())?;
                 let (values, keys) = (ipc.dictionary(id, values)?, self.array(keys, rows)?);
-                // a key beyond the dictionary is damage, not a panic
+                // a key beyond the dictionary returns an error instead of a panic
                 take(&values, &keys, Some(TakeOptions { check_bounds: true }))?
             }
             DataType::Null => new_null_array(&DataType::Null, (rows.end - rows.start) as usize),
@@ -95,7 +97,8 @@ impl<'a> ColumnReader<'a> {
         Ok(make_array(self.part(Counts::default(), data_type, rows)?.0))
     }
 
-    /// Reads some items of the part of the column whose node and buffers are at a place; returns where the next part begins.
+    /// Reads some items of the part of the column whose node and buffers are at position `at`;
+    /// returns the position of the next part.
     fn part(&mut self, at: Counts, data_type: &DataType, items: Range<u64>) -> Result<(ArrayData, Counts), LoadError> {
         let (slot, count) = (at.buffers + 1, items.end - items.start);
         let nulls = self.validity(at, items.clone())?;
@@ -128,7 +131,7 @@ impl<'a> ColumnReader<'a> {
                     [whole] => whole.to_data(),
                     parts => concat(&parts.iter().map(AsRef::as_ref).collect::<Vec<_>>())?.to_data(),
                 };
-                // nothing that is read lies behind a list
+                // no part is read after a list, so `next` need not pass its items
                 data.add_buffer(rebased(&starts, data_type)).add_child_data(item)
             }
             DataType::Struct(fields) => {
@@ -150,8 +153,8 @@ impl<'a> ColumnReader<'a> {
         Ok((data.build()?, next))
     }
 
-    /// Where the lists of some rows lie among the items that are read, and these items: what lies under a missing list is not read,
-    /// however much it is.
+    /// Returns the offsets of the lists of some rows among the items that are read, and the ranges
+    /// of these items: items under a missing list are not read.
     fn lists(&self, starts: &[u64], lists: Option<&NullBuffer>) -> Result<(Vec<u64>, Vec<Range<u64>>), LoadError> {
         if let Some(width) = self.width {
             column::check_lengths(starts.windows(2).map(|pair| (pair[1] - pair[0]) as usize), lists, width)?;
@@ -169,7 +172,7 @@ impl<'a> ColumnReader<'a> {
         Ok((ends, runs))
     }
 
-    /// For each of these items of a part, true if it has a value; `None` where all have one.
+    /// Returns the validity of these items of a part; `None` if all have a value.
     fn validity(&self, at: Counts, items: Range<u64>) -> Result<Option<NullBuffer>, LoadError> {
         if self.nulls.get(at.nodes) == Some(&0) {
             return Ok(None);
@@ -178,8 +181,9 @@ impl<'a> ColumnReader<'a> {
         Ok((nulls.null_count() > 0).then_some(nulls))
     }
 
-    /// The views of some rows, and the texts that they are too short for, in one buffer in the order of the rows: the
-    /// buffers of the batch may be of any size, and only these rows are at hand.
+    /// Returns the views of some rows, and their texts that do not fit into a view, in one buffer
+    /// in row order: the buffers of the batch may be large, and only the texts of these rows are
+    /// read.
     fn views(&self, rows: Range<u64>) -> Result<(Buffer, Buffer), LoadError> {
         let size = VIEW_BYTES as u64;
         let stored = self.stored[1].buffer(rows.start * size, (rows.end - rows.start) * size)?;
@@ -196,7 +200,7 @@ impl<'a> ColumnReader<'a> {
         Ok((Buffer::from_vec(views), Buffer::from_vec(texts)))
     }
 
-    /// Rows of the range whose texts have `most` bytes together, one at least.
+    /// Returns how many rows of the range have at most `most` bytes of text together; at least one.
     pub(super) fn rows_of_text(&self, rows: Range<u64>, most: u64) -> Result<u64, LoadError> {
         let mut held = 0u64;
         let mut lengths = self.text_lengths(rows.clone())?.into_iter();
@@ -207,7 +211,8 @@ impl<'a> ColumnReader<'a> {
         Ok(fits.map_or(rows.end - rows.start, |row| (row as u64).max(1)))
     }
 
-    /// Bytes of the texts or entries of some rows; nothing where they are of one length, or lie in a dictionary.
+    /// Returns the bytes of the texts or entries of some rows; an empty list for types of fixed
+    /// length and for dictionaries.
     pub(super) fn text_lengths(&self, rows: Range<u64>) -> Result<Vec<u64>, LoadError> {
         let data_type = &self.root.data_type;
         if is_view(data_type) {
@@ -230,7 +235,7 @@ fn bits(stored: &Stored, items: Range<u64>) -> Result<BooleanBuffer, LoadError> 
     Ok(BooleanBuffer::new(bytes, (items.start % 8) as usize, (items.end - items.start) as usize))
 }
 
-/// True where offsets have 8 bytes.
+/// Returns whether offsets have 8 bytes.
 fn is_large(data_type: &DataType) -> bool {
     matches!(data_type, DataType::LargeUtf8 | DataType::LargeBinary | DataType::LargeList(_))
 }
@@ -249,7 +254,7 @@ fn offsets(stored: &Stored, data_type: &DataType, rows: Range<u64>) -> Result<Ve
     Ok(offsets.into_iter().map(|offset| offset as u64).collect())
 }
 
-/// Offsets from the first of them on, as they are stored: they were read from an integer of this width.
+/// Returns the offsets relative to the first one, in the stored width, from which they were read.
 fn rebased(offsets: &[u64], data_type: &DataType) -> Buffer {
     let first = offsets[0];
     match is_large(data_type) {
@@ -267,13 +272,15 @@ pub(super) fn whole(file: &Positioned, root: &Root, batch: &Batch) -> Result<Arr
     column.array(&root.data_type, 0..batch.rows)
 }
 
-/// Texts of a batch up to this many bytes are not looked at one by one: they may as well be one.
+/// Texts of a batch up to this many bytes are not measured individually: they are counted as one
+/// text.
 const SMALL: u64 = 64 << 10;
-/// Values that are looked at together: few, as nothing of a buffer is held.
+/// Number of values that are read together: few, because a buffer is never held as a whole.
 const LOOK: u64 = 8 << 10;
 
-/// Looks at the first values of a buffer, `each` bytes long, in their order. A packed buffer is unpacked as it goes by: at this time nothing is
-/// planned for it, and a batch of equal rows may take a thousand times what it takes in the file.
+/// Calls `look` with the first values of a buffer, each `size` bytes long, in order. A compressed
+/// buffer is unpacked as a stream: no memory is planned for it yet, and a batch of equal rows may
+/// unpack to a thousand times its size in the file.
 fn each(
     (file, batch): (&Positioned, &Batch),
     span: Span,
@@ -290,7 +297,7 @@ fn each(
     Ok(())
 }
 
-/// The length of the longest list or text of a batch, in items or bytes.
+/// Returns the length of the longest list or text of a batch, in items or bytes.
 fn longest(file: (&Positioned, &Batch), root: &Root, rows: u64) -> Result<u64, LoadError> {
     let size = if is_large(&root.data_type) { 8 } else { 4 };
     let span = root.spans(file.1)?[1];
@@ -306,8 +313,8 @@ fn longest(file: (&Positioned, &Batch), root: &Root, rows: u64) -> Result<u64, L
     Ok(u64::try_from(longest).unwrap_or(0))
 }
 
-/// Bytes of the longest text of a column in a batch, or more; 0 for other columns. Offsets tell it, which are a few bytes
-/// for each row.
+/// Returns an upper bound of the longest text of a column in a batch, in bytes; 0 for other
+/// columns. It is computed from the offsets or views, which take a few bytes for each row.
 pub(super) fn longest_text(file: &Positioned, root: &Root, batch: &Batch) -> Result<u64, LoadError> {
     let is_view = is_view(&root.data_type);
     if !is_view && !is_long(&root.data_type) {
@@ -329,7 +336,8 @@ pub(super) fn longest_text(file: &Positioned, root: &Root, batch: &Batch) -> Res
     Ok(longest.into())
 }
 
-/// Room for the sparse rows of a column in all batches. What is wrong with them is told when they are read.
+/// Returns the shape of the sparse rows of a column in all batches. Errors in the rows are reported
+/// when they are read.
 pub(super) fn shape(file: &Positioned, root: &Root, blocks: &[Block]) -> Result<SparseShape, LoadError> {
     let Some(element) = entries::fields(&root.data_type).and_then(|fields| element(fields[0].data_type())) else {
         return Ok(SparseShape::default());
@@ -341,7 +349,7 @@ pub(super) fn shape(file: &Positioned, root: &Root, blocks: &[Block]) -> Result<
         if batch.rows == 0 {
             continue;
         }
-        // behind the offsets: whether entries are there, whether indices are, and these
+        // after the offsets: validity of the entries, validity of the indices, then the indices
         let (span, mut largest) = (spans[4], -1);
         each((file, &batch), span, (nodes[2].rows, element.size()), |bytes| {
             let index = View { values: Values::packed(bytes, element), nulls: None }.integer(0);
@@ -351,12 +359,13 @@ pub(super) fn shape(file: &Positioned, root: &Root, blocks: &[Block]) -> Result<
         let [width, longest] = [largest + 1, longest.into()].map(|size| usize::try_from(size).unwrap_or(0));
         shape = shape.both(SparseShape { width, longest });
     }
-    // more entries than columns have duplicates among them
+    // if there are more entries than columns, some are duplicates
     shape.longest = shape.longest.min(shape.width);
     Ok(shape)
 }
 
-/// Length of the list in the first row of a batch, of a column of lists with offsets; `None` where there is no list or an empty one.
+/// Returns the length of the list in the first row of a batch, for a column of lists with offsets;
+/// `None` if the list is missing or empty.
 pub(super) fn first_length(file: &Positioned, root: &Root, block: &Block) -> Result<Option<usize>, LoadError> {
     let batch = Batch::read(file, block)?;
     let (spans, nodes) = (root.spans(&batch)?, root.nodes(&batch)?);

@@ -14,7 +14,7 @@ pub(super) enum Stored {
 }
 
 impl Stored {
-    /// Gets a buffer ready: a compressed one is read and unpacked, any other stays where it is.
+    /// Prepares a buffer: a compressed one is read and unpacked, any other stays in the file.
     pub(super) fn prepare(file: &Positioned, span: Span, codec: Option<CompressionType>) -> Result<Self, LoadError> {
         let Some(codec) = codec.filter(|_| span.length > 0) else { return Ok(Self::InFile(file.clone(), span)) };
         let (unpacked, packed) = packed(file, span)?;
@@ -31,7 +31,8 @@ impl Stored {
         }
     }
 
-    /// An error where there are not so many bytes from `start` on: a damaged length must not become an allocation.
+    /// Returns an error if the buffer has fewer bytes from `start` on: a damaged length must not
+    /// cause an allocation.
     fn check(&self, start: u64, length: u64) -> Result<(), LoadError> {
         match start.checked_add(length).filter(|end| *end <= self.length()) {
             Some(_) => Ok(()),
@@ -52,7 +53,7 @@ impl Stored {
         self.buffer_in(start, length, MutableBuffer::new(0))
     }
 
-    /// Bytes from `start` on, in memory that is not needed any more.
+    /// Returns bytes from `start` on, in the reused memory `into`.
     pub(super) fn buffer_in(&self, start: u64, length: u64, mut into: MutableBuffer) -> Result<Buffer, LoadError> {
         self.check(start, length)?;
         into.resize(length as usize, 0);
@@ -72,17 +73,18 @@ fn too_short(needed: u64, length: u64) -> LoadError {
     format!("a buffer has {length} bytes where its rows need {needed}").into()
 }
 
-/// Memory that a buffer takes, none where it is not packed; or a column beside the numbers or views of a chunk.
+/// Memory of a compressed buffer, 0 for others; or of a column in addition to the numbers or views
+/// of a chunk.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cost {
-    /// Bytes that it unpacks to, held as long as the batch is.
+    /// Unpacked bytes, which are held as long as the batch.
     pub(super) unpacked: u64,
-    /// Bytes held beside them while it is unpacked: the packed ones, and the decoder's own.
+    /// Additional bytes during unpacking: the compressed bytes, and the decoder's own.
     pub(super) passing: u64,
 }
 
 impl Cost {
-    /// That of buffers which are unpacked one after the other, and held together.
+    /// Returns the cost of buffers that are unpacked one after the other, and held together.
     pub(super) fn and(self, next: Self) -> Self {
         Self { unpacked: self.unpacked.saturating_add(next.unpacked), passing: self.passing.max(next.passing) }
     }
@@ -94,18 +96,21 @@ pub(super) fn cost(file: &Positioned, span: Span, codec: Option<CompressionType>
     let Some(unpacked) = unpacked else { return Ok(Cost::default()) };
     let decoder = match codec {
         CompressionType::LZ4_FRAME => lz4_decoder(file, packed)?,
-        // the window is as long as what is unpacked, if that is told, and never filled beyond it
+        // the window is as long as the unpacked data if their length is given, and is never filled
+        // beyond it
         _ => ZSTD_STATE + unpacked,
     };
     Ok(Cost { unpacked, passing: packed.length.saturating_add(decoder) })
 }
 
-/// zstd's context (`ZSTD_estimateDCtxSize` of 1.5.7: 95,992), a block of 128 KiB in and one out, and the reader's buffer.
+/// zstd's context (`ZSTD_estimateDCtxSize` of 1.5.7: 95,992), an input and an output block of 128
+/// KiB, and the reader's buffer.
 const ZSTD_STATE: u64 = (96 + 3 * 128) << 10;
 
-/// Bytes that lz4's decoder allocates: a packed and an unpacked block, and where blocks refer to those before them, two
-/// unpacked ones and the window of 64 KiB. The first bytes of the frame tell (LZ4 Frame Format Description 1.6.4): the
-/// magic number, then the flags, then the size of a block.
+/// Returns the bytes that lz4's decoder allocates: a compressed and an unpacked block; if blocks
+/// refer to earlier blocks, two more unpacked blocks and the window of 64 KiB. They follow from the
+/// first bytes of the frame (LZ4 Frame Format Description 1.6.4): the magic number, then the flags,
+/// then the size of a block.
 fn lz4_decoder(file: &Positioned, packed: Span) -> Result<u64, LoadError> {
     const INDEPENDENT: u8 = 0x20;
     let mut frame = [0; 6];
@@ -114,12 +119,13 @@ fn lz4_decoder(file: &Positioned, packed: Span) -> Result<u64, LoadError> {
     }
     read(file, &mut frame, packed.at)?;
     let (flags, size) = (frame[4], frame[5] >> 4 & 7);
-    // 4 stands for 64 KiB, 5 for 256 KiB, 6 for 1 MiB, 7 for 4 MiB
+    // 4 means 64 KiB, 5 256 KiB, 6 1 MiB, 7 4 MiB
     let block = 1 << (8 + 2 * u64::from(size));
     Ok(block + if flags & INDEPENDENT == 0 { 2 * block + (64 << 10) } else { block })
 }
 
-/// The bytes of a buffer one after the other: a packed one is unpacked as it is read, and never held.
+/// Returns a reader of a buffer, which unpacks a compressed buffer as it is read and never holds
+/// it.
 pub(super) fn stream(
     file: &Positioned,
     span: Span,
@@ -155,7 +161,8 @@ impl Read for FromFile<'_> {
     }
 }
 
-/// The length in front of a compressed buffer, and what is behind it; -1 stands for bytes that are stored as they are.
+/// Reads the length before a compressed buffer, and returns it with the rest; -1 means uncompressed
+/// bytes.
 fn packed(file: &Positioned, span: Span) -> Result<(Option<u64>, Span), LoadError> {
     let mut prefix = [0; 8];
     if span.length < 8 {
@@ -172,9 +179,9 @@ fn packed(file: &Positioned, span: Span) -> Result<(Option<u64>, Span), LoadErro
     }
 }
 
-/// Unpacks the first `need` bytes. Memory grows with what is unpacked, not with what a damaged length promises.
+/// Unpacks the first `need` bytes. Memory grows with the unpacked data, not with a damaged length.
 fn unpack(codec: CompressionType, packed: &[u8], need: u64) -> Result<Vec<u8>, LoadError> {
-    // more than lz4 can ever pack; zstd may pack more, and then the vector grows
+    // the maximum ratio of lz4; zstd may exceed it, and then the vector grows
     const RATIO: u64 = 255;
     let mut bytes = Vec::new();
     let expected = need.min((packed.len() as u64).saturating_mul(RATIO)) as usize;

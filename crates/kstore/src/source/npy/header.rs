@@ -1,13 +1,15 @@
-//! The header of a `.npy` file: a Python dictionary literal that tells type, order and shape.
+//! The header of a `.npy` file: a Python dictionary literal with type, order and shape.
 
 use crate::source::view::Element;
 
 pub(crate) const MAGIC: &[u8] = b"\x93NUMPY";
 
-/// Longest header accepted. NumPy's own are 128 bytes; structured types can be longer, and are refused anyway.
+/// Maximum length of a header. NumPy's own have 128 bytes; structured types can have longer ones,
+/// but are not supported.
 pub(crate) const HEADER_LIMIT: usize = 64 << 10;
 
-/// Most columns: a header may claim any width with 0 rows, and a schema would be made of it.
+/// Maximum number of columns: with 0 rows a header may claim any width, for which a schema would be
+/// built.
 const MOST_COLUMNS: usize = 1 << 20;
 
 /// The types of values by their names, which follow the byte order.
@@ -31,24 +33,25 @@ pub(crate) const TYPES: [(&str, Element); 12] = [
 pub struct Header {
     /// Type of the values.
     pub element: Element,
-    /// Rows.
+    /// Number of rows.
     pub rows: u64,
-    /// Columns; 1 for a one-dimensional array.
+    /// Number of columns; 1 for a one-dimensional array.
     pub columns: usize,
-    /// Byte at which the values start.
+    /// Offset of the values in bytes.
     pub data: usize,
     /// Whether the array is stored column by column ("Fortran order").
     pub by_column: bool,
 }
 
 impl Header {
-    /// Bytes of a row.
+    /// Returns the bytes of a row.
     pub fn stride(&self) -> usize {
         self.columns * self.element.size()
     }
 }
 
-/// Reads the header at the start of a `.npy` file, versions 1 to 3. Errors are sentences about the file.
+/// Reads the header at the start of a `.npy` file, versions 1 to 3. Errors are sentences about the
+/// file.
 pub fn parse_header(bytes: &[u8]) -> Result<Header, String> {
     if !bytes.starts_with(MAGIC) {
         return Err("it does not start with \\x93NUMPY".to_string());
@@ -75,7 +78,7 @@ pub fn parse_header(bytes: &[u8]) -> Result<Header, String> {
     Ok(header)
 }
 
-/// The dictionary text, and the byte at which the values start.
+/// Returns the dictionary text, and the offset of the values in bytes.
 pub(crate) fn header_text(bytes: &[u8]) -> Result<(&str, usize), String> {
     let short = || "it ends inside its header".to_string();
     let version = *bytes.get(6).ok_or_else(short)?;
@@ -98,7 +101,7 @@ pub(crate) fn header_text(bytes: &[u8]) -> Result<(&str, usize), String> {
     Ok((text.map_err(|_| "its header is not text".to_string())?, end))
 }
 
-/// The value of `'key': value` in a Python dictionary literal, without quotes.
+/// Returns the value of `'key': value` in a Python dictionary literal, without quotes.
 fn field<'a>(text: &'a str, key: &str) -> Result<&'a str, String> {
     let missing = || format!("its header has no {key:?}");
     let quoted = [format!("'{key}'"), format!("\"{key}\"")];
@@ -113,7 +116,7 @@ fn field<'a>(text: &'a str, key: &str) -> Result<&'a str, String> {
     Ok(value.trim().trim_matches(['\'', '"']))
 }
 
-/// The type and whether it is big-endian.
+/// Returns the type and whether it is big-endian.
 fn element(descr: &str) -> Result<(Element, bool), String> {
     let (order, name) = descr.split_at_checked(1).unwrap_or((descr, ""));
     let Some((_, element)) = TYPES.iter().copied().find(|(known, _)| *known == name) else {
@@ -131,7 +134,7 @@ fn element(descr: &str) -> Result<(Element, bool), String> {
     }
 }
 
-/// Rows and columns of `(3, 2)` or `(3,)`.
+/// Returns the rows and columns of `(3, 2)` or `(3,)`.
 fn shape(text: &str) -> Result<(u64, usize), String> {
     let wrong = || format!("a shape is written like (1000, 8), not {text:?}");
     let inner = text.strip_prefix('(').and_then(|text| text.strip_suffix(')')).ok_or_else(wrong)?;

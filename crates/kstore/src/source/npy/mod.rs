@@ -1,8 +1,8 @@
-//! NumPy's `.npy`: one array, row by row or column by column, columns called `x0`, `x1`, ….
+//! NumPy's `.npy`: one array, row by row or column by column, with columns called `x0`, `x1`, ….
 //!
-//! Passes read a few hundred kilobytes at a time into a buffer of their own: as fast as mapping the file, no mapped
-//! pages count as resident memory, and a file that shrinks under the reader is an error rather than a signal. For
-//! zero-copy use of a whole array there is [`NpyFile::map`].
+//! Passes read a few hundred kilobytes at a time into their own buffer: this is as fast as mapping
+//! the file, no mapped pages count as resident memory, and a file that shrinks during reading is an
+//! error instead of a signal. For zero-copy use of a whole array, see [`NpyFile::map`].
 
 pub(crate) mod header;
 
@@ -36,7 +36,7 @@ pub struct NpyFile {
 }
 
 impl NpyFile {
-    /// Opens a file, reads its header and compares the promised size with the file's.
+    /// Opens a file, reads its header and compares the stated size with the file's.
     pub fn open(path: &Path) -> Result<Self> {
         Self::of(path, std::fs::File::open(path).map_err(Error::io("read", path))?)
     }
@@ -58,7 +58,7 @@ impl NpyFile {
         Ok(Self { file, header, schema })
     }
 
-    /// The header of the file.
+    /// Returns the header of the file.
     pub fn header(&self) -> &Header {
         &self.header
     }
@@ -98,7 +98,7 @@ impl NpyFile {
         (bytes / self.chunk_stride(columns).max(1)).max(1)
     }
 
-    /// Bytes of a row in a chunk: of whole rows, or of the columns that were asked for.
+    /// Returns the bytes of a row in a chunk: of a whole row, or of the requested columns.
     fn chunk_stride(&self, columns: usize) -> usize {
         if self.header.by_column { columns * self.header.element.size() } else { self.header.stride() }
     }
@@ -129,7 +129,8 @@ impl NpyCursor<'_> {
         }
     }
 
-    /// Reads the next rows of an array that is stored column by column, one column asked for after the other.
+    /// Reads the next rows of an array that is stored column by column, one requested column after
+    /// the other.
     fn read_columns(&mut self) -> Result<usize> {
         let (header, size) = (&self.npy.header, self.npy.header.element.size());
         let rows = (self.left.end - self.left.start).min(self.npy.chunk_rows(self.columns.len()) as u64) as usize;
@@ -160,9 +161,9 @@ impl FileCursor for NpyCursor<'_> {
 
     fn advance_into(&mut self, element: Element, columns: usize, x: &mut [u8]) -> Result<Option<usize>> {
         let header = &self.npy.header;
-        // whole rows, in the order of the file
+        // only whole rows, in the order of the file
         let whole = self.columns.len() == columns && columns == header.columns;
-        // of a single column both orders are the same
+        // for a single column both orders are the same
         if !whole
             || header.by_column && columns > 1
             || element != header.element

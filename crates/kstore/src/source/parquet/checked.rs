@@ -1,7 +1,8 @@
-//! Pages between the file and the decoder of values: counts inside of them are checked before the decoder allocates by them.
+//! Checks the counts inside pages before the decoder of values allocates memory for them.
 //!
-//! Texts that are coded by differences (DELTA_LENGTH_BYTE_ARRAY, DELTA_BYTE_ARRAY) begin with packed lengths, whose own header counts them: by
-//! a few bytes as many as it likes (<https://parquet.apache.org/docs/file-format/data-pages/encodings/>).
+//! Texts that are delta-encoded (DELTA_LENGTH_BYTE_ARRAY, DELTA_BYTE_ARRAY) begin with packed
+//! lengths, whose header states their number: a few bytes can claim any number
+//! (<https://parquet.apache.org/docs/file-format/data-pages/encodings/>).
 
 use super::chunks::Source;
 use super::pages;
@@ -35,7 +36,7 @@ impl RowGroups for CheckedGroups {
             let rows = usize::try_from(group.num_rows()).unwrap_or(0);
             let (column, source) = (group.column(leaf), Arc::clone(&source));
             let (pages, width) = (SerializedPageReader::new(source, column, rows, None)?, pages::width(column));
-            // a text has its length before it
+            // a text is preceded by its length of 4 bytes
             Ok(Box::new(Checked { pages, levels, least: width.unwrap_or(4).max(1) }) as Box<dyn PageReader>)
         });
         Ok(Box::new(Chunks(pages)))
@@ -64,9 +65,10 @@ impl<I: Iterator<Item = Result<Box<dyn PageReader>>> + Send> PageIterator for Ch
 /// The pages of a column chunk.
 struct Checked {
     pages: SerializedPageReader<Source>,
-    /// How many of repetition and definition levels stand before the values of a page of the first version, each with its length.
+    /// Number of level arrays (repetition, definition) before the values of a version 1 page, each
+    /// preceded by its length.
     levels: usize,
-    /// Fewest bytes of a value in a dictionary.
+    /// Minimum bytes of a value in a dictionary.
     least: usize,
 }
 
@@ -108,7 +110,7 @@ impl PageReader for Checked {
     }
 }
 
-/// `None` for a page with more packed lengths than values.
+/// Returns `None` for a page with more packed lengths than values.
 fn has_lengths(page: &Page, levels: usize) -> Option<()> {
     let lengths = match page.encoding() {
         Encoding::DELTA_LENGTH_BYTE_ARRAY => 1,
@@ -125,12 +127,12 @@ fn has_lengths(page: &Page, levels: usize) -> Option<()> {
             left.split_off(..length as usize).map(drop)
         })?,
     }
-    // a page of missing values alone may be empty
+    // a page with only missing values may be empty
     let lengths = if left.is_empty() { 0 } else { lengths };
     (0..lengths).try_for_each(|_| pass(&mut left, u64::from(page.num_values())))
 }
 
-/// Passes over numbers that are packed by their differences, of which there are `most`.
+/// Skips delta-encoded numbers; returns `None` if there are more than `most`.
 fn pass(left: &mut &[u8], most: u64) -> Option<()> {
     let [block, parts, count, _first] = [number(left)?, number(left)?, number(left)?, number(left)?];
     let each = block.checked_div(parts).filter(|each| *each > 0 && count <= most)?;

@@ -1,8 +1,10 @@
 //! How the decoder reads the bytes of a Parquet file.
 //!
-//! Of a file here each page is read when it is wanted. Of an object at a distance a request costs more than a page: the column chunks that
-//! a cursor wants of a row group are asked for at once, and kept until the cursor comes to the next group. The last group stays for
-//! the next cursor, which begins where the one before it ended. *Bytes*: those chunks as they are stored, twice for a cursor.
+//! In a local file, each page is read when it is needed. For a remote object a request costs more
+//! than a page: the column chunks that a cursor needs from a row group are requested at once, and
+//! kept until the cursor reaches the next group. The last group is kept for the next cursor, which
+//! begins where the previous one ended. *Bytes*: the stored chunks of a row group, twice for each
+//! cursor.
 
 use super::thrift::page_size;
 use crate::source::positioned::Positioned;
@@ -14,12 +16,14 @@ use std::io::{self, BufReader, Read};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Page headers are about 30 to 100 bytes, so this reads one at once and little of the page behind it.
+/// Page headers have about 30 to 100 bytes, so one read gets a header and little of the page after
+/// it.
 const HEADER_BYTES: usize = 256;
 
 type Group = Vec<(u64, Bytes)>;
 
-/// The row groups of an object that cursors hold, by the ranges of their chunks, and the one that was read last.
+/// The row groups of a remote object that cursors hold, by the ranges of their chunks, and the last
+/// group read.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     held: Mutex<Held>,
@@ -40,7 +44,7 @@ impl Groups {
             (Some(group), _) => group,
             (None, None) => Arc::default(),
             (None, Some(object)) => {
-                // the group before goes first
+                // frees the previous group first
                 held.last = None;
                 let bytes = object.ranges(wanted)?;
                 file.count(bytes.iter().map(Vec::len).sum());
@@ -61,7 +65,7 @@ fn ranges(group: &RowGroupMetaData, mask: &ProjectionMask) -> Vec<Range<u64>> {
     columns.map(|(_, column)| range(column.byte_range())).collect()
 }
 
-/// Bytes that a cursor holds of an object at a distance.
+/// Returns the bytes that a cursor holds of a remote object.
 pub(super) fn bytes(groups: &[RowGroupMetaData], mask: &ProjectionMask) -> usize {
     let of = |group| ranges(group, mask).iter().map(|range| range.end - range.start).sum::<u64>();
     let most = groups.iter().map(of).max().unwrap_or(0);
@@ -72,11 +76,11 @@ pub(super) fn bytes(groups: &[RowGroupMetaData], mask: &ProjectionMask) -> usize
 pub(super) struct Source {
     file: Positioned,
     near: Option<Arc<Near>>,
-    /// Most bytes of an unpacked page.
+    /// Maximum bytes of an unpacked page.
     limit: Option<usize>,
 }
 
-/// The row groups of a cursor, and the chunks of the one that it is in.
+/// The row groups of a cursor, and the chunks of the current one.
 #[derive(Debug)]
 struct Near {
     wanted: Vec<Vec<Range<u64>>>,
@@ -85,12 +89,12 @@ struct Near {
 }
 
 impl Source {
-    /// A file of which single pages are read.
+    /// Returns a source for reading single pages of a file.
     pub(super) fn of(file: &Positioned) -> Self {
         Self { file: file.clone(), near: None, limit: None }
     }
 
-    /// A file whose columns are read; at a distance by whole chunks.
+    /// Returns a source for reading columns of a file, as whole chunks if the file is remote.
     pub(super) fn near(
         file: Positioned,
         groups: &[RowGroupMetaData],
@@ -104,12 +108,13 @@ impl Source {
         Self { near, file, limit: None }
     }
 
-    /// The same for pages, which are refused beyond this size before the decoder allocates it.
+    /// Limits the size of pages: a larger page is an error before the decoder allocates it.
     pub(super) fn limited(self, limit: usize) -> Self {
         Self { limit: Some(limit), ..self }
     }
 
-    /// The chunk that holds the byte at `at`, from there on; `None` where no wanted chunk does.
+    /// Returns the rest of the chunk that contains the byte at `at`; `None` if no requested chunk
+    /// does.
     fn chunk(&self, at: u64) -> io::Result<Option<Bytes>> {
         let Some(near) = &self.near else { return Ok(None) };
         let holds = |group: &Vec<Range<u64>>| group.iter().position(|range| range.contains(&at));
@@ -141,7 +146,7 @@ impl ChunkReader for Source {
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
         let whole = self.file.length();
-        // a damaged length must not become an allocation
+        // a damaged length must not cause an allocation
         if start.checked_add(length as u64).is_none_or(|end| end > whole) {
             return Err(ParquetError::EOF(format!("expected {length} bytes at {start}, the file ends at {whole}")));
         }
@@ -156,14 +161,15 @@ impl ChunkReader for Source {
     }
 }
 
-/// A reader of the bytes of a file from some place on, a page header at a time.
+/// A reader of the bytes of a file from a given position, with a buffer for a page header.
 pub(super) type Buffered = BufReader<FromPlace>;
 
 #[derive(Debug)]
 pub(super) struct FromPlace {
     source: Source,
     at: u64,
-    /// Until its first bytes are read, which are those of a page header if the source is limited.
+    /// Limit on the page size; checked on the first read, which gets a page header, and then
+    /// `None`.
     limit: Option<usize>,
 }
 

@@ -1,9 +1,10 @@
 //! Apache Parquet, through the Arrow project's reader.
 //!
-//! The footer is parsed once; a cursor then reads only the row groups that overlap its rows and, inside them, only the
-//! pages of its columns. Of the Arrow schema that some writers embed only dates and times are taken, which Parquet has not
-//! all of; dictionaries and large strings arrive as what Parquet stores. Texts are read as views of the pages and
-//! dictionaries they lie in, so that a text that comes in every row is held once.
+//! The footer is parsed once; a cursor then reads only the row groups that overlap its rows and,
+//! inside them, only the pages of its columns. Of the Arrow schema that some writers embed, only
+//! dates and times are used, because Parquet lacks some of these types; dictionaries and large
+//! strings are read as Parquet stores them. Texts are views of the pages and dictionaries that
+//! contain them, so that a text that occurs in every row is held once.
 
 mod checked;
 mod chunks;
@@ -41,12 +42,12 @@ const NAME: &str = "Parquet";
 
 const MAGIC: &[u8] = b"PAR1";
 
-/// Most rows decoded at once: long enough to amortise the per-batch work of the decoder, short enough that a batch of
-/// 32 columns stays in the second-level cache.
+/// Maximum rows decoded at once: enough to amortise the per-batch work of the decoder, and few
+/// enough that a batch of 32 columns stays in the L2 cache.
 const BATCH_ROWS: usize = 4096;
-/// Most bytes decoded at once, which makes batches of wide tables shorter.
+/// Maximum bytes decoded at once, which makes batches of wide tables shorter.
 const BATCH_BYTES: usize = 4 << 20;
-/// Rows decoded at once where nothing is known of their length.
+/// Rows decoded at once if their length is unknown.
 const SCAN_ROWS: usize = 256;
 
 #[derive(Debug)]
@@ -56,7 +57,7 @@ struct ParquetFile {
     layout: Layout,
     rows: u64,
     scanned: u64,
-    /// The row groups that were read last, of a file at a distance.
+    /// The last row groups read, for a remote file.
     groups: Arc<Groups>,
     footprints: Mutex<HashMap<usize, pages::DecoderBytes>>,
 }
@@ -83,7 +84,7 @@ impl ParquetFile {
         Ok(Self { layout, file, metadata, rows, scanned, groups, footprints })
     }
 
-    /// Top-level columns as the projection wants them: places of the leaves below them.
+    /// Returns the projection to these top-level columns, that is, to the leaves below them.
     fn mask(&self, roots: &[usize]) -> ProjectionMask {
         ProjectionMask::roots(self.metadata.parquet_schema(), roots.iter().copied())
     }
@@ -97,7 +98,7 @@ impl ParquetFile {
         })
     }
 
-    /// Number of rows of a batch of these columns, and bytes that their decoders hold.
+    /// Returns the number of rows of a batch of these columns, and the bytes of their decoders.
     fn batch(&self, columns: &[usize]) -> (usize, usize) {
         let mask = self.mask(&self.layout.roots(columns));
         let near = self.file.object().map_or(0, |_| chunks::bytes(self.metadata.metadata().row_groups(), &mask));
@@ -117,12 +118,12 @@ impl ParquetFile {
     }
 }
 
-/// Reads the footer, with the types that columns are read as.
+/// Reads the footer, and determines the types in which columns are read.
 fn metadata(file: &Positioned) -> Result<ArrowReaderMetadata, ParquetError> {
     let stored =
         ArrowReaderMetadata::load(&Source::of(file), ArrowReaderOptions::new().with_skip_arrow_metadata(true))?;
     let footer = || Arc::clone(stored.metadata());
-    // what the writer says about types may be damaged or another than what is stored: then it does not count
+    // the embedded schema may be damaged or differ from the stored types: it is then ignored
     let meant = ArrowReaderMetadata::try_new(footer(), ArrowReaderOptions::new()).ok();
     let pairs = stored.metadata().file_metadata().key_value_metadata().into_iter().flatten();
     let is_told = meant.is_some() && pairs.map(|pair| &pair.key).any(|key| key == ARROW_SCHEMA_META_KEY);
@@ -146,8 +147,9 @@ fn metadata(file: &Positioned) -> Result<ArrowReaderMetadata, ParquetError> {
     ArrowReaderMetadata::try_new(footer(), ArrowReaderOptions::new().with_schema(schema))
 }
 
-/// The type that INT96 is read as if the writer names none. In nanoseconds, as the decoder reads it, dates beyond 2262 would
-/// wrap; microseconds hold every date that Spark, Hive and Impala write.
+/// Returns the type in which INT96 is read if the writer names none. In nanoseconds, the decoder's
+/// default, dates beyond 2262 would wrap; microseconds hold every date that Spark, Hive and Impala
+/// write.
 fn in_micros(stored: &DataType) -> DataType {
     match stored {
         DataType::Timestamp(TimeUnit::Nanosecond, None) => DataType::Timestamp(TimeUnit::Microsecond, None),
@@ -159,7 +161,7 @@ fn in_micros(stored: &DataType) -> DataType {
     }
 }
 
-/// Reads a column of a file that is being opened, in batches of so many rows.
+/// Reads a column of a file that is being opened, in batches of `rows` rows.
 fn scan<R>(
     file: &Positioned,
     (metadata, root): (&ArrowReaderMetadata, usize),
@@ -187,8 +189,9 @@ fn reader(
     ParquetRecordBatchReader::try_new_with_row_groups(&levels, &groups, rows.min(groups.num_rows()), selection)
 }
 
-/// Length of the list in the first row, which is all that tells how many columns a list of numbers stands for: Parquet
-/// itself knows no lists of a fixed length. `None` where the first row has no list or an empty one.
+/// Returns the length of the list in the first row. Only this length tells the number of columns of
+/// a list of numbers: Parquet has no lists of a fixed length. `None` if the first list is missing
+/// or empty.
 fn first_length(file: &Positioned, metadata: &ArrowReaderMetadata, root: usize) -> Result<Option<usize>> {
     let batch =
         scan(file, (metadata, root), 1, |mut reader| reader.next().transpose().map_err(|error| damaged(file, &error)))?;
@@ -207,7 +210,7 @@ fn shape(file: &Positioned, metadata: &ArrowReaderMetadata, root: usize) -> Resu
     })
 }
 
-/// Refuses a compression that is not built in, before the decoder calls it a disabled feature.
+/// Rejects a compression that is not built in, before the decoder reports a disabled feature.
 fn check_codecs(file: &Positioned, metadata: &ArrowReaderMetadata, mask: &ProjectionMask) -> Result<()> {
     for group in metadata.metadata().row_groups() {
         for (_, column) in group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf)) {
@@ -229,14 +232,14 @@ fn check_codecs(file: &Positioned, metadata: &ArrowReaderMetadata, mask: &Projec
     Ok(())
 }
 
-/// Checks both ends of a file, to tell one that was never Parquet from one that was cut off, before the decoder says
-/// "corrupt footer" to both.
+/// Checks both ends of a file, to distinguish a file that is not Parquet from a truncated one,
+/// before the decoder reports "corrupt footer" for both.
 fn check_ends(file: &Positioned) -> Result<()> {
     let (mut start, mut end) = ([0; 4], [0; 4]);
     let ends = file.read_at(&mut start, 0).and_then(|_| file.read_at(&mut end, file.length().saturating_sub(4)));
     ends.map_err(|error| file.unread(error))?;
     match (start == MAGIC, end == MAGIC) {
-        // encrypted files start and end differently; the decoder tells them
+        // encrypted files start and end differently; the decoder recognises them
         (_, true) => Ok(()),
         (true, false) => Err(file.malformed("it is truncated: its footer is missing; copy or write it again")),
         (false, false) if &start == b"PARE" => Ok(()),
@@ -250,7 +253,7 @@ impl TableFile for ParquetFile {
         Facts { format: NAME, schema, rows, bytes: self.file.length(), scanned }
     }
 
-    /// The type or the statistics tell that every value is null.
+    /// Returns true if the type or the statistics state that every value is null.
     fn is_blank(&self, column: usize) -> bool {
         let Some(root) = self.layout.root(column) else { return false };
         if *self.metadata.schema().field(root).data_type() == DataType::Null {
@@ -268,8 +271,8 @@ impl TableFile for ParquetFile {
         super::format::HELD + columns * super::format::HELD_BY_COLUMN + self.metadata.metadata().memory_size()
     }
 
-    /// The decoder holds, for each column, a page, the dictionary, and the batch (with its successor while one is
-    /// replaced by the next; of texts the pages they lie in); all columns are open at the same time.
+    /// Bytes of a page, the dictionary, and the batch for each column; all columns are open at the
+    /// same time. A batch overlaps with its successor, and a batch of texts includes their pages.
     fn footprint(&self, columns: &[usize]) -> usize {
         self.batch(columns).1
     }
@@ -277,7 +280,7 @@ impl TableFile for ParquetFile {
     fn candidates(&self, column: usize, condition: &Bound) -> Vec<Range<u64>> {
         let kept = guarded(|| pruning::row_groups(&self.metadata, self.layout.root(column), condition));
         let groups = self.metadata.metadata().row_groups();
-        // statistics that cannot be read exclude nothing
+        // unreadable statistics exclude nothing
         let kept = kept.ok().flatten().unwrap_or_else(|| vec![true; groups.len()]);
         pruning::ranges(groups, &kept)
     }
@@ -291,7 +294,7 @@ impl TableFile for ParquetFile {
         let rows_at_once = self.batch(columns).0;
         let build = || reader(file, &self.metadata, (groups, mask), (rows_at_once, selection));
         let reader = self.file.decoded(build)?.map_err(|error| malformed(&self.file, error))?;
-        // the reader gives columns in the order of the file
+        // the reader returns columns in the order of the file
         Ok(Box::new(ParquetCursor { parquet: self, reader, chunk, left: rows }))
     }
 }
@@ -300,7 +303,8 @@ fn batch_rows(columns: usize) -> usize {
     (BATCH_BYTES / (8 * columns.max(1))).clamp(64, BATCH_ROWS)
 }
 
-/// The row groups that overlap `rows`, and which of their rows are meant; `None` for all, which the reader reads faster.
+/// Returns the row groups that overlap `rows`, and the selected rows in them; `None` for all rows,
+/// which are read faster.
 fn overlap(groups: &[RowGroupMetaData], rows: &Range<u64>) -> (Vec<usize>, Option<RowSelection>) {
     let (mut chosen, mut start, mut first, mut last) = (Vec::new(), 0, 0, 0);
     for (index, group) in groups.iter().enumerate() {
@@ -330,7 +334,7 @@ struct ParquetCursor<'a> {
 impl FileCursor for ParquetCursor<'_> {
     fn advance(&mut self) -> Result<usize> {
         let file = &self.parquet.file;
-        // the rows before are freed first
+        // frees the previous rows first
         self.chunk.loaded.fill_with(|| None);
         let Some(batch) = file.decoded(|| self.reader.next())? else {
             let left = self.left.end - self.left.start;
@@ -358,7 +362,7 @@ impl FileCursor for ParquetCursor<'_> {
     }
 }
 
-/// The decoder's message, without the names of the layers it came through.
+/// Returns an error with the decoder's message, without the names of its layers.
 fn damaged(file: &Positioned, error: &dyn std::fmt::Display) -> Error {
     const LAYERS: [&str; 6] =
         ["Parquet argument error: ", "Parquet error: ", "External: ", "Arrow: ", "EOF: ", "NYI: "];
@@ -370,7 +374,7 @@ fn damaged(file: &Positioned, error: &dyn std::fmt::Display) -> Error {
     file.malformed(without_debug(detail))
 }
 
-/// A text without what is in brackets if that is a value of the decoder as a programmer sees it, such as
+/// Removes the text in brackets if the message contains Rust debug output of the decoder, such as
 /// `TimestampType { unit: MILLIS }`.
 fn without_debug(text: &str) -> String {
     if !text.contains(" { ") && !text.contains("Some(") {
@@ -388,7 +392,7 @@ fn without_debug(text: &str) -> String {
     outside.collect()
 }
 
-/// The error of this crate for one of the decoder: an error of the operating system, or damage.
+/// Converts an error of the decoder: to an error of the operating system, or to damage.
 fn malformed(file: &Positioned, error: ParquetError) -> Error {
     match error {
         ParquetError::External(source) => match source.downcast::<std::io::Error>() {

@@ -1,8 +1,9 @@
-//! How much memory a Parquet column needs while it is decoded.
+//! Memory that a Parquet column needs for decoding.
 //!
-//! Nothing but the page headers tells how large pages are: a writer may make them as long as the column's chunk or a
-//! hundred times shorter, and a page of few bytes may stand for many. So they are walked, which reads some hundred bytes
-//! for each page. Where that fails the whole chunk, stored and decompressed, is a bound.
+//! Only the page headers state the sizes of pages: a page may be as long as the column's chunk or a
+//! hundred times shorter, and a page of few bytes may represent many values. The headers are
+//! therefore read, some hundred bytes for each page. If that fails, the whole chunk, stored and
+//! decompressed, is an upper bound.
 
 use super::chunks::{Buffered, Source};
 use super::thrift::page_size;
@@ -18,7 +19,7 @@ use std::io::BufRead;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes of a value of a fixed width; `None` for texts, whose length is not known.
+/// Returns the bytes of a value of a fixed width; `None` for texts, whose length is unknown.
 pub(super) fn width(column: &ColumnChunkMetaData) -> Option<usize> {
     match column.column_type() {
         Type::BOOLEAN => Some(1),
@@ -30,8 +31,9 @@ pub(super) fn width(column: &ColumnChunkMetaData) -> Option<usize> {
     }
 }
 
-/// Bytes of the state that unpacks a column's pages: zstd's context (`ZSTD_estimateDCtxSize` of 1.5.7: 95,992), the
-/// window and tables of deflate. With hundreds of columns, all open at the same time, it is the largest part.
+/// Returns the bytes of the decompressor of a column: zstd's context (`ZSTD_estimateDCtxSize` of
+/// 1.5.7: 95,992), or the window and tables of deflate. With hundreds of columns, all open at the
+/// same time, this is the largest part.
 fn unpacker(codec: Compression) -> usize {
     match codec {
         Compression::ZSTD(_) => 96 << 10,
@@ -42,23 +44,24 @@ fn unpacker(codec: Compression) -> usize {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct DecoderBytes {
-    /// Bytes whatever the rows of a batch: a page and the dictionary, both as stored and as decompressed.
+    /// Bytes that do not depend on the rows of a batch: a page and the dictionary, both as stored
+    /// and as decompressed.
     pub(super) fixed: usize,
-    /// Most bytes of pages for each row of a batch. Of texts a batch holds the pages that they lie in, of numbers a copy
-    /// that is counted by whoever sets the rows: 0.
+    /// Maximum bytes of pages for each row of a batch. A batch of texts holds the pages that
+    /// contain them. A batch of numbers holds a copy, which the caller counts: 0.
     pub(super) per_row: usize,
 }
 
 const VIEW_BYTES: usize = 16;
 
-/// Chunks up to this many bytes are not walked: they may as well be one page.
+/// Chunks up to this many bytes are not walked: they are counted as one page.
 const SMALL: usize = 64 << 10;
 
 pub(super) fn footprint(file: &Positioned, groups: &[RowGroupMetaData], leaf: usize) -> DecoderBytes {
     let Some(first) = groups.first() else { return DecoderBytes::default() };
     let state = unpacker(first.column(leaf).compression());
     let held = match width(first.column(leaf)) {
-        // row groups of a file come from one writer, which cuts pages alike
+        // row groups of a file come from one writer, which splits pages in the same way
         Some(width) => {
             let largest = groups.iter().max_by_key(|group| group.column(leaf).uncompressed_size());
             let fixed = largest.map_or(0, |group| numbers(file, group.column(leaf), width));
@@ -79,19 +82,20 @@ fn size(number: i64) -> usize {
     usize::try_from(number).unwrap_or(0)
 }
 
-/// The bound that needs no page header: the chunk as it is stored and decompressed.
+/// Returns the bound that needs no page headers: the stored and decompressed chunk.
 fn chunk(column: &ColumnChunkMetaData) -> usize {
     size(column.compressed_size()).saturating_add(size(column.uncompressed_size()))
 }
 
-/// Bytes that an unpacked page may have whatever the footer says of its chunk: some writers set that wrong.
+/// Limit on unpacked pages even if the footer states a smaller chunk: some writers set its size
+/// wrong.
 const LEAST_LIMIT: usize = 1 << 20;
 
 fn limit(column: &ColumnChunkMetaData) -> usize {
     size(column.uncompressed_size()).max(LEAST_LIMIT)
 }
 
-/// Most bytes of an unpacked page of some columns.
+/// Returns the maximum bytes of an unpacked page of some columns.
 pub(super) fn limits(groups: &[RowGroupMetaData], mask: &ProjectionMask) -> usize {
     let chunks = groups.iter().flat_map(|group| group.columns().iter().enumerate());
     chunks.filter(|(leaf, _)| mask.leaf_included(*leaf)).map(|(_, column)| limit(column)).max().unwrap_or(LEAST_LIMIT)
@@ -107,8 +111,9 @@ fn numbers(file: &Positioned, column: &ColumnChunkMetaData, width: usize) -> usi
     pages.min(chunk(column))
 }
 
-/// Texts are views of the pages and dictionaries they lie in, which a batch holds as long as it lives: those between its
-/// first and its last row, one more at each end, and the one that is being decompressed.
+/// Texts are views of the pages and dictionaries that contain them, which a batch holds as long as
+/// it lives: the pages between its first and its last row, one more at each end, and the one that
+/// is being decompressed.
 fn texts(file: &Positioned, column: &ColumnChunkMetaData, rows: usize) -> DecoderBytes {
     let all = size(column.uncompressed_size());
     let prefixed = column.encodings().any(|encoding| encoding == Encoding::DELTA_BYTE_ARRAY);
@@ -118,12 +123,13 @@ fn texts(file: &Positioned, column: &ColumnChunkMetaData, rows: usize) -> Decode
     let most = |dictionary: bool| {
         pages.iter().filter(|page| page.dictionary == dictionary).map(|page| page.size).max().unwrap_or(0)
     };
-    // the dictionary of a row group of few rows comes again with the next
+    // a batch over several row groups of few rows holds the dictionary of each
     let dictionary = most(true) / rows.max(1);
-    // a value that is stored as what differs from the one before it may be as long as the page, and so may each behind it
+    // a value that is stored as its difference from the previous one may be as long as the page,
+    // and so may every later value
     let of_row = |page: &Page| if prefixed { page.size } else { page.size.div_ceil(page.values.max(1)) };
     let per_row = pages.iter().filter(|page| !page.dictionary).map(of_row).max().unwrap_or(0);
-    // the decoder unpacks the lengths of a whole page of texts that are coded by differences
+    // the decoder unpacks the lengths of a whole page of delta-encoded texts
     let delta = prefixed || column.encodings().any(|encoding| encoding == Encoding::DELTA_LENGTH_BYTE_ARRAY);
     let values = pages.iter().filter(|_| delta).map(|page| page.values).max().unwrap_or(0);
     let fixed = 4 * most(false).saturating_add(most(true)).saturating_add(2 * values);
@@ -132,13 +138,13 @@ fn texts(file: &Positioned, column: &ColumnChunkMetaData, rows: usize) -> Decode
 
 struct Page {
     dictionary: bool,
-    /// Number of values, missing ones included; of a dictionary 0.
+    /// Number of values including missing ones; 0 for a dictionary.
     values: usize,
     size: usize,
 }
 
-/// The pages of a column chunk; `None` where their headers cannot be read, or lie at a distance: a request for each would
-/// take longer than the pages.
+/// Returns the pages of a column chunk; `None` if their headers cannot be read, or if the file is
+/// remote: one request per header would take longer than reading the pages.
 fn pages(file: &Positioned, column: &ColumnChunkMetaData) -> Option<Vec<Page>> {
     if file.object().is_some() {
         return None;
@@ -147,7 +153,7 @@ fn pages(file: &Positioned, column: &ColumnChunkMetaData) -> Option<Vec<Page>> {
     let mut reader = SerializedPageReader::new(Arc::clone(&headers), column, 0, None).ok()?;
     let mut pages = Vec::new();
     while let Some(page) = reader.peek_next_page().ok()? {
-        // a longer one is an error where it is read
+        // a longer page is an error when it is read
         let size = headers.size.load(Ordering::Relaxed).min(limit(column));
         pages.push(Page { dictionary: page.is_dict, values: page.num_levels.unwrap_or(0), size });
         reader.skip_next_page().ok()?;
@@ -155,8 +161,8 @@ fn pages(file: &Positioned, column: &ColumnChunkMetaData) -> Option<Vec<Page>> {
     Some(pages)
 }
 
-/// A file of which page headers are read. The Parquet crate tells what a page holds, and not its bytes once it is
-/// decompressed, unless it decompresses it; they stand at the beginning of its header.
+/// A file whose page headers are read. The Parquet crate does not report the unpacked size of a
+/// page without decompressing it; the size is at the beginning of the header.
 struct Headers {
     file: Source,
     size: AtomicUsize,

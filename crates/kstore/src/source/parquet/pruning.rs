@@ -1,8 +1,9 @@
-//! Row groups of a Parquet file that a condition rules out.
+//! Excludes row groups of a Parquet file by a condition.
 //!
-//! A writer stores the least and the greatest value of a column for each row group. Missing values and NaN are not
-//! among them, and fulfil no condition. Bounds that are absent, are NaN, or come from writers that compared wrongly
-//! (PARQUET-251: `min` and `max` before format 2.4 compared bytes as signed) rule nothing out.
+//! A writer stores the minimum and the maximum of a column for each row group. Missing values and
+//! NaN are not included, and satisfy no condition. Bounds exclude nothing if they are absent or
+//! NaN, or if their writer compared wrongly (PARQUET-251: `min` and `max` before format 2.4
+//! compared bytes as signed).
 
 use crate::{condition::Bound, source::plain};
 use parquet::arrow::arrow_reader::ArrowReaderMetadata;
@@ -10,7 +11,8 @@ use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use parquet::{basic::Type, file::metadata::RowGroupMetaData};
 use std::ops::Range;
 
-/// Which row groups may hold a row whose value in column `root` fulfils the condition; `None` where nothing is known.
+/// Returns which row groups may hold a row whose value in column `root` satisfies the condition;
+/// `None` if nothing is known.
 pub(super) fn row_groups(metadata: &ArrowReaderMetadata, root: Option<usize>, condition: &Bound) -> Option<Vec<bool>> {
     let groups = metadata.metadata().row_groups();
     let (schema, field) = (metadata.schema(), metadata.schema().field(root?));
@@ -32,7 +34,7 @@ fn trusted(group: &RowGroupMetaData, leaf: usize) -> bool {
     column.column_type() != Type::INT96 && column.statistics().is_some_and(ordered)
 }
 
-/// The rows of the groups that are kept; neighbours together.
+/// Returns the rows of the kept groups, with adjacent groups merged.
 pub(super) fn ranges(groups: &[RowGroupMetaData], kept: &[bool]) -> Vec<Range<u64>> {
     let mut ranges: Vec<Range<u64>> = Vec::new();
     let mut start = 0;

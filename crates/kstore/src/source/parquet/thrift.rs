@@ -1,17 +1,19 @@
-//! What the decoder allocates or follows by, read before it does: the depth of the schema and the size of a page.
+//! Checks two numbers before the decoder uses them for allocation or recursion: the depth of the
+//! schema and the size of a page.
 //!
-//! Both are structures of Thrift's compact protocol
-//! (<https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md>). The second field of a footer lists the nodes of the
-//! schema, each with the number of its children, parents before children; the decoder goes down by recursion, and a file may nest columns deeper
-//! than the stack is.
+//! Both are in structures of Thrift's compact protocol
+//! (<https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md>). The
+//! second field of a footer lists the nodes of the schema, each with the number of its children,
+//! parents before children. The decoder descends by recursion, and a file may nest columns deeper
+//! than the stack allows.
 
 use crate::Result;
 use crate::source::positioned::Positioned;
 
-/// Deepest schema that is read, in nodes. A list of lists of numbers has five.
+/// Maximum depth of a schema, in nodes. A list of lists of numbers has five.
 const DEEPEST: usize = 50;
 
-/// Refuses columns that are nested too deeply. What is wrong with the footer otherwise, the decoder tells.
+/// Rejects columns that are nested too deeply. The decoder reports all other faults of the footer.
 pub(super) fn check_depth(file: &Positioned) -> Result<()> {
     let mut end = [0; 8];
     let at = file.length().saturating_sub(end.len() as u64);
@@ -30,7 +32,8 @@ pub(super) fn check_depth(file: &Positioned) -> Result<()> {
     }
 }
 
-/// The nodes of the deepest path in the schema; `None` for a footer of another form.
+/// Returns the number of nodes on the deepest path in the schema; `None` for a footer of another
+/// form.
 fn depth(mut footer: &[u8]) -> Option<usize> {
     let mut deepest = None;
     fields(&mut footer, &mut |left, field, kind| {
@@ -56,12 +59,13 @@ fn depth(mut footer: &[u8]) -> Option<usize> {
     deepest
 }
 
-/// Bytes of a page once it is unpacked, as the first bytes of its header tell; `None` for another form.
+/// Returns the unpacked bytes of a page from the first bytes of its header; `None` for another
+/// form.
 pub(super) fn page_size(mut header: &[u8]) -> Option<usize> {
     let mut size = None;
     fields(&mut header, &mut |left, field, kind| match (field, kind) {
         (2, INTEGER) => {
-            // a whole number that is not negative: the sign is the lowest bit
+            // an integer that is not negative: the sign is the lowest bit
             size = number(left).filter(|zigzag| zigzag & 1 == 0).and_then(|zigzag| usize::try_from(zigzag >> 1).ok());
             None
         }
@@ -70,7 +74,7 @@ pub(super) fn page_size(mut header: &[u8]) -> Option<usize> {
     size
 }
 
-/// A list and a whole number of 32 bits among the types of the protocol.
+/// Type codes of the protocol for a list and for a 32-bit integer.
 const LIST: u8 = 9;
 const INTEGER: u8 = 5;
 
@@ -90,14 +94,14 @@ pub(super) fn number(left: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Number and type of the elements of a list.
+/// Returns the number and type of the elements of a list.
 fn list(left: &mut &[u8]) -> Option<(u64, u8)> {
     let byte = byte(left)?;
     let count = if byte >> 4 == 15 { number(left)? } else { u64::from(byte >> 4) };
     Some((count, byte & 0x0f))
 }
 
-/// Takes a field by its number and type; `None` ends the structure.
+/// Reads a field, given its number and type; `None` ends the structure.
 type Visit<'v> = dyn FnMut(&mut &[u8], u64, u8) -> Option<()> + 'v;
 
 fn fields(left: &mut &[u8], visit: &mut Visit<'_>) -> Option<()> {
@@ -115,7 +119,7 @@ fn fields(left: &mut &[u8], visit: &mut Visit<'_>) -> Option<()> {
 
 fn skip(left: &mut &[u8], kind: u8, depth: usize) -> Option<()> {
     match kind {
-        // truths are in the type, but not those of a list
+        // booleans are stored in the type, except in a list
         1 | 2 => Some(()),
         3 => byte(left).map(drop),
         4..=6 => number(left).map(drop),

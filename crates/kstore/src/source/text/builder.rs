@@ -1,4 +1,4 @@
-//! Columns of a chunk of text, value by value.
+//! Columns of a text chunk, built value by value.
 
 use super::table::{CHUNK_BYTES, CHUNK_ROWS};
 use crate::arrow::array::{
@@ -8,26 +8,26 @@ use crate::schema::{Column, Kind};
 use crate::source::View;
 use std::sync::Arc;
 
-/// The narrowest type that all values of a column so far have.
+/// The narrowest type of all values of a column so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Guess {
     #[default]
     Missing,
     Bool,
-    /// Whole numbers of int64, none negative.
+    /// Integers of int64, none negative.
     Int,
-    /// Whole numbers of int64, some negative.
+    /// Integers of int64, some negative.
     Signed,
-    /// Whole numbers, none negative and some beyond int64.
+    /// Integers, none negative and some beyond int64.
     Large,
     Float,
     Text,
-    /// Lists or objects, which are not read.
+    /// Lists or objects, which are not supported.
     Nested,
 }
 
 impl Guess {
-    /// The type that has the values of both; `None` where they are a mixture.
+    /// Returns the type that holds the values of both; `None` if the types cannot be mixed.
     pub(crate) fn with(self, other: Self) -> Option<Self> {
         Some(match (self, other) {
             (known, other) if known == other => known,
@@ -68,7 +68,7 @@ impl Builder {
             Kind::Int { signed: true, .. } | Kind::Time(_) => Self::Int(Int64Builder::new()),
             Kind::Int { signed: false, .. } => Self::Large(UInt64Builder::new()),
             Kind::Bool => Self::Bool(BooleanBuilder::new()),
-            // kinds that no text is read as
+            // no text is read as the kinds other than `Text`
             Kind::Text | Kind::Binary | Kind::Sparse(_) | Kind::Other(_) => Self::Text(StringBuilder::new()),
         }
     }
@@ -88,7 +88,7 @@ impl Builder {
 #[derive(Debug)]
 pub(crate) struct Builders {
     pub(crate) columns: Vec<Builder>,
-    /// For each column of the file, its place among these.
+    /// Index in `columns` of each column of the file, if requested.
     pub(crate) slots: Vec<Option<usize>>,
     arrays: Vec<ArrayRef>,
 }
@@ -112,7 +112,8 @@ impl Builders {
         crate::source::plain::view(&**self.arrays.get(self.slots[column]?)?)
     }
 
-    /// Bytes of the longest chunk, twice: columns of numbers have as many values as rows, and texts are as long as the chunk.
+    /// Returns twice the bytes of the longest chunk: numeric columns have one value per row, and
+    /// texts are as long as the chunk.
     pub(crate) fn bytes(columns: &[&Column], longest: usize) -> usize {
         let text = columns.iter().any(|column| column.kind == Kind::Text);
         2 * (CHUNK_ROWS * columns.len() * 8 + if text { CHUNK_BYTES + longest } else { 0 })

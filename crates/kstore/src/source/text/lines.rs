@@ -3,7 +3,8 @@
 use super::Scanner;
 use memchr::memchr;
 
-/// Finds lines that hold more than blanks and, where the format has a mark for it, comment.
+/// Finds lines that contain more than blanks and, if the format has a comment mark, more than a
+/// comment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LineScanner {
     comment: Option<u8>,

@@ -1,7 +1,8 @@
-//! Tables written as text: the parts that CSV, svmlight and JSON lines share.
+//! Tables in text files: the parts that CSV, svmlight and JSON lines share.
 //!
-//! A text does not say how many rows it has or where they lie, so opening one reads it once and remembers the place of every few thousandth row. From
-//! then on cursors start anywhere, several at once, as in any other format.
+//! A text file does not state the number or the positions of its rows, so opening one reads it once
+//! and stores the position of every few thousandth row. Afterwards cursors start anywhere, several
+//! at once, as in any other format.
 
 #[cfg(any(feature = "csv", feature = "jsonl"))]
 mod builder;
@@ -32,8 +33,8 @@ pub(crate) use written::written;
 use crate::sparse::SparseShape;
 use std::collections::BTreeMap;
 
-/// A number as Rust's standard library reads it: fractions are rounded to the nearest float, whole numbers that do not
-/// fit are none.
+/// Parses a number like Rust's standard library: fractions are rounded to the nearest float,
+/// integers out of range are `None`.
 pub(crate) fn number<N: std::str::FromStr>(text: &[u8]) -> Option<N> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
@@ -47,21 +48,22 @@ pub(crate) fn shown(word: &[u8]) -> String {
     if word.len() > SHOWN_BYTES { format!("{text:?} …") } else { format!("{text:?}") }
 }
 
-/// For each column of a file, its place among those that are wanted.
+/// Returns the index among the requested columns of each column of a file.
 pub(crate) fn slots(columns: usize, wanted: &[usize]) -> Vec<Option<usize>> {
     let mut slots = vec![None; columns];
     wanted.iter().enumerate().for_each(|(slot, column)| slots[*column] = Some(slot));
     slots
 }
 
-/// How text files are read. Formats that describe themselves ignore it.
+/// How text files are read. Self-describing formats ignore it.
 ///
 /// ```
 /// use kstore::{Table, TextOptions};
 /// let folder = tempfile::tempdir().unwrap();
 /// let path = folder.path().join("rows.csv");
 /// std::fs::write(&path, "1,5;2\n2,5;3\n").unwrap();
-/// let table = Table::open_with(&[path], &TextOptions::default().delimiter(b';').without_header())?;
+/// let table =
+///     Table::open_with(&[path], &TextOptions::default().delimiter(b';').without_header())?;
 /// assert_eq!((table.stored_rows(), table.schema().columns[1].name.as_str()), (2, "x1"));
 /// # Ok::<(), kstore::Error>(())
 /// ```
@@ -73,18 +75,19 @@ pub struct TextOptions {
     pub(crate) without_quotes: bool,
     pub(crate) pad_rows: bool,
     pub(crate) skip_lines: u64,
-    /// Where it is not [`TextOptions::INFER_ROWS`].
+    /// Set if it differs from [`TextOptions::INFER_ROWS`].
     pub(crate) infer_rows: Option<u64>,
     pub(crate) zero_based: bool,
     pub(crate) width: Option<usize>,
     pub(crate) sparse: Sparse,
     pub(crate) types: BTreeMap<String, ColumnType>,
     pub(crate) missing_words: Vec<String>,
-    /// How the rows that these belong to were read.
+    /// How the rows of the same table were read before, such as in the fit.
     pub(crate) like: TextReading,
 }
 
-/// Which rows of svmlight files stay sparse, beside those with more columns than dense rows may have.
+/// Which rows of svmlight files stay sparse, in addition to rows with more columns than dense rows
+/// may have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Sparse {
     #[default]
@@ -93,7 +96,7 @@ pub(crate) enum Sparse {
     All,
 }
 
-/// How text files are read, in words: what is not the default is said.
+/// Describes how text files are read; lists only settings that are not the default.
 impl std::fmt::Display for TextOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let words = [
@@ -116,58 +119,62 @@ impl std::fmt::Display for TextOptions {
 }
 
 impl TextOptions {
-    /// Rows of a CSV file that decide what its columns hold, unless [`TextOptions::infer_rows`] says otherwise.
+    /// Default number of rows of a CSV file that determine the types of its columns, see
+    /// [`TextOptions::infer_rows`].
     pub const INFER_ROWS: u64 = 10_000;
 
-    /// CSV: sets the byte between fields. By default the one of `,` `;` tab `|` that cuts the first lines alike; in
-    /// `.tsv` files a tab.
+    /// CSV: sets the byte between fields. The default is a tab in `.tsv` files; otherwise the one
+    /// of `,` `;` tab `|` that splits the first lines consistently.
     pub fn delimiter(self, delimiter: u8) -> Self {
         Self { delimiter: Some(delimiter), ..self }
     }
 
-    /// CSV: sets the mark before decimals, `.` or `,`. By default a comma where fields are cut by `;` and numbers have it.
+    /// CSV: sets the decimal mark, `.` or `,`. The default is a comma if the delimiter is `;` and
+    /// numbers have commas.
     pub fn decimal(self, decimal: u8) -> Self {
         Self { decimal: Some(decimal), ..self }
     }
 
-    /// CSV: takes the first line as a row too; columns are called `x0`, `x1`, ….
+    /// CSV: reads the first line as a row; columns are called `x0`, `x1`, ….
     pub fn without_header(self) -> Self {
         Self { without_header: true, ..self }
     }
 
-    /// CSV: takes quotation marks for letters. By default a field may begin and end with `"`.
+    /// CSV: reads quotation marks as ordinary characters. By default a field may begin and end with
+    /// `"`.
     pub fn without_quotes(self) -> Self {
         Self { without_quotes: true, ..self }
     }
 
-    /// CSV: takes rows with fewer fields than names, whose last values are missing. By default they
-    /// are errors.
+    /// CSV: accepts rows with fewer fields than names; their last values are missing. By default
+    /// they are errors.
     pub fn pad_rows(self) -> Self {
         Self { pad_rows: true, ..self }
     }
 
-    /// CSV: passes over the first lines of the file, which come before the names.
+    /// CSV: skips the first lines of the file, before the names.
     pub fn skip_lines(self, lines: u64) -> Self {
         Self { skip_lines: lines, ..self }
     }
 
-    /// CSV: sets the number of rows that decide what the columns hold; [`u64::MAX`] for all.
+    /// CSV: sets the number of rows that determine the types of columns; [`u64::MAX`] for all.
     pub fn infer_rows(self, rows: u64) -> Self {
         Self { infer_rows: Some(rows).filter(|rows| *rows != Self::INFER_ROWS), ..self }
     }
 
-    /// CSV: sets the types of some columns, by their names. By default those that the first rows show; whole numbers that begin with zeros
-    /// are text.
+    /// CSV: sets the types of some columns by name. By default the first rows determine them;
+    /// integers that begin with zeros are text.
     pub fn types(self, types: BTreeMap<String, ColumnType>) -> Self {
         Self { types, ..self }
     }
 
-    /// CSV and JSON lines: sets words that stand for missing values, in columns of text too.
+    /// CSV and JSON lines: sets words for missing values, which apply to text columns too.
     pub fn missing_words(self, missing_words: Vec<String>) -> Self {
         Self { missing_words, ..self }
     }
 
-    /// Reads what these options leave open as other rows were read. Columns that a file does not have are ignored.
+    /// Sets how other rows were read, for everything that these options leave open. Columns that a
+    /// file does not have are ignored.
     #[must_use]
     pub fn like(mut self, mut reading: TextReading) -> Self {
         reading.extend(&self.like);
@@ -175,12 +182,13 @@ impl TextOptions {
         Self { like: reading, ..self }
     }
 
-    /// True if other rows say how these are read.
+    /// Returns whether the reading of other rows is set.
     pub fn is_alike(&self) -> bool {
         !self.like.is_default()
     }
 
-    /// The type of a column, if it is known. A decimal mark that the caller names counts more than that of other rows.
+    /// Returns the type of a column, if it is known. A decimal mark set by the caller overrides the
+    /// one of other rows.
     pub(crate) fn type_of(&self, name: &str) -> Option<ColumnType> {
         match (self.types.get(name).or(self.like.types.get(name)).cloned(), self.decimal) {
             (Some(ColumnType::Number(form)), Some(_)) => Some(ColumnType::Number(NumberForm { marks: None, ..form })),
@@ -188,29 +196,30 @@ impl TextOptions {
         }
     }
 
-    /// svmlight: gives the first feature the index 0 and not 1.
+    /// svmlight: sets the index of the first feature to 0 instead of 1.
     pub fn zero_based(self) -> Self {
         Self { zero_based: true, ..self }
     }
 
-    /// svmlight: sets the number of features. By default the largest index in the file.
+    /// svmlight: sets the number of features. The default is the largest index in the file.
     pub fn width(self, features: usize) -> Self {
         Self { width: Some(features), ..self }
     }
 
-    /// svmlight: keeps the rows as they are, [sparse](crate::sparse), in one column `x`. By default those of more than 100,000 features
-    /// alone.
+    /// svmlight: keeps the rows [sparse](crate::sparse), in one column `x`. By default only rows
+    /// with more than 100,000 features stay sparse.
     pub fn sparse(self) -> Self {
         Self { sparse: Sparse::All, ..self }
     }
 
-    /// True where rows of this shape stay sparse.
+    /// Returns whether rows of this shape stay sparse.
     pub fn keeps(&self, shape: SparseShape) -> bool {
         shape.must_stay() || self.sparse == Sparse::All || self.sparse == Sparse::Thin && shape.is_thin()
     }
 
-    /// svmlight: keeps the rows as they are where that takes less room and time: at least a thousand
-    /// columns, and no row with entries in more than an eighth of them. Of several files all do where one does.
+    /// svmlight: keeps the rows sparse if that takes less memory and time: at least a thousand
+    /// columns, and no row with entries in more than an eighth of them. If one of several files
+    /// stays sparse, all do.
     #[must_use]
     pub fn sparse_where_thin(self) -> Self {
         Self { sparse: self.sparse.max(Sparse::Thin), ..self }

@@ -1,4 +1,5 @@
-//! How the columns of text files are read: as the caller says, as the first rows show, or as the rows of a fit were.
+//! How the columns of text files are read: as set by the caller, as the first rows show, or as in
+//! the fit.
 
 use crate::dates::TimeForm;
 use crate::encoding::Encoding;
@@ -7,16 +8,17 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-/// The type that a column of a text file is read as: `text`, `number` or `date`.
+/// The type in which a column of a text file is read: `text`, `number` or `date`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ColumnType {
-    /// Text, letter by letter as in the file.
+    /// Text, unchanged from the file.
     Text,
-    /// Numbers, also if they begin with zeros.
+    /// Numbers, including numbers with leading zeros.
     Number(NumberForm),
-    /// Dates with or without a time of day, in the form that the first rows show if it is `None`; whole numbers count the seconds,
-    /// milliseconds, microseconds or nanoseconds since 1970.
+    /// Dates with or without a time of day, in the given form or, if `None`, in the form that the
+    /// first rows show. Integers count the seconds, milliseconds, microseconds or nanoseconds since
+    /// 1970.
     Date(Option<TimeForm>),
 }
 
@@ -35,15 +37,15 @@ impl FromStr for ColumnType {
     }
 }
 
-/// How the numbers of a column are written; `None` for what the first rows show.
+/// Format of the numbers of a column; `None` for the format that the first rows show.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NumberForm {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) marks: Option<Marks>,
-    /// The symbol of a currency, the unit, `%` or `0x` at every number.
+    /// Currency symbol, unit, `%` or `0x` at every number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) affix: Option<String>,
-    /// Codes such as `00501` are numbers too.
+    /// Whether codes such as `00501` are numbers.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) codes: bool,
 }
@@ -56,7 +58,7 @@ impl std::fmt::Display for NumberForm {
     }
 }
 
-/// The marks before decimals and between thousands.
+/// Decimal mark and thousands separator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Marks {
@@ -69,28 +71,28 @@ pub(crate) enum Marks {
     Comma,
 }
 
-/// How text files were read, as far as it differs from the default: other files are read alike.
+/// How text files were read, if not by default, so that other files are read the same way.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TextReading {
-    /// The types of columns, by their names.
+    /// Types of columns, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub types: BTreeMap<String, ColumnType>,
-    /// Words that stand for missing values.
+    /// Words for missing values.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing_words: Vec<String>,
-    /// The character between fields, if the numbers of some column have commas.
+    /// Delimiter, if the numbers of some column have commas.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delimiter: Option<char>,
 }
 
 impl TextReading {
-    /// True if nothing differs from the default.
+    /// Returns whether nothing differs from the default.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Adds what another says and this does not.
+    /// Adds the settings of another reading that this one lacks.
     pub fn extend(&mut self, other: &Self) {
         other.types.iter().for_each(|(name, of)| _ = self.types.entry(name.clone()).or_insert_with(|| of.clone()));
         let new = other.missing_words.iter().filter(|word| !self.missing_words.contains(word));
@@ -106,7 +108,8 @@ impl TextReading {
         self
     }
 
-    /// What it says of the way in which the numbers and dates of some columns are written. Text is text in every file.
+    /// Restricts the reading to the number and date formats of some columns. Text is read the same
+    /// way in every file.
     #[must_use]
     pub fn of_columns(mut self, names: &[String]) -> Self {
         self.types.retain(|name, of| names.contains(name) && *of != ColumnType::Text && !of.is_plain());
@@ -115,7 +118,7 @@ impl TextReading {
 }
 
 impl ColumnType {
-    /// True for numbers that are written as in every other format.
+    /// Returns whether numbers are written in the default format.
     pub(crate) fn is_plain(&self) -> bool {
         let plain = |form: &NumberForm| form.marks.unwrap_or_default() == Marks::Point;
         matches!(self, Self::Number(form) if plain(form) && !form.codes && form.affix.as_ref().is_none_or(String::is_empty))

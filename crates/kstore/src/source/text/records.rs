@@ -1,14 +1,14 @@
-//! The rows of a text file one after the other, each whole and in memory.
+//! The rows of a text file in order, each as a whole in memory.
 
 use crate::source::positioned::{BLOCK_BYTES, Positioned};
 use std::io;
 
-/// Most bytes of a row. A longer one is a quote that is never closed or a file without line ends, and would otherwise
-/// fill the memory.
+/// Maximum bytes of a row. A longer row is an unclosed quote or a file without line ends, and would
+/// otherwise fill the memory.
 pub(crate) const RECORD_LIMIT: usize = 16 << 20;
 
-/// Most bytes of a row that are kept before its end is known: a longer one is followed to its end first, so that one that is
-/// too long is refused without being held.
+/// Maximum bytes of a row that are kept before its end is known: the end of a longer row is found
+/// first, so that a row that is too long is rejected without being held.
 pub(crate) const UNSEEN: usize = 4 * BLOCK_BYTES;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,19 +17,21 @@ pub(crate) struct RowStart {
     pub(crate) line: u64,
 }
 
-/// Finds the edges of rows in bytes that come piece by piece. Adds the line ends it passes to `line`.
+/// Finds the boundaries of rows in bytes that arrive in pieces. Adds the passed line ends to
+/// `line`.
 pub(crate) trait Scanner: Send {
-    /// Place of the next row's first byte; `None` when no row begins in these bytes.
+    /// Returns the position of the next row's first byte; `None` if no row begins in these bytes.
     fn begin(&mut self, bytes: &[u8], line: &mut u64) -> Option<usize>;
-    /// Place after the last byte of the row that has begun; `None` when all these bytes belong to it.
+    /// Returns the position after the last byte of the current row; `None` if all these bytes
+    /// belong to it.
     fn end(&mut self, bytes: &[u8], line: &mut u64) -> Option<usize>;
-    /// Whether the row may end with the file.
+    /// Returns whether the row may end with the file.
     fn may_end(&self) -> bool;
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record<'a> {
-    /// Its text, without the line end.
+    /// Text of the row, without the line end.
     pub(crate) bytes: &'a [u8],
     pub(crate) place: RowStart,
 }
@@ -47,22 +49,22 @@ pub(crate) enum RecordError {
     Unended(RowStart),
 }
 
-/// A place in a text file. Holds a block of bytes, and more only for a row that is longer.
+/// A position in a text file. Holds a block of bytes, and more only for a longer row.
 #[derive(Debug)]
 pub(crate) struct Records<S> {
     file: Positioned,
     scanner: S,
     line: u64,
     buffer: Vec<u8>,
-    /// Place in the file of the buffer's first byte.
+    /// Offset in the file of the buffer's first byte.
     base: u64,
-    /// The bytes at hand: read, and not handed out.
+    /// The range of buffered bytes that were not returned yet.
     start: usize,
     end: usize,
 }
 
 impl<S: Scanner> Records<S> {
-    /// The rows from `place` on, which must lie between rows or at the first byte of one.
+    /// Returns the rows from `place` on, which must lie between rows or at the first byte of a row.
     pub(crate) fn new(file: Positioned, scanner: S, place: RowStart) -> Self {
         Self { file, scanner, line: place.line, buffer: Vec::new(), base: place.offset, start: 0, end: 0 }
     }
@@ -89,7 +91,7 @@ impl<S: Scanner> Records<S> {
         Ok(Some(Record { bytes: &self.buffer[start..start + length], place }))
     }
 
-    /// Bytes of the row at `start`, all of which are at hand then.
+    /// Returns the bytes of the row at `start`, and reads all of them into the buffer.
     fn length(&mut self, place: RowStart) -> Result<usize, RecordError> {
         let mut scanned = 0;
         loop {
@@ -109,7 +111,8 @@ impl<S: Scanner> Records<S> {
         }
     }
 
-    /// Bytes of the row at `place`, of which so many were scanned. Keeps a block at a time.
+    /// Returns the bytes of the row at `place`, of which `scanned` bytes were scanned already.
+    /// Holds one block at a time.
     fn follow(&mut self, place: RowStart, mut scanned: usize) -> Result<usize, RecordError> {
         let mut block = vec![0; BLOCK_BYTES];
         loop {
@@ -128,7 +131,8 @@ impl<S: Scanner> Records<S> {
         }
     }
 
-    /// Reads so many bytes behind the bytes at hand, which move to the front; false at the end of the file.
+    /// Moves the buffered bytes to the front and reads up to `bytes` more bytes; returns false at
+    /// the end of the file.
     fn read(&mut self, bytes: usize) -> Result<bool, RecordError> {
         self.buffer.copy_within(self.start..self.end, 0);
         self.base += self.start as u64;

@@ -1,16 +1,17 @@
-//! Where the rows of a text file lie.
+//! The positions of the rows of a text file.
 
 use super::records::{Record, RecordError, Records, RowStart, Scanner, UNSEEN};
 use crate::source::positioned::{BLOCK_BYTES, Positioned};
 
-/// Rows between two remembered places, to begin with: a cursor passes over half as many on average before its first
-/// row, a thirtieth of a segment.
+/// Initial number of rows between two stored positions: a cursor skips half as many on average
+/// before its first row, a thirtieth of a segment.
 const EVERY: u64 = 4096;
 
-/// Most places remembered: 1 MiB. Of a file with more rows every second place is forgotten.
+/// Maximum number of stored positions: 1 MiB. For a file with more rows every second position is
+/// dropped.
 const PLACE_LIMIT: usize = 1 << 16;
 
-/// The places of every so-many-th row, found by one pass over the file.
+/// The positions of every n-th row, found by one pass over the file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RowStarts {
     kept: Vec<RowStart>,
@@ -38,7 +39,7 @@ impl RowStarts {
                 });
                 self.every *= 2;
             }
-            // the limit is even, so this row is one of those that are remembered at twice the distance too
+            // the limit is even, so this row's position is also kept at twice the distance
             self.kept.push(record.place);
         }
         self.rows += 1;
@@ -53,8 +54,8 @@ impl RowStarts {
         self.longest
     }
 
-    /// Bytes that a [`Records`] over this file holds: a row and the blocks before and behind it, and those of a long row until its end
-    /// is found.
+    /// Returns the bytes of a [`Records`] over this file: a row, the blocks before and after it,
+    /// and the bytes of a long row that are kept until its end is found.
     pub(crate) fn footprint(&self) -> usize {
         2 * BLOCK_BYTES + self.longest.max(UNSEEN.min(2 * self.longest))
     }
@@ -71,7 +72,7 @@ impl RowStarts {
         };
         let mut records = Records::new(file, scanner, *place);
         for _ in 0..row % self.every {
-            // a file that lost rows is reported where they are missed
+            // a file that lost rows is reported when the rows are read
             if records.next()?.is_none() {
                 break;
             }
@@ -79,7 +80,7 @@ impl RowStarts {
         Ok(records)
     }
 
-    /// The line that a row begins on; `None` where the file no longer tells.
+    /// Returns the line on which a row begins; `None` if the file can no longer be read.
     pub(crate) fn line<S: Scanner>(&self, file: &Positioned, scanner: S, row: u64) -> Option<u64> {
         let mut records = self.records(file.clone(), scanner, row).ok()?;
         records.next().ok()?.map(|record| record.place.line)

@@ -1,4 +1,4 @@
-//! A table written as text, whatever the format: where its rows are, and a cursor over them.
+//! A table in a text file of any format: the positions of its rows, and a cursor over them.
 
 use super::records::{RECORD_LIMIT, RecordError};
 use super::{Record, Records, RowStart, RowStarts, Scanner, TextReading};
@@ -17,7 +17,7 @@ pub(crate) const CHUNK_BYTES: usize = 1 << 20;
 
 pub(crate) trait TextFormat: Debug + Send + Sync {
     const NAME: &'static str;
-    /// What to look at where a row is too long, or does not end.
+    /// Hint for a row that is too long or does not end.
     const UNENDED: &'static str;
     type Scanner: Scanner;
     type Chunk<'a>: TextChunk
@@ -25,21 +25,21 @@ pub(crate) trait TextFormat: Debug + Send + Sync {
         Self: 'a;
 
     fn scanner(&self) -> Self::Scanner;
-    /// What is to be said of the way in which values are read.
+    /// Returns a remark on how values are read.
     fn note(&self, _columns: &[Column]) -> Option<String> {
         None
     }
     fn reading(&self) -> TextReading {
         TextReading::default()
     }
-    /// An empty chunk of some columns, each of which comes once.
+    /// Returns an empty chunk of some distinct columns.
     fn chunk<'a>(&'a self, columns: &'a [Column], wanted: &[usize]) -> Self::Chunk<'a>;
-    /// Bytes of a chunk of `columns`; the longest row of the file has `longest`.
+    /// Returns the bytes of a chunk of `columns`; the longest row of the file has `longest` bytes.
     fn chunk_bytes(&self, columns: &[&Column], longest: usize) -> usize;
 }
 
 pub(crate) trait TextChunk: Send {
-    /// Forgets its rows; returns the most that the next ones may be.
+    /// Removes the rows; returns the maximum number of rows of the next chunk.
     fn begin(&mut self, rows: usize) -> usize;
     fn push(&mut self, row: u64, text: &[u8]) -> Result<(), Wrong>;
     fn end(&mut self) {}
@@ -91,13 +91,14 @@ pub(crate) struct TextTable<F> {
 }
 
 impl<F: TextFormat> TextTable<F> {
-    /// An open file of which nothing is known yet; the path is for messages.
+    /// Returns an open file whose content is not known yet; the path is for messages.
     pub(crate) fn new(path: &Path, file: std::fs::File, format: F) -> Result<Self> {
         let file = Positioned::of(path, F::NAME, file).map_err(Error::io("read", path))?;
         Ok(Self { file, format, schema: Schema::default(), blank: Vec::new(), starts: RowStarts::new() })
     }
 
-    /// The first bytes of the file, and the place where text begins behind a byte order mark.
+    /// Returns the first bytes of the file, and the position at which text begins after a byte
+    /// order mark.
     pub(crate) fn beginning(&self) -> Result<(Vec<u8>, RowStart)> {
         let length = usize::try_from(self.file.length()).unwrap_or(usize::MAX);
         let start = self.file.read_new(BLOCK_BYTES.min(length), 0).map_err(|error| self.file.unread(error))?;
@@ -108,7 +109,8 @@ impl<F: TextFormat> TextTable<F> {
         Ok((start, RowStart { offset: mark, line: 1 }))
     }
 
-    /// The one pass that finds the rows from `start` on. `take` looks at each, and tells whether it is one.
+    /// Finds the rows from `start` on in one pass. `take` inspects each record, and returns whether
+    /// it is a row.
     pub(crate) fn index(
         &mut self,
         start: RowStart,
@@ -178,7 +180,8 @@ impl<F: TextFormat> TableFile for TextTable<F> {
         self.starts.line(&self.file, self.format.scanner(), row)
     }
 
-    /// Bytes of a block of text, the chunk, and for each column of the file its place in the chunk and in a row.
+    /// Bytes of a block of text and of the chunk, and for each column of the file its index in the
+    /// chunk and in a row.
     fn footprint(&self, columns: &[usize]) -> usize {
         let wanted: Vec<&Column> = columns.iter().map(|column| &self.schema.columns[*column]).collect();
         let chunk = self.format.chunk_bytes(&wanted, self.starts.longest_row());

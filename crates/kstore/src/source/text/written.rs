@@ -1,5 +1,5 @@
-//! Numbers as people write them: with a currency, a unit or `%`, in parentheses, with a minus behind or of Unicode, in hexadecimal, with
-//! apostrophes or spaces between thousands.
+//! Numbers in informal notation: with a currency, a unit or `%`, in parentheses, with a trailing or
+//! Unicode minus, in hexadecimal, with apostrophes or spaces between thousands.
 
 use super::{Marks, number};
 use std::borrow::Cow;
@@ -7,7 +7,8 @@ use std::borrow::Cow;
 impl Marks {
     pub(crate) const ALL: [Self; 3] = [Self::Point, Self::Grouped, Self::Comma];
 
-    /// The field as it would be written with a point and without marks between thousands; `None` for what is not written in this way.
+    /// Rewrites a field with a decimal point and without thousands separators; `None` if it does
+    /// not have this format.
     pub(crate) fn plain(self, field: &[u8]) -> Option<Cow<'_, [u8]>> {
         let (between, decimal) = match self {
             Self::Point => return Some(Cow::Borrowed(field)),
@@ -32,14 +33,16 @@ const UNIT: usize = 8;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Written<'a> {
-    /// Sign, digits, decimal mark and exponent, and an apostrophe between thousands that are cut so.
+    /// Sign, digits, decimal mark and exponent, with an apostrophe for a space or apostrophe
+    /// between thousands.
     number: String,
-    /// The currency before the number and the unit behind it.
+    /// Currency before the number and unit after it.
     pub(crate) affix: Cow<'a, str>,
 }
 
 impl Written<'_> {
-    /// The number as it would be written with a point and without marks between thousands; `None` for one with other marks than these.
+    /// Returns the number with a decimal point and without thousands separators; `None` if it has
+    /// other marks.
     pub(crate) fn plain(&self, marks: Marks) -> Option<Vec<u8>> {
         let (marks, between) = match marks {
             Marks::Point if self.number.contains('\'') => (Marks::Grouped, ","),
@@ -50,7 +53,7 @@ impl Written<'_> {
     }
 }
 
-/// True for the symbol of a currency, of which one may stand before a number.
+/// Returns whether a character is a currency symbol; one of them may precede a number.
 fn is_currency(letter: char) -> bool {
     matches!(letter, '$' | '£' | '¥' | '€' | '\u{20a0}'..='\u{20cf}')
 }
@@ -60,7 +63,8 @@ fn is_unit(text: &str) -> bool {
     text.chars().count() <= UNIT && text.chars().all(of_unit)
 }
 
-/// Takes a number out of what is around it; `None` for what is no single number. That its digits are sound is not checked.
+/// Separates a number from the text around it; `None` if the field is not a single number. The
+/// digits are not checked.
 pub(crate) fn written(field: &[u8]) -> Option<Written<'_>> {
     let text = std::str::from_utf8(field).ok().filter(|text| text.len() <= LONGEST)?.trim();
     if let Some(digits) = text.strip_prefix("0x").or(text.strip_prefix("0X")) {
@@ -73,7 +77,7 @@ pub(crate) fn written(field: &[u8]) -> Option<Written<'_>> {
     let first = text.find(|c: char| c.is_ascii_digit())?;
     let first = first - usize::from(text[..first].ends_with(['.', ',']));
     let last = text.rfind(|c: char| c.is_ascii_digit())? + 1;
-    // a minus stands before the currency, behind it, or behind the digits
+    // a minus is before the currency, after it, or after the digits
     let is_minus = |c: char| c == '-' || c == '\u{2212}';
     let (before, behind) = (text[..first].trim(), text[last..].trim());
     let after_sign = before.strip_prefix(is_minus).unwrap_or(before);
@@ -88,7 +92,7 @@ pub(crate) fn written(field: &[u8]) -> Option<Written<'_>> {
     sound.then_some(Written { number, affix })
 }
 
-/// True for a number with something around it, or with other marks than a point before decimals.
+/// Returns whether the text is a number with an affix, or with marks other than a decimal point.
 pub(crate) fn is_marked_number(text: &str) -> bool {
     marked(text).is_some()
 }
