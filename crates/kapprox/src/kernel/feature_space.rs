@@ -1,4 +1,5 @@
-//! Geometry in the feature space of a kernel, from kernel values alone: centring, distances, variance, alignment.
+//! Geometry in the feature space of a kernel, from kernel values alone: centring, distances,
+//! variance, alignment.
 //!
 //! All functions work on small dense matrices in `f64`: K of n points (n x n, symmetric), or the
 //! kernel values of b points with those n points (b x n). With H = I − 11ᵀ/n, HKH is the kernel
