@@ -1,5 +1,4 @@
-//! Additive kernels of histograms: sums over the features, positive definite on non-negative
-//! features.
+//! Additive kernels of histograms: sums over features, positive definite for non-negative features.
 //!
 //! The additive chi-squared kernel is Σ 2xz / (x + z) (Vedaldi, Zisserman, *Efficient Additive
 //! Kernels via Explicit Feature Maps*, IEEE TPAMI 34, 2012). scikit-learn's `additive_chi2_kernel`,

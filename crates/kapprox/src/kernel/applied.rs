@@ -1,5 +1,4 @@
-//! Functions of kernels that are kernels again: powers, exponentials, normalisations by the
-//! diagonal.
+//! Functions of kernels that are kernels again: powers, exponentials, diagonal normalisations.
 //!
 //! (Shawe-Taylor, Cristianini, *Kernel Methods for Pattern Analysis*, 2004, propositions 3.24 and
 //! section 5.1.)

@@ -21,7 +21,7 @@ pub(super) trait Split: Debug + Send + Sync + 'static {
     type Few: Term;
     /// Term of the sum over pairs for points with many features.
     type Many: Term;
-    /// Returns how common entries of sparse points give the distance, in units of `length`.
+    /// Returns the distance of sparse points as an argument, in units of `length`.
     fn by_entries(length: f64) -> FromEntries;
     /// Unit of the distance by offsets, in length scales.
     const UNIT: f64;

@@ -9,7 +9,7 @@ use super::{Profile, direct::raw, terms::Magnitudes};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
-    // not on other sets: a distribution without atoms has the mean 0
+    // not on other sets: a distribution without atoms has mean 0 in feature space
     facts: Facts { of: "discrete sets", ..Facts::ALL },
     ..KernelFamily::new("delta", "1 if x = z, else 0", "delta()", |text, _| raw(text, Magnitudes, Delta))
 };

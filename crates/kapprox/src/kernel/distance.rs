@@ -2,10 +2,10 @@
 //! distance of the points: ‖k(x, ·) − k(z, ·)‖² = ‖x − z‖.
 //!
 //! Positive definite because ‖x − z‖ is of negative type, and characteristic for distributions with
-//! a mean. Its squared maximum mean discrepancy is half the energy distance, 2 E‖X − Z‖ − E‖X − X'‖
-//! − E‖Z − Z'‖; in one dimension, the energy distance is the square of
+//! a mean. Its squared maximum mean discrepancy is half the energy distance,
+//! 2 E‖X − Z‖ − E‖X − X'‖ − E‖Z − Z'‖; in one dimension, the energy distance is the square of
 //! `scipy.stats.energy_distance`. The kernel has no length scale. Values of points far from the
-//! origin cancel.
+//! origin suffer from cancellation.
 //!
 //! References: Székely, Rizzo, "Testing for equal distributions in high dimension", InterStat 5,
 //! 2004; Sejdinovic, Sriperumbudur, Gretton, Fukumizu, "Equivalence of distance-based and

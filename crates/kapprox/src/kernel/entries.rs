@@ -21,8 +21,8 @@ pub(crate) enum FromEntries {
     HarmonicMean,
 }
 
-/// Fraction of the norms below which a distance is recomputed: 2^-10 leaves 43 bits of it, and is
-/// rare.
+/// Fraction of the norms below which a distance is recomputed: at 2^-10 it still has 43 bits, and
+/// few pairs are below.
 const NEAR: f64 = 1.0 / 1024.0;
 
 impl FromEntries {
@@ -98,7 +98,6 @@ fn part_of_both(x: f64, z: f64) -> f64 {
     x.max(z) * (x.min(z) / (x + z))
 }
 
-/// Returns a sum over the features of two points.
 fn over_both((x, z): (Vec<f64>, Vec<f64>), term: impl Fn(f64, f64) -> f64) -> f64 {
     x.iter().zip(&z).map(|(x, z)| term(*x, *z)).sum()
 }

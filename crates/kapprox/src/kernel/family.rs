@@ -43,8 +43,8 @@ pub struct KernelFamily {
 pub type Build = fn(text: String, values: &[f64]) -> Arc<dyn AnyKernel>;
 
 impl KernelFamily {
-    /// Returns a positive definite kernel without parameters, defined for every number. Other
-    /// properties are set as fields.
+    /// Returns the family of a positive definite kernel without parameters, defined for every
+    /// number. Set fields to declare anything else.
     ///
     /// `build` receives the expression, which [`spec`](super::KernelFunction::spec) must return,
     /// and the values of the parameters.
@@ -115,7 +115,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// No known property.
+    /// No property is known to hold.
     pub const NONE: Self = Self {
         bounded: false,
         translation_invariant: false,

@@ -94,7 +94,7 @@ impl<T: Real, M: Term, F: Finish<T>> Few<T, M, F> {
     }
 }
 
-/// Computes the sums of rows with all points: `out[i m + j]`.
+/// The sums of rows with all points, `out[i m + j]`, as a vectorised computation.
 struct FewSums<'a, T, M> {
     rows: &'a [T],
     panels: &'a [T],
@@ -119,7 +119,7 @@ impl<T: Real, M: Term> FewSums<'_, T, M> {
     fn run<S: Simd, const TALL: usize>(&mut self, simd: S) {
         let rows = self.rows.len() / self.d;
         let together = rows / WIDE * WIDE;
-        // loops, not closures, which would be compiled for the oldest machine
+        // loops, because closures would be compiled for the oldest machine
         for i in (0..together).step_by(WIDE) {
             self.group::<S, TALL, WIDE>(simd, i);
         }

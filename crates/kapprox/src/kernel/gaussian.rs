@@ -57,7 +57,7 @@ impl Profile for Gaussian {
     }
 
     fn law(&self) -> Option<Law> {
-        // 2^(−r²) is a Gaussian of variance 1 / (2 ln 2)
+        // 2^(−r²) is a Gaussian of variance 1 / (2 ln 2), so its frequencies have variance 2 ln 2
         Some(Law::radial(|_| (2.0 * std::f64::consts::LN_2).sqrt()))
     }
 }

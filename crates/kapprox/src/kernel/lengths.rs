@@ -97,7 +97,7 @@ impl Kernel {
         factors.iter().map(resolved).collect()
     }
 
-    /// Returns the expression with every length scale, every parameter that can be `median`,
+    /// Returns the expression with every length scale (every parameter that can be `median`)
     /// multiplied by `factor`. Kernels without a length scale do not change.
     ///
     /// ```

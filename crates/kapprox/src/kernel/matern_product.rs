@@ -1,5 +1,5 @@
-//! Products of one-dimensional Matérn kernels of smoothness ν = 1/2, 3/2 and 5/2: Π M_ν(|x − z| /
-//! σ) over the features.
+//! Products over the features of one-dimensional Matérn kernels, Π M_ν(|x − z| / σ), of smoothness
+//! ν = 1/2, 3/2 and 5/2.
 //!
 //! Rougher along diagonals than [`matern`](super::matern), which takes the Euclidean distance; for
 //! ν = 1/2 it is the [`laplacian`](super::laplacian). Positive definite as a product of kernels
@@ -22,8 +22,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         "product of the features' matern(nu, sigma)",
         "matern_product(nu=1.5, sigma=4)",
         |text, values| {
-            // M(a) = (1 + linear a + square a²) 2^−a, in units that make the exponential a power of
-            // two
+            // M(a) = (1 + linear a + square a²) 2^−a, in units of ln 2 / root length scales
             let (root, linear, square) = match values[0] {
                 0.5 => (1.0, 0.0, 0.0),
                 1.5 => (3f64.sqrt(), LN_2, 0.0),

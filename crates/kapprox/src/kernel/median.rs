@@ -13,9 +13,9 @@ const MOST_POINTS: usize = 1000;
 /// Returns the median distance over all pairs of rows (of 1,000 evenly spaced rows if there are
 /// more).
 ///
-/// If the median is 0 (duplicates), returns the median of the nonzero distances; if there are none,
-/// 1. The median of an even number of distances is the mean of the middle two. A row of weight w
-/// counts as w copies of it, at distance 0 from each other. `sparse` rows are in the layout of
+/// If the median is 0 (duplicates), returns the median of the nonzero distances, or 1 if all are 0.
+/// The median of an even number of distances is the mean of the middle two. A row of weight w is w
+/// copies of it, at distance 0 from each other. `sparse` rows are in the layout of
 /// [`kpass::sparse`]. Costs n² d / 2 operations.
 pub(super) fn median_distance(sample: MatRef<'_, f64>, weights: &[f64], metric: Distance, sparse: bool) -> Result<f64> {
     let n = sample.nrows().min(MOST_POINTS);

@@ -128,8 +128,8 @@ pub trait KernelFunction<T: Real>: Debug + Send + Sync {
     fn columns(&self, _z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
         None
     }
-    /// Returns whether [`columns`](Self::columns) also serves blocks of many rows, which are slower
-    /// if they prepare the points themselves.
+    /// Returns whether the points that [`columns`](Self::columns) prepares also make blocks of many
+    /// rows faster.
     fn is_indexed(&self) -> bool {
         false
     }
@@ -199,7 +199,8 @@ pub(crate) fn check_shapes<T>(x: MatRef<'_, T>, z: MatRef<'_, T>, out: &MatMut<'
     );
 }
 
-/// Rejects a kernel that is not positive definite; `what` names the user of the kernel.
+/// Rejects a kernel that is not positive definite; `what` names the computation that
+/// needs one.
 ///
 /// # Errors
 /// [`crate::Error::NotPositiveDefinite`].

@@ -7,7 +7,7 @@
 //! `x` does not change the bits of a block.
 //!
 //! (Register tiling after Goto, van de Geijn, *Anatomy of High-Performance Matrix Multiplication*,
-//! ACM TOMS 34, 2008; since the number of features is small, they are not blocked.)
+//! ACM TOMS 34, 2008; the features are not blocked, because there are few.)
 
 use super::points::{Aligned, Frame, pieces, row};
 use super::terms::Term;

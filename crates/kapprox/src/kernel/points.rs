@@ -103,9 +103,9 @@ impl<T: Real> Frame<T> {
         Self { centre: vec![T::ZERO; d], scale: vec![T::ONE; d] }
     }
 
-    /// Writes rows of `points` in panels of `height`, each feature by feature: `out[(p d + k)
-    /// height + i]` is the scaled feature k of row `p height + i`, or 0 if this row does not exist.
-    /// Points without features get one feature that is 0.
+    /// Writes rows of `points` in panels of `height`, each feature by feature:
+    /// `out[(p d + k) height + i]` is the scaled feature k of row `p height + i`, or 0 if this row
+    /// does not exist. Points without features get one feature that is 0.
     pub(crate) fn pack_panels(&self, points: MatRef<'_, T>, height: usize, out: &mut Aligned<T>) {
         let d = points.ncols();
         let size = height * d.max(1);

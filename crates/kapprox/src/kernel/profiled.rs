@@ -16,9 +16,8 @@ use std::{fmt::Debug, sync::Arc};
 /// The scalar function that converts an [`Argument`] to a kernel value.
 ///
 /// A new kernel supplies only this function; the engines compute the blocks. The argument is
-/// * the squared distance in length scales, (‖x−z‖₂/σ)², with
-/// [`distances::l2`](super::distances::l2);
-/// * the distance in length scales, ‖x−z‖₁/σ, with [`distances::l1`](super::distances::l1);
+/// * the squared distance, (‖x−z‖₂/σ)², with [`distances::l2`](super::distances::l2);
+/// * the L1 distance, ‖x−z‖₁/σ, with [`distances::l1`](super::distances::l1);
 /// * the inner product x·z, with [`direct::product`](super::direct::product).
 pub(crate) trait Profile: Debug + Send + Sync + 'static {
     const POSITIVE_DEFINITE: bool = true;
@@ -38,7 +37,7 @@ pub(crate) trait Profile: Debug + Send + Sync + 'static {
     }
 }
 
-/// A scalar function that loops and threads can hold.
+/// A scalar function that can be copied into loops and threads.
 pub(crate) trait Function<T>: Fn(T) -> T + Copy + Send + Sync + 'static {}
 
 impl<T, F: Fn(T) -> T + Copy + Send + Sync + 'static> Function<T> for F {}
@@ -47,9 +46,9 @@ impl<T, F: Fn(T) -> T + Copy + Send + Sync + 'static> Function<T> for F {}
 pub(crate) trait Engine<T: Real> {
     type Made;
     fn frame(&self) -> &Frame<T>;
-    /// Computes with the values that `finish` derives from Σ_k M(x_k, z_k).
+    /// Uses the values that `finish` derives from Σ_k M(x_k, z_k).
     fn sums<M: Term, F: Finish<T> + Send + Sync + 'static>(self, finish: F) -> Self::Made;
-    /// Computes with `profile` of the numbers that `features` derives from all differences.
+    /// Uses `profile` of the number that `features` derives from the differences of a pair.
     fn sweep<F: Features>(self, features: &Arc<F>, profile: impl Function<T>) -> Self::Made;
 }
 
@@ -111,7 +110,7 @@ pub(crate) trait Argument: Debug + Send + Sync + 'static {
     fn lengths(&self) -> Vec<f64> {
         vec![1.0]
     }
-    /// Returns how common entries of sparse points give the argument; `None` if they do not.
+    /// Returns the argument for sparse points; `None` if common entries do not determine it.
     fn by_entries(&self) -> Option<FromEntries> {
         None
     }

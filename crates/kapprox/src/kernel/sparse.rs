@@ -127,8 +127,7 @@ impl<P: Profile> Sparse<P> {
         vectorised!(sums.iter_mut().for_each(|sum| *sum = profile(*sum)));
     }
 
-    /// Passes the kernel values of `many` points with the points of an index to `to`, with both row
-    /// numbers.
+    /// Calls `to(i, j, value)` for each row i of `many` and each point j of the index.
     fn fill<T: Real>(
         &self,
         indexed: (&Index, MatRef<'_, T>),

@@ -193,8 +193,7 @@ impl Kernel {
     /// (`kstore::Table::from_rows`).
     ///
     /// # Errors
-    /// As for [`resolve_columns`](Self::resolve_columns), if columns are missing in `names`, the
-    /// features' own names.
+    /// As for [`resolve_columns`](Self::resolve_columns) with `names`, the features' own names.
     #[doc(hidden)]
     pub fn by_place<S: AsRef<str>>(&self, names: &[S]) -> Result<Self> {
         let found = self.resolve_columns(names)?;

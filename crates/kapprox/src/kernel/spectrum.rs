@@ -1,7 +1,8 @@
 //! Frequencies of shift-invariant kernels.
 //!
-//! A continuous kernel k(x − z) is positive definite exactly if it is the characteristic function
-//! of a finite measure (Bochner): k(x − z) = k(0) E cos ω·(x − z). Random ω give random features.
+//! A continuous kernel k(x − z) is positive definite if and only if it is the characteristic
+//! function of a finite measure (Bochner): k(x − z) = k(0) E cos ω·(x − z). Random ω give random
+//! features.
 //!
 //! Reference: Rahimi, Recht, "Random features for large-scale kernel machines", NIPS 2007.
 

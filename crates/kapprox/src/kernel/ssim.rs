@@ -3,8 +3,8 @@
 //! With the mean μ and the variance σ² of a window's pixels, and their covariance σ_xz between two
 //! images,
 //!
-//! l = (2 μ_x μ_z + c₁) / (μ_x² + μ_z² + c₁), s = (2 σ_xz + c₂) / (σ_x² + σ_z² + c₂), c₁ = (0.01
-//! range)², c₂ = (0.03 range)²
+//! l = (2 μ_x μ_z + c₁) / (μ_x² + μ_z² + c₁), s = (2 σ_xz + c₂) / (σ_x² + σ_z² + c₂),
+//! c₁ = (0.01 range)², c₂ = (0.03 range)²
 //!
 //! (Wang, Bovik, Sheikh, Simoncelli, *Image Quality Assessment: From Error Visibility to Structural
 //! Similarity*, IEEE TIP 13, 2004, equations 5 to 13, whose c₃ is c₂/2). Windows are squares of
@@ -15,8 +15,8 @@
 //! means of kernels are kernels. The factors are computed in this form too, as ρ, the cosine
 //! between a and b, times 2/(‖a‖/‖b‖ + ‖b‖/‖a‖). Nothing cancels, and nothing overflows.
 //!
-//! Costs about (2 window² + 20) flops per window and pair: 36 windows of 64 pixels on images of 28
-//! x 28.
+//! Costs about (2 window² + 20) flops per window and pair. Images of 28 x 28 have 36 windows of
+//! 64 pixels.
 
 use super::family::{Domain, Facts, KernelFamily, KernelParameter, Range};
 use super::fixed::{FEW, Fixed, KernelColumns};

@@ -17,7 +17,7 @@ pub(crate) trait Term: Copy + Debug + Send + Sync + 'static {
     fn own<T: Real>(_x: &[T]) -> f64 {
         0.0
     }
-    /// How common entries of sparse points give the sum; `None` if they do not.
+    /// The sum for sparse points; `None` if common entries do not determine it.
     const BY_ENTRIES: Option<FromEntries> = None;
     /// True if the sum may overflow while the kernel is still of use.
     const OVERFLOWS: bool = false;
