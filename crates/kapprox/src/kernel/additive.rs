@@ -1,11 +1,12 @@
-//! Additive kernels of histograms, sums over the features that are positive definite where none is negative.
+//! Additive kernels of histograms: sums over features, positive definite for non-negative features.
 //!
-//! The additive chi-squared kernel, Σ 2xz / (x + z) (Vedaldi, Zisserman, *Efficient Additive Kernels via Explicit Feature Maps*,
-//! IEEE TPAMI 34, 2012). scikit-learn's `additive_chi2_kernel` is −Σ (x − z)² / (x + z), which is only conditionally so;
-//! this one is half of the sum of that, Σx and Σz. A feature that is 0 in both points adds nothing.
+//! The additive chi-squared kernel is Σ 2xz / (x + z) (Vedaldi, Zisserman, *Efficient Additive
+//! Kernels via Explicit Feature Maps*, IEEE TPAMI 34, 2012). scikit-learn's `additive_chi2_kernel`,
+//! −Σ (x − z)² / (x + z), is only conditionally positive definite; this kernel is half the sum of
+//! scikit-learn's, Σx and Σz. A feature that is 0 in both points adds nothing.
 //!
-//! The histogram intersection kernel, Σ min(x, z) (Barla, Odone, Verri, *Histogram Intersection Kernel for Image
-//! Classification*, ICIP 2003).
+//! The histogram intersection kernel is Σ min(x, z) (Barla, Odone, Verri, *Histogram Intersection
+//! Kernel for Image Classification*, ICIP 2003).
 
 use super::family::{Domain, Explicit, Homogeneous, KernelFamily};
 use super::terms::{HarmonicMeans, Minima};

@@ -1,7 +1,8 @@
-//! Sums, products and non-negative multiples of kernels, which are kernels again (Aronszajn, *Theory of Reproducing
+//! Sums and products of kernels, which are kernels again (Aronszajn, *Theory of Reproducing
 //! Kernels*, 1950, sections 6 and 8).
 //!
-//! The first operand writes the block; each further one a panel of it at a time, so that no second block is needed.
+//! The first operand writes the block; each further operand is computed one panel at a time, so no
+//! second block is needed.
 
 use super::fixed::{FEW, Fixed, KernelColumns};
 use super::points::{fill_column, pieces, row};
@@ -10,7 +11,7 @@ use crate::{Real, vectorised};
 use faer::{Mat, MatMut, MatRef, prelude::*};
 use std::sync::Arc;
 
-/// A panel of the second operand: 1,024 x 128 numbers, at most 1 MiB.
+/// Size of a panel of a further operand: 1,024 x 128 numbers, at most 1 MiB.
 const PANEL_ROWS: usize = 1024;
 const PANEL_COLUMNS: usize = 128;
 
@@ -35,7 +36,7 @@ impl Operation {
 pub(super) struct Combined {
     pub(super) text: String,
     pub(super) operation: Operation,
-    /// Two or more.
+    /// At least two kernels.
     pub(super) kernels: Vec<Arc<dyn AnyKernel>>,
 }
 
@@ -94,7 +95,7 @@ impl<T: Real> KernelFunction<T> for Combined {
         self.typed::<T>().iter().all(|kernel| kernel.differentiable())
     }
 
-    /// The gradient of a factor is weighted with the values of all others.
+    /// The gradient of a factor is weighted with the values of all other factors.
     fn gradient(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, weights: MatRef<'_, T>, mut out: MatMut<'_, T>) -> bool {
         let pairs = Weighted::new(x, z, weights, &out);
         if !KernelFunction::<T>::differentiable(self) {
@@ -144,8 +145,8 @@ fn product_gradient<T: Real>(kernels: &[Arc<dyn KernelFunction<T>>], pairs: Weig
     }
 }
 
-/// Fixed points, prepared for the first operand, and panel by panel for each of the others: a kernel centres at the
-/// points that it is given.
+/// Fixed points, prepared as a whole for the first operand and panel by panel for the others, as in
+/// [`Combined`]'s blocks: a kernel centres its points, so another split would change the bits.
 struct CombinedColumns<T: Real> {
     operation: Operation,
     first: Fixed<T>,

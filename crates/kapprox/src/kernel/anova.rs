@@ -1,8 +1,8 @@
 //! The ANOVA kernel, (Σ exp(−(x − z)² / (2σ²)))^degree, a sum over features.
 //!
-//! kernlab's `anovadot` with its sigma = 1/(2σ²). Positive definite: a whole power of a sum of kernels (Stitson et al.,
-//! *Support Vector ANOVA Decomposition*, 1997, in this form: Karatzoglou, Smola, Hornik, Zeileis, *kernlab*, JSS 11, 2004).
-//! Costs an exponential for each feature of each pair.
+//! kernlab's `anovadot` with its sigma = 1/(2σ²). Positive definite as an integer power of a sum of
+//! kernels (Stitson et al., *Support Vector ANOVA Decomposition*, 1997, in this form: Karatzoglou,
+//! Smola, Hornik, Zeileis, *kernlab*, JSS 11, 2004). Costs one exponential per feature and pair.
 
 use super::family::{Facts, KernelFamily, KernelParameter, Range};
 use super::{Profile, direct::swept, matern::FAR, sweep::Features};

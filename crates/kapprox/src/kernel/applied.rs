@@ -1,6 +1,7 @@
-//! Functions of kernels that are kernels again: powers, exponentials, and normalisations by the diagonal.
+//! Functions of kernels that are kernels again: powers, exponentials, diagonal normalisations.
 //!
-//! (Shawe-Taylor, Cristianini, *Kernel Methods for Pattern Analysis*, 2004, propositions 3.24 and section 5.1.)
+//! (Shawe-Taylor, Cristianini, *Kernel Methods for Pattern Analysis*, 2004, propositions 3.24 and
+//! section 5.1.)
 
 use super::fixed::{FEW, Fixed, KernelColumns};
 use super::points::{fill_column, row};
@@ -15,32 +16,32 @@ pub(super) enum KernelTransform {
     Power(u32),
     /// k(x, z) / √(k(x, x) k(z, z)).
     Normalised,
-    /// k(x, z) / M_p(k(x, x), k(z, z)) with the mean M_p(a, b) = ((a^p + b^p) / 2)^(1/p), p > 0: positive definite as
-    /// (s + t)^(−1/p) is on positive numbers.
+    /// k(x, z) / M_p(k(x, x), k(z, z)) with the mean M_p(a, b) = ((a^p + b^p) / 2)^(1/p), p > 0:
+    /// positive definite because (s + t)^(−1/p) is positive definite on positive numbers.
     Mean(f64),
 }
 
-/// A parameter of a function of kernels: name, allowed numbers, default, why no others.
+/// A parameter of a function of kernels: name, allowed numbers, default, reason for the range.
 pub(super) type Given = (&'static str, Range, f64, &'static str);
 const DEGREE: Given = ("degree", Range::Whole { from: 1, to: 31 }, 2.0, "a positive-definite power is a whole one");
 pub(super) const ORDER: Given = ("p", Range::NotNegative, 1.0, "only these means keep a kernel positive definite");
 
-/// A function of kernels: name, parameter, and the function of its value.
+/// A function of kernels: name, parameter, and the transform for a parameter value.
 pub(super) type Function = (&'static str, Option<Given>, fn(f64) -> KernelTransform);
 pub(super) const FUNCTIONS: [Function; 4] = [
     ("exp", None, |_| KernelTransform::Exp),
     ("power", Some(DEGREE), |degree| KernelTransform::Power(degree as u32)),
     ("normalised", None, |_| KernelTransform::Normalised),
-    // of order 0 it is the geometric mean
+    // order 0 is the geometric mean
     ("mean", Some(ORDER), |p| if p == 0.0 { KernelTransform::Normalised } else { KernelTransform::Mean(p) }),
 ];
 
-/// The least order of a mean beside 0, whose powers are still told from 1 in f32.
+/// Least positive order of a mean whose powers can still be distinguished from 1 in f32.
 pub(super) const LEAST_ORDER: f64 = 0.01;
 
-/// A function of k(x, z) and of a number of each point.
+/// A function of k(x, z) and of one number per point.
 pub(super) trait PairFunction: Debug + Copy + Send + Sync + 'static {
-    /// Computes the points' numbers; `own` is scratch, one number for each.
+    /// Computes the number of each point; `own` is scratch with one number per point.
     fn prepare<T: Real>(
         self,
         _kernel: &dyn KernelFunction<T>,
@@ -49,11 +50,12 @@ pub(super) trait PairFunction: Debug + Copy + Send + Sync + 'static {
         _numbers: &mut [T],
     ) {
     }
-    /// The function of k(x, z), for points with the numbers `x` and `z`. Must be marked `#[inline(always)]`.
+    /// Returns the function of k(x, z), for points with the numbers `x` and `z`. Must be marked
+    /// `#[inline(always)]`.
     fn value<T: Real>(self, k: T, x: T, z: T) -> T;
-    /// See [`KernelFunction::gradient`]; the kernel knows its own.
+    /// Adds the gradient, see [`KernelFunction::gradient`], for a differentiable `kernel`.
     fn gradient<T: Real>(self, kernel: &dyn KernelFunction<T>, pairs: Weighted<'_, T>, out: MatMut<'_, T>);
-    /// Writes the function of k(x, x), which `out` holds.
+    /// Replaces each k(x, x) in `out` by the function of it.
     fn diag<T: Real>(self, x: MatRef<'_, T>, out: &mut [f64]);
     fn spectrum(self, _spectrum: Spectrum) -> Option<Spectrum> {
         None
@@ -66,7 +68,8 @@ fn prepared<T: Real>(function: impl PairFunction, kernel: &dyn KernelFunction<T>
     numbers
 }
 
-/// The kernel that `function` makes of a kernel, written `text`; as positive definite as the kernel is.
+/// Returns the kernel that `function` derives from a kernel, written `text`; positive definite if
+/// the kernel is.
 pub(super) fn applied(text: String, function: impl PairFunction, kernel: Arc<dyn AnyKernel>) -> Arc<dyn AnyKernel> {
     Arc::new(Applied { text, function, kernel })
 }
@@ -133,7 +136,7 @@ impl<T: Real, F: PairFunction> KernelFunction<T> for Applied<F> {
 
 struct AppliedColumns<T: Real, F> {
     function: F,
-    /// For each point, the number prepared from its k(z, z).
+    /// Number of each point, as [`PairFunction::prepare`] computes it.
     z: Vec<T>,
     fixed: Fixed<T>,
 }
@@ -187,7 +190,8 @@ impl PairFunction for Times {
 }
 
 impl PairFunction for KernelTransform {
-    /// 1/√k(x, x), k(x, x)^p, or nothing. Negative ones, of a kernel that is not positive definite, count as 0.
+    /// Computes 1/√k(x, x) or k(x, x)^p, and 0 for the other functions. A negative k(x, x), of a
+    /// kernel that is not positive definite, counts as 0.
     fn prepare<T: Real>(
         self,
         kernel: &dyn KernelFunction<T>,
@@ -211,7 +215,7 @@ impl PairFunction for KernelTransform {
         match self {
             Self::Exp => k.exponential(),
             Self::Power(degree) => k.power(degree),
-            // one factor after the other: their product may overflow or vanish where the result does not
+            // two multiplications: x * z may overflow or vanish although the result does not
             Self::Normalised => k * x * z,
             Self::Mean(p) => {
                 let half = T::from_f64(0.5);
@@ -223,7 +227,8 @@ impl PairFunction for KernelTransform {
         .saturate()
     }
 
-    /// The gradient of k(x, x) is twice that by the first argument, k being symmetric: another pair for each row.
+    /// Since k is symmetric, the gradient of k(x, x) is twice its gradient with respect to the
+    /// first argument: each row adds the pair of x with itself.
     fn gradient<T: Real>(self, kernel: &dyn KernelFunction<T>, pairs: Weighted<'_, T>, mut out: MatMut<'_, T>) {
         let (mut own, mut x_prepared) = (vec![0.0; pairs.x.nrows()], vec![T::ZERO; pairs.x.nrows()]);
         self.prepare(kernel, pairs.x, &mut own, &mut x_prepared);
@@ -258,7 +263,7 @@ impl PairFunction for KernelTransform {
 }
 
 impl KernelTransform {
-    /// The derivative by k(x, z) of what [`value`](Self::value) gives.
+    /// Returns the derivative of [`value`](Self::value) with respect to k(x, z).
     #[inline(always)]
     fn derivative<T: Real>(self, k: T, x: T, z: T) -> T {
         match self {
@@ -268,7 +273,7 @@ impl KernelTransform {
         }
     }
 
-    /// −d ln value / d ln √k(x, x), for points whose prepared numbers are `x` and `z`.
+    /// Returns −d ln value / d ln √k(x, x), for points with the prepared numbers `x` and `z`.
     #[inline(always)]
     fn own_share<T: Real>(self, x: T, z: T) -> f64 {
         match self {
@@ -279,8 +284,9 @@ impl KernelTransform {
         }
     }
 
-    /// The weights of the gradients of k(x, z) for a tile of pairs, from those of the function of it. Adds to `own_weights`
-    /// what is to be divided by −k(x, x): the weights of the gradients of k at (x, x).
+    /// Returns the weights of the gradients of k(x, z) for a tile of pairs, from the weights of the
+    /// gradients of the function of k. Adds to `own_weights` the weights of the gradients of k at
+    /// (x, x), not yet divided by −k(x, x).
     fn inner_weights<T: Real>(
         self,
         kernel: &dyn KernelFunction<T>,

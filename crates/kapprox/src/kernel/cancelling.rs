@@ -1,12 +1,13 @@
-//! Distances as sums of terms of opposite signs, which cancel where points are close.
+//! Distances as sums of terms of opposite signs, which cancel if the points are close.
 //!
 //! ```text
 //! ‖x − z‖²  =  ‖x‖² + ‖z‖² − 2 Σ x z                 ‖x − z‖₁  =  2 Σ max(x, z) − Σ x − Σ z
 //! ```
 //!
-//! The sum over pairs of features is the cheap one of the [panels](super::panel); what belongs to a point alone is its
-//! *offset*. The error is a few roundings of the points' *sizes*, however small the distance. So points are centred first, and
-//! pairs whose distance is not well above that error are computed again from differences.
+//! The [panels](super::panel) compute the sum over pairs of features cheaply; the contribution of a
+//! single point is its *offset*. The error is a few roundings of the points' *sizes*, however small
+//! the distance. So points are centred first, and a pair whose distance is not well above that
+//! error is recomputed from differences.
 
 use super::panel::{Finish, Own, Owns};
 use super::points::{fold_panels, fold_row};
@@ -14,40 +15,43 @@ use super::{entries::FromEntries, terms::Term};
 use crate::{Real, vectorised};
 use std::fmt::Debug;
 
-/// A distance in two forms: as a sum of parts of each point, and by differences.
+/// A distance in two forms: as a sum with an offset for each point, and by differences.
 pub(super) trait Split: Debug + Send + Sync + 'static {
-    /// The term of the sum over pairs of few features, whose sum is the distance itself.
+    /// Term of the sum for points with few features; this sum is the distance itself.
     type Few: Term;
-    /// The term of the sum over pairs of many features.
+    /// Term of the sum over pairs for points with many features.
     type Many: Term;
-    /// How common entries of sparse points tell the distance, in units of this length.
+    /// Returns the distance of sparse points as an argument, in units of `length`.
     fn by_entries(length: f64) -> FromEntries;
-    /// The unit of the distance by parts, in lengths.
+    /// Unit of the distance by offsets, in length scales.
     const UNIT: f64;
-    /// The factor of a row of x in the sums over pairs.
+    /// Factor of a row of x in the sums over pairs.
     const ROW: f64;
-    /// The factor of the sum that is a point's offset.
+    /// Factor that turns a sum of [`offset`](Self::offset) into a point's offset.
     const OFFSET: f64;
-    /// The factor of the sum that is a point's size; `None` where the size is the offset.
+    /// Factor that turns a sum of [`size`](Self::size) into a point's size; `None` if the size
+    /// equals the offset.
     const SIZE: Option<f64>;
-    /// A sum with what a feature adds to the offset. Must be marked `#[inline(always)]`, as all functions of features.
+    /// Returns the sum plus a feature's contribution to the offset. Must be marked
+    /// `#[inline(always)]`, as all functions of features.
     fn offset(sum: f64, value: f64) -> f64;
-    /// A sum with what a feature adds to the size.
+    /// Returns the sum plus a feature's contribution to the size.
     fn size(sum: f64, value: f64) -> f64 {
         Self::offset(sum, value)
     }
-    /// Offsets and sizes of packed rows of z, of `d` features.
+    /// Computes the offsets and sizes of packed rows of z with `d` features.
     fn rows<T: Real>(z: &[T], d: usize, offsets: &mut Vec<T>, sizes: &mut Vec<T>);
-    /// The distance by differences: no cancellation, and 0 exactly for equal points.
+    /// Returns the distance by differences: without cancellation, and exactly 0 for equal points.
     fn again<T: Real>(x: &[T], z: &[T], scale: &[T]) -> T;
-    /// A sum of slopes of the term of few features times their factor, in units of one over `scale`.
+    /// Returns a sum of slopes of [`Few`](Self::Few) times their factor; `scale` is one over the
+    /// length scale.
     fn in_units<T: Real>(scale: T, sum: T) -> T;
 }
 
 /// k(x, z) = `profile(offset(x) + offset(z) + sum)`.
 pub(crate) struct Cancelling<T, S, F> {
     scale: Vec<T>,
-    /// Share of the points' sizes below which a distance is computed from differences.
+    /// Fraction of the points' sizes below which a distance is computed from differences.
     near: T,
     profile: F,
     split: std::marker::PhantomData<S>,
@@ -84,8 +88,8 @@ impl<T: Real, S: Split, F: Fn(T) -> T + Copy> Finish<T> for Cancelling<T, S, F> 
         owns.largest = largest(&owns.sizes);
     }
 
-    /// A bound for the largest size of the others costs one operation for each pair, where each pair's own would cost
-    /// three. Where sizes overflowed, so does the bound, and the values are suspect.
+    /// Compares with the largest size among the others, at one operation per pair; the size of each
+    /// pair would cost three. If sizes overflow, so does the bound, and the values are suspect.
     #[inline(always)]
     fn values(&self, one: Own<T>, others: &[T], largest: T, sums: &[T], values: &mut [T]) -> bool {
         let (bound, mut far) = (self.near * (largest + one.size), true);
@@ -99,7 +103,7 @@ impl<T: Real, S: Split, F: Fn(T) -> T + Copy> Finish<T> for Cancelling<T, S, F> 
 
     fn again(&self, one: Own<T>, other: Own<T>, sum: T, x: &[T], z: &[T]) -> Option<T> {
         let far = other.offset + one.offset + sum > self.near * (other.size + one.size);
-        // not so where sizes overflowed
+        // `far` is false if sizes overflowed
         (!far).then(|| vectorised!((self.profile)(S::again(x, z, &self.scale))))
     }
 }

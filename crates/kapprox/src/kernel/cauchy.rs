@@ -1,7 +1,7 @@
 //! The Cauchy kernel, 1 / (1 + ‖x − z‖² / σ²).
 //!
-//! The rational quadratic kernel with α = 1 and its σ divided by √2; positive definite for every σ > 0 (Rasmussen,
-//! Williams, *Gaussian Processes for Machine Learning*, 2006, equation 4.19).
+//! The rational quadratic kernel with α = 1 and length scale σ/√2; positive definite for every σ >
+//! 0 (Rasmussen, Williams, *Gaussian Processes for Machine Learning*, 2006, equation 4.19).
 
 use super::distances::{AtZero, l2};
 use super::family::{Distance, Facts, KernelFamily, SIGMA, Value};
@@ -19,7 +19,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
 };
 
 impl Kernel {
-    /// The kernel 1 / (1 + ‖x − z‖² / sigma²).
+    /// Returns the kernel 1 / (1 + ‖x − z‖² / sigma²).
     pub fn cauchy(sigma: impl Into<Value>) -> Self {
         Self::of(&FAMILY, [sigma.into()])
     }
@@ -41,7 +41,7 @@ impl Profile for Cauchy {
     }
 
     fn law(&self) -> Option<Law> {
-        // a mixture of exp(−τ r²) with τ exponential
+        // a mixture of exp(−τ r²) with exponentially distributed τ
         Some(Law::radial(|rng| (2.0 * Distribution::<f64>::sample(&rand_distr::Exp1, rng)).sqrt()))
     }
 }

@@ -1,8 +1,10 @@
-//! The exponential chi-squared kernel, exp(−χ²(x, z) / σ) with χ²(x, z) = Σ (x − z)² / (x + z), for histograms.
+//! The exponential chi-squared kernel, exp(−χ²(x, z) / σ) with χ²(x, z) = Σ (x − z)² / (x + z), for
+//! histograms.
 //!
-//! scikit-learn's `chi2_kernel` with γ = 1/σ. A feature that is 0 in both points adds nothing. Positive definite on
-//! non-negative features (Zhang, Marszalek, Lazebnik, Schmid, *Local Features and Kernels for Classification of Texture and
-//! Object Categories*, IJCV 73, 2007; they take the mean χ² distance as σ).
+//! scikit-learn's `chi2_kernel` with γ = 1/σ. A feature that is 0 in both points adds nothing.
+//! Positive definite on non-negative features (Zhang, Marszalek, Lazebnik, Schmid, *Local Features
+//! and Kernels for Classification of Texture and Object Categories*, IJCV 73, 2007; they take the
+//! mean χ² distance as σ).
 
 use super::family::{Distance, Domain, Facts, KernelFamily, SIGMA};
 use super::{Profile, direct::raw, terms::ChiSquares};

@@ -1,18 +1,19 @@
-//! Kernels of some columns: `gaussian(sigma=1, on=x0..x9) * delta(on=city)`.
+//! Kernels on some of the columns: `gaussian(sigma=1, on=x0..x9) * delta(on=city)`.
 //!
-//! Columns are named in the expression and found once, among the features of the rows
-//! ([`Kernel::resolve_columns`](super::Kernel::resolve_columns)). The names stay in the expression: a model file holds them
-//! beside the names of its features, which are the same on every table that it is used on.
+//! An expression names its columns, which are found once among the features of the rows
+//! ([`Kernel::resolve_columns`](super::Kernel::resolve_columns)). The names stay in the expression:
+//! a model file stores them next to the names of its features, which are the same on every table
+//! that the model is used on.
 //!
-//! A kernel of some coordinates is the kernel of points that went through a linear map: positive definite where the
-//! kernel is.
+//! A kernel of some coordinates is the kernel of points after a linear map, and is positive
+//! definite if the kernel is.
 
 use super::{Spectrum, embedded::Embedding};
 use crate::{Error, Real, Result};
 use kpass::names;
 use std::{collections::HashSet, fmt, sync::Arc};
 
-/// Names of columns as they were written, and the places where they were found.
+/// Names of columns as written, and the positions where they were found.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ColumnChoice {
     parts: Vec<Part>,
@@ -21,10 +22,11 @@ pub(super) struct ColumnChoice {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Part {
-    /// A column; where none is called so, the items of a list column, the values of a column of categories, or a pattern. `!` before it
-    /// takes its columns away from the others, or from all.
+    /// A column; if no feature has this name, the items of a list column, the values of a column of
+    /// categories, or a pattern. With a leading `!` it excludes its columns from the others, or
+    /// from all columns if there are no others.
     Like(String),
-    /// The first and the last column and all between, in the order of the features.
+    /// The first and the last column and all columns between, in the order of the features.
     Range(String, String),
 }
 
@@ -40,19 +42,18 @@ impl ColumnChoice {
         Self { parts, places: None }
     }
 
-    /// The places of the columns; `None` before they are looked up.
+    /// Returns the positions of the columns; `None` before they are resolved.
     pub(super) fn places(&self) -> Option<&Places> {
         self.places.as_ref()
     }
 
-    /// The columns that were found, by the names that features of rows in memory have: `x0`, `x1`, ….
+    /// Returns the resolved columns by the feature names of in-memory rows: `x0`, `x1`, ….
     pub(super) fn by_place(&self) -> Self {
         let found = self.places().into_iter().flat_map(Places::iter);
         Self::new(found.map(|place| Part::Like(format!("x{place}"))).collect())
     }
 
-    /// The columns among `features`, in the order in which they are written; each counts once.
-    ///
+    /// Finds the columns among `features`, in the order in which they are written, each once.
     /// `kernel` is the name of the kernel, for messages.
     pub(super) fn resolve(&self, features: &[&str], kernel: &'static str) -> Result<Self> {
         let (mut at, mut taken, mut wanted) = (Vec::new(), HashSet::new(), Vec::new());
@@ -76,7 +77,7 @@ impl ColumnChoice {
 }
 
 impl Part {
-    /// The columns that stand after `!`. A column whose own name begins so is named by it.
+    /// Returns the columns that follow `!`; `None` if a feature has the whole name, `!` included.
     fn unwanted(&self, features: &[&str]) -> Option<Self> {
         match self {
             Self::Like(name) if names::position(features, name).is_none() => {
@@ -144,7 +145,8 @@ impl Embedding for Places {
         }
     }
 
-    /// The frequencies of the columns, and 0 for the others: those have an infinite length.
+    /// Returns the frequencies of the columns, and 0 for other columns: their length scale is
+    /// infinite.
     fn spectrum(&self, spectrum: Option<Spectrum>) -> Option<Spectrum> {
         let spectrum = spectrum?;
         let mut lengths = vec![f64::INFINITY; self.of];
@@ -155,7 +157,7 @@ impl Embedding for Places {
     }
 }
 
-/// Whether a character stands for itself in a name without quotes.
+/// Returns whether a character needs no quotes in a name.
 pub(super) fn is_bare(c: char) -> bool {
     !c.is_whitespace() && !",()[]\"".contains(c)
 }
@@ -178,7 +180,7 @@ impl fmt::Display for Part {
     }
 }
 
-/// A name that reads back: in quotes where something in it has a meaning, with quotes doubled.
+/// Returns a name that parses back: quoted if it contains special characters, with quotes doubled.
 fn quoted(name: &str) -> String {
     let dots = name.contains("..") || name.starts_with('.') || name.ends_with('.');
     if !name.is_empty() && !dots && name.chars().all(is_bare) {

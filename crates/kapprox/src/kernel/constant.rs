@@ -1,7 +1,7 @@
-//! The constant kernel, k(x, z) = value: a number that is added to a kernel, as in `1 + linear()`.
+//! The constant kernel, k(x, z) = value: a number added to a kernel, as in `1 + linear()`.
 //!
-//! Positive semi-definite for every value ≥ 0: the inner product of one feature that is the same for all rows. A number alone in a
-//! sum is this kernel.
+//! Positive semi-definite for every value ≥ 0: the inner product of one feature that is the same
+//! for all rows. A number alone in a sum is this kernel.
 //!
 //! ```
 //! use kapprox::kernel::Kernel;
@@ -25,7 +25,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
 };
 
 impl Kernel {
-    /// The kernel value, for all points.
+    /// Returns the kernel with this value for all points.
     pub fn constant(value: f64) -> Self {
         Self::of(&FAMILY, [value.into()])
     }
@@ -44,7 +44,7 @@ impl Profile for Constant {
         Some(inlined!(|_: T| T::ZERO))
     }
 
-    /// Waves of frequency 0.
+    /// Returns the distribution of the single frequency 0.
     fn law(&self) -> Option<Law> {
         Some(Law::radial(|_| 0.0))
     }

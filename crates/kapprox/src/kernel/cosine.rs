@@ -1,6 +1,6 @@
-//! The cosine kernel, x·z / (‖x‖ ‖z‖); 0 where a point is 0.
+//! The cosine kernel, x·z / (‖x‖ ‖z‖); 0 if either point is 0.
 //!
-//! scikit-learn's `cosine_similarity`. Positive definite: the linear kernel of points on the unit sphere.
+//! scikit-learn's `cosine_similarity`. Positive definite: the linear kernel on the unit sphere.
 
 use super::applied::{KernelTransform, applied};
 use super::embedded::{Embedding, embedded};
@@ -37,7 +37,7 @@ impl Embedding for Sphere {
         }
     }
 
-    /// The part that is orthogonal to the image, over ‖x‖.
+    /// Writes the part of `by_image` that is orthogonal to the image, over ‖x‖.
     fn pull_back<T: Real>(&self, x: &[T], image: &[T], by_image: &[T], gradient: &mut [T]) {
         let largest = largest(x);
         if largest == 0.0 {
@@ -51,12 +51,12 @@ impl Embedding for Sphere {
     }
 }
 
-/// ‖x‖∞.
+/// Returns ‖x‖∞.
 fn largest<T: Real>(x: &[T]) -> f64 {
     x.iter().fold(0.0, |largest, value| largest.max(value.to_f64().abs()))
 }
 
-/// ‖x / largest‖.
+/// Returns ‖x / largest‖.
 fn norm<T: Real>(x: &[T], largest: f64) -> f64 {
     x.iter().map(|value| (value.to_f64() / largest).powi(2)).sum::<f64>().sqrt()
 }

@@ -1,14 +1,15 @@
-//! The delta kernel on categories: 1 where all features are equal, else 0.
+//! The delta kernel on categories: 1 if all features are equal, else 0.
 //!
-//! Positive definite: the inner product of indicators. Universal and characteristic on discrete sets, such as categories, only. Categories are numbers here, compared exactly; values that went
-//! through a scaler stay equal where they were.
+//! Positive definite: the inner product of indicators. Universal and characteristic on discrete
+//! sets, such as categories, only. Categories are numbers here, compared exactly; scaling keeps
+//! equal values equal.
 
 use super::family::{Facts, KernelFamily};
 use super::{Profile, direct::raw, terms::Magnitudes};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
-    // where points lie apart; a law without atoms has the mean 0
+    // not on other sets: a distribution without atoms has mean 0 in feature space
     facts: Facts { of: "discrete sets", ..Facts::ALL },
     ..KernelFamily::new("delta", "1 if x = z, else 0", "delta()", |text, _| raw(text, Magnitudes, Delta))
 };

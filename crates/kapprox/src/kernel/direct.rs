@@ -1,4 +1,5 @@
-//! Kernels of numbers that are combined feature by feature: sums of terms, and what is swept over the features.
+//! Kernels of numbers that are combined feature by feature: sums of terms, and
+//! [sweeps](super::sweep).
 
 use super::panel::{Finish, Own};
 use super::points::{Frame, Lengths, inverse};
@@ -9,12 +10,12 @@ use crate::{Real, vectorised};
 use faer::MatRef;
 use std::{marker::PhantomData, sync::Arc};
 
-/// The kernel `profile(Σ_k M(x_k, z_k))` of the values as they are, written `text`.
+/// Returns the kernel `profile(Σ_k M(x_k, z_k))` of the original values, written `text`.
 pub(crate) fn raw<M: Term, P: Profile>(text: String, _term: M, profile: P) -> Arc<dyn super::AnyKernel> {
     profiled(text, Raw(PhantomData::<M>), profile)
 }
 
-/// The kernel `profile(x·z)`, written `text`.
+/// Returns the kernel `profile(x·z)`, written `text`.
 pub(crate) fn product<P: Profile>(text: String, profile: P) -> Arc<dyn super::AnyKernel> {
     raw(text, Products, profile)
 }
@@ -40,7 +41,7 @@ impl<M: Term> Argument for Raw<M> {
     }
 }
 
-/// k(x, z) = `profile(sum)`, kept finite, also where the sum overflows.
+/// k(x, z) = `profile(sum)`, kept finite even if the sum overflows.
 pub(crate) struct Plain<F, M>(pub(crate) F, pub(crate) PhantomData<M>);
 
 impl<T: Real, F: Fn(T) -> T + Copy, M: Term> Finish<T> for Plain<F, M> {
@@ -62,7 +63,8 @@ impl<T: Real, F: Fn(T) -> T + Copy, M: Term> Finish<T> for Plain<F, M> {
     }
 }
 
-/// The kernel that `profile` makes of what `features` makes of (x − z) / `length`, written `text`.
+/// Returns the kernel `profile(f)`, written `text`, with the number f that `features` computes from
+/// (x − z) / `length`.
 pub(crate) fn swept<F: Features, P: Profile>(
     text: String,
     length: f64,
@@ -72,14 +74,15 @@ pub(crate) fn swept<F: Features, P: Profile>(
     profiled(text, Swept { length, features: Arc::new(features) }, profile)
 }
 
-/// The number that `features` makes of the features' differences in units of `length`.
+/// The number that `features` computes from the features' differences in units of `length`.
 #[derive(Debug)]
 struct Swept<F> {
     length: f64,
     features: Arc<F>,
 }
 
-/// k = Π, and its derivative by the logarithm of a factor.
+/// The identity, for a product k = Π of factors; its derivative is with respect to the logarithm of
+/// a factor.
 #[derive(Debug)]
 pub(crate) struct Factors;
 

@@ -1,11 +1,15 @@
-//! The distance kernel, (‖x‖ + ‖z‖ − ‖x − z‖) / 2, whose distance in feature space is a distance of the points: ‖k(x, ·) − k(z, ·)‖² = ‖x − z‖.
+//! The distance kernel, (‖x‖ + ‖z‖ − ‖x − z‖) / 2, whose squared distance in feature space is the
+//! distance of the points: ‖k(x, ·) − k(z, ·)‖² = ‖x − z‖.
 //!
-//! Positive definite because ‖x − z‖ is of negative type, and characteristic for laws with a mean: the squared maximum mean discrepancy by it
-//! is half the energy distance, 2 E‖X − Z‖ − E‖X − X'‖ − E‖Z − Z'‖, and in one dimension twice it is the square of
-//! `scipy.stats.energy_distance`. It has no length scale. Values of points far from the origin cancel.
+//! Positive definite because ‖x − z‖ is of negative type, and characteristic for distributions with
+//! a mean. Its squared maximum mean discrepancy is half the energy distance,
+//! 2 E‖X − Z‖ − E‖X − X'‖ − E‖Z − Z'‖; in one dimension, the energy distance is the square of
+//! `scipy.stats.energy_distance`. The kernel has no length scale. Values of points far from the
+//! origin suffer from cancellation.
 //!
-//! References: Székely, Rizzo, "Testing for equal distributions in high dimension", InterStat 5, 2004; Sejdinovic, Sriperumbudur, Gretton,
-//! Fukumizu, "Equivalence of distance-based and RKHS-based statistics in hypothesis testing", Annals of Statistics 41, 2013.
+//! References: Székely, Rizzo, "Testing for equal distributions in high dimension", InterStat 5,
+//! 2004; Sejdinovic, Sriperumbudur, Gretton, Fukumizu, "Equivalence of distance-based and
+//! RKHS-based statistics in hypothesis testing", Annals of Statistics 41, 2013.
 
 use super::applied::{PairFunction, applied};
 use super::distances::{AtZero, l2};
@@ -16,7 +20,7 @@ use crate::Real;
 use faer::{MatMut, MatRef, prelude::*};
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
-    // k(0, ·) is 0: no sum of kernel functions comes near 1 at the origin
+    // not universal: k(0, ·) is 0, so no sum of kernel sections approximates 1 at the origin
     facts: Facts { characteristic: true, of: "laws with a mean", ..Facts::NONE },
     ..KernelFamily::new("distance", "(|x| + |z| - |x-z|) / 2", "distance()", |text, _| {
         let between = l2("distance()".to_string(), Lengths::Same(1.0), AtZero::Cusp, Between);
@@ -24,7 +28,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
     })
 };
 
-/// −‖x − z‖ / 2, which is no kernel.
+/// −‖x − z‖ / 2, which is not a kernel.
 #[derive(Debug)]
 struct Between;
 
@@ -40,12 +44,12 @@ impl Profile for Between {
     }
 }
 
-/// k(x, z) with the half norms of x and z added.
+/// Adds the half norms of x and z to k(x, z).
 #[derive(Debug, Clone, Copy)]
 struct HalfNorms;
 
 impl PairFunction for HalfNorms {
-    /// ‖x‖ / 2.
+    /// Computes ‖x‖ / 2.
     fn prepare<T: Real>(self, _: &dyn KernelFunction<T>, points: MatRef<'_, T>, own: &mut [f64], numbers: &mut [T]) {
         norms(points, own);
         numbers.iter_mut().zip(own).for_each(|(half, norm)| *half = T::from_f64(0.5 * *norm).saturate());

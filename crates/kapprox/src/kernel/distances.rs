@@ -1,8 +1,9 @@
-//! Distances: squared Euclidean ones by a matrix product, L1 distances by sums of the larger of two values.
+//! Distances: squared Euclidean distances by a matrix product, L1 distances by sums of maxima.
 //!
-//! ‖x − z‖² = ‖x‖² + ‖z‖² − 2 x·z costs one fused multiply-add per feature instead of two operations, and
-//! Σ |x − z| = 2 Σ max(x, z) − Σ x − Σ z a maximum and an addition, where the difference, its sign and the addition cost three on
-//! the units that add; but both cancel: see [`cancelling`](super::cancelling) for the remedy.
+//! ‖x − z‖² = ‖x‖² + ‖z‖² − 2 x·z costs one fused multiply-add per feature instead of two
+//! operations. Σ |x − z| = 2 Σ max(x, z) − Σ x − Σ z costs a maximum and an addition, while the
+//! difference, its absolute value and the addition cost three operations of the units that add.
+//! Both sums cancel: see [`cancelling`](super::cancelling) for the remedy.
 
 use super::cancelling::{Cancelling, Split};
 use super::points::{Frame, Lengths, inverse, row_norms, row_sums, sum_of_differences};
@@ -13,21 +14,24 @@ use crate::Real;
 use faer::MatRef;
 use std::{fmt::Debug, marker::PhantomData, sync::Arc};
 
-/// Up to this many features distances are summed from differences, which do not cancel: the loop over them is too short to pay
-/// for what belongs to a row. A guess: not yet measured.
+/// Up to this many features, distances are summed from differences, which do not cancel: the loop
+/// over the features is too short to pay for the work per row. A guess: not yet measured.
 const FEW_FEATURES: usize = 4;
 
-/// Below how many roundings of ‖x‖² + ‖z‖² a squared distance is computed again, for profiles smooth in it.
+/// A squared distance below this many roundings of ‖x‖² + ‖z‖² is recomputed, for profiles that are
+/// smooth in it.
 ///
-/// The largest error seen was 6.8 roundings in `f32` and 16.4 in `f64` (there with the rounding of the reference; test
-/// `distances_err_by_a_few_roundings`, d up to 784); 64 leaves room, and keeps recomputed pairs rare.
+/// The largest error seen was 6.8 roundings in `f32` and 16.4 in `f64` (including the rounding of
+/// the reference; test `distances_err_by_a_few_roundings`, d up to 784); 64 leaves room and keeps
+/// recomputed pairs rare.
 const SMOOTH: f64 = 64.0;
-/// The share of the points' sizes below which a distance is computed again, for profiles of the distance itself. The square root
-/// at 0 turns an error δ of r² into δ / 2r, which at 2^-10 of the norms is 16 δ; an error of a few roundings of a sum of
-/// magnitudes is a few thousand roundings of the L1 distance at most.
+/// A distance below this fraction of the points' sizes is recomputed, for profiles of the distance
+/// itself. The square root at 0 turns an error δ of r² into δ / 2r, which at 2^-10 of the norms is
+/// 16 δ; an error of a few roundings of a sum of magnitudes is at most a few thousand roundings of
+/// the L1 distance.
 const ROUGH: f64 = 1.0 / 1024.0;
 
-/// How a profile behaves where the distance vanishes.
+/// Behaviour of a profile where the distance vanishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AtZero {
     /// Differentiable in the squared distance, more than once.
@@ -39,7 +43,8 @@ pub(crate) enum AtZero {
 }
 
 impl AtZero {
-    /// The share of the points' sizes below which a distance is computed from differences.
+    /// Returns the fraction of the points' sizes below which a distance is computed from
+    /// differences.
     fn near<T: Real>(self) -> T {
         T::from_f64(match self {
             Self::Smooth | Self::Bend => SMOOTH * T::EPSILON,
@@ -55,12 +60,12 @@ impl AtZero {
     }
 }
 
-/// The kernel `profile(Σ ((x − z) / length)²)`, written `text`.
+/// Returns the kernel `profile(Σ ((x − z) / length)²)`, written `text`.
 pub(crate) fn l2<P: Profile>(text: String, lengths: Lengths, at_zero: AtZero, profile: P) -> Arc<dyn super::AnyKernel> {
     profiled(text, Distances { lengths, at_zero, split: PhantomData::<Euclidean> }, profile)
 }
 
-/// The kernel `profile(‖x − z‖₁ / length)`, written `text`.
+/// Returns the kernel `profile(‖x − z‖₁ / length)`, written `text`.
 pub(crate) fn l1<P: Profile>(text: String, length: f64, profile: P) -> Arc<dyn super::AnyKernel> {
     let (lengths, at_zero) = (Lengths::Same(length), AtZero::Cusp);
     profiled(text, Distances { lengths, at_zero, split: PhantomData::<Spans> }, profile)
@@ -74,7 +79,7 @@ struct Distances<S> {
 }
 
 impl<S: Split> Argument for Distances<S> {
-    /// Centring costs a rounding of each coordinate and nothing of its own: equal points stay equal.
+    /// Centring costs only one rounding of each coordinate: equal points stay equal.
     fn frame<T: Real>(&self, z: MatRef<'_, T>) -> Frame<T> {
         Frame::new(z, &self.lengths, if z.ncols() <= FEW_FEATURES { 1.0 } else { S::UNIT })
     }
@@ -144,7 +149,8 @@ impl Split for Euclidean {
     }
 }
 
-/// Half of the L1 distance, as Σ max(x, z) − Σ x/2 − Σ z/2: in units of half a length, so that sums need no factor 2.
+/// Half of the L1 distance, Σ max(x, z) − Σ x/2 − Σ z/2: in units of half a length scale, so that
+/// sums need no factor 2.
 #[derive(Debug)]
 struct Spans;
 
@@ -193,18 +199,19 @@ mod tests {
     use super::*;
     use kpass::key::{Purpose, Stream};
 
-    /// The largest error of a distance by a split, in roundings of the points' sizes; `pair` gives the term of two values, and its size.
+    /// Returns the largest error of a distance by a split, in roundings of the points' sizes;
+    /// `pair` returns the term of two values and its size.
     fn roundings<T: Real, S: Split>(d: usize, pair: fn(f64, f64) -> (f64, f64)) -> f64 {
         let (b, m) = (256, 256);
         let (stream, mut count) = (Stream::new(d as u64, Purpose::Data, 0), 0..);
         let mut next = || T::from_f64(2.0 * stream.uniform(count.next().unwrap()) - 1.0);
         let x: Vec<T> = (0..b * d).map(|_| next()).collect();
-        // half of the rows are nearly those of x: there the products are largest
+        // every other row of z is a row of x: there the products are largest
         let z: Vec<T> =
             x.iter().enumerate().map(|(i, &x)| if (i / d).is_multiple_of(2) { next() } else { x }).collect();
         let (x, z) = (MatRef::from_row_major_slice(&x, b, d), MatRef::from_row_major_slice(&z, m, d));
         let frame = Frame::new(z, &Lengths::Same(1.0), S::UNIT);
-        // never near: the profile sees what the sums give
+        // a negative `near`: the profile receives the sums unchanged
         let mut got = faer::Mat::zeros(b, m);
         let finish = Cancelling::<T, S, _>::new(&frame.scale, T::ZERO - T::ONE, itself);
         Block { frame: &frame, x, z, out: got.as_mut() }.fill::<S::Many, _>(&finish);

@@ -1,4 +1,4 @@
-//! Kernels of points that are changed first, row by row.
+//! Kernels of points that are transformed first, row by row.
 
 use super::fixed::{FEW, Fixed, KernelColumns};
 use super::{AnyKernel, KernelFunction, Spectrum, check_shapes, gradient::Weighted, pieces, row};
@@ -6,24 +6,27 @@ use crate::Real;
 use faer::{MatMut, MatRef, prelude::*};
 use std::{fmt::Debug, sync::Arc};
 
-/// Rows of x that are changed at once.
+/// Rows of x that are transformed at once.
 const TILE: usize = 1152;
 
 pub(crate) trait Embedding: Debug + Send + Sync + 'static {
-    /// Number of features of the image of a point of d features.
+    /// Returns the number of features of the image of a point with d features.
     fn features(&self, d: usize) -> usize {
         d
     }
     /// Writes the image of `x`: finite for finite `x`, and rounded once.
     fn apply<T: Real>(&self, x: &[T], image: &mut [T]);
-    /// Writes the gradient of a function of the image by the point: the transposed Jacobian at `x`, whose image is `image`,
-    /// times the gradient by the image.
+    /// Writes the gradient of a function of the image with respect to the point: the transposed
+    /// Jacobian at `x`, whose image is `image`, times the gradient `by_image` with respect to the
+    /// image.
     fn pull_back<T: Real>(&self, x: &[T], image: &[T], by_image: &[T], gradient: &mut [T]);
-    /// The kernel between the images of sparse points, from the one between sparse points; `None` where it is not known.
+    /// Returns the kernel between the images of sparse points, from the kernel between sparse
+    /// points; `None` if it is not known.
     fn on_sparse(&self, _text: String, _kernel: Arc<dyn AnyKernel>) -> Option<Arc<dyn AnyKernel>> {
         None
     }
-    /// The spectrum of the kernel of images, from that of the kernel; `None` where it is not known.
+    /// Returns the spectrum of the kernel of images, from the spectrum of the kernel; `None` if it
+    /// is not known.
     fn spectrum(&self, _spectrum: Option<Spectrum>) -> Option<Spectrum> {
         None
     }
@@ -37,7 +40,7 @@ struct Embedded<E> {
     kernel: Arc<dyn AnyKernel>,
 }
 
-/// The kernel `kernel` between the images of points, written `text`.
+/// Returns the kernel `kernel` between the images of points, written `text`.
 pub(crate) fn embedded<E: Embedding>(text: String, embedding: E, kernel: Arc<dyn AnyKernel>) -> Arc<dyn AnyKernel> {
     Arc::new(Embedded { text, embedding: Arc::new(embedding), kernel })
 }
@@ -51,7 +54,7 @@ impl<E: Embedding> Embedded<E> {
     }
 }
 
-/// Writes the images of points, of p features each, row-major.
+/// Writes the images of points, p features each, row-major.
 fn write_images<T: Real, E: Embedding>(embedding: &E, points: MatRef<'_, T>, p: usize, images: &mut [T]) {
     let mut spare = Vec::new();
     for (i, image) in images.chunks_exact_mut(p.max(1)).enumerate() {
@@ -135,7 +138,7 @@ impl<T: Real, E: Embedding> KernelFunction<T> for Embedded<E> {
 struct EmbeddedColumns<T: Real, E> {
     embedding: Arc<E>,
     images: Vec<T>,
-    /// Features of an image.
+    /// Number of features of an image.
     p: usize,
     fixed: Fixed<T>,
 }

@@ -1,9 +1,10 @@
-//! A number of two sparse points from the entries that both have, or from their entries side by side.
+//! Arguments of profiles for two sparse points, from their common entries or from their entries
+//! side by side.
 
 use crate::Real;
 use kpass::sparse::entries;
 
-/// The number of two points that a profile is taken of, where sums over common entries tell it.
+/// The number of two points that a profile is applied to, if sums over common entries determine it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum FromEntries {
     /// x·z.
@@ -12,19 +13,21 @@ pub(crate) enum FromEntries {
     SquaredDistance { length: f64 },
     /// ‖x − z‖₁ / length.
     Distance { length: f64 },
-    /// Σ (x − z)² / (x + z), of numbers from 0 on.
+    /// Σ (x − z)² / (x + z), for non-negative numbers.
     ChiSquare,
-    /// Σ min(x, z), of numbers from 0 on.
+    /// Σ min(x, z), for non-negative numbers.
     Minimum,
-    /// Σ 2 x z / (x + z), of numbers from 0 on.
+    /// Σ 2 x z / (x + z), for non-negative numbers.
     HarmonicMean,
 }
 
-/// The share of the norms below which a distance is computed again: 2^-10 leaves 43 bits of it, and is rare.
+/// Fraction of the norms below which a distance is recomputed: at 2^-10 it still has 43 bits, and
+/// few pairs are below.
 const NEAR: f64 = 1.0 / 1024.0;
 
 impl FromEntries {
-    /// What a common entry adds to the sum: of a distance, what it takes from the norms.
+    /// Returns what a common entry adds to the sum; for a distance, this is subtracted from the
+    /// norms.
     #[inline(always)]
     pub(super) fn common(self, x: f64, z: f64) -> f64 {
         match self {
@@ -37,7 +40,8 @@ impl FromEntries {
         }
     }
 
-    /// The part of a distance that a point brings alone, ‖x‖² or ‖x‖₁; of a sum that with itself.
+    /// Returns the contribution of a single point to a distance, ‖x‖² or ‖x‖₁, or for other sums,
+    /// the sum of the point with itself.
     pub(super) fn norm<T: Real>(self, values: &[T]) -> f64 {
         let values = values.iter().map(|value| value.to_f64());
         match self {
@@ -46,7 +50,8 @@ impl FromEntries {
         }
     }
 
-    /// Makes arguments of the sums of a point, which has this norm, with others. `again` has the entries of a pair side by side.
+    /// Converts the sums of a point with others to arguments; `norm` and `others` are the norms of
+    /// the point and of the others. `again` returns the entries of a pair side by side.
     pub(super) fn arguments(
         self,
         sums: &mut [f64],
@@ -71,14 +76,14 @@ impl FromEntries {
                     (distance * length.recip()).min(f64::MAX)
                 }
                 Self::ChiSquare if far => distance.min(f64::MAX),
-                // a feature of neither is none
+                // features that neither point has are not listed side by side
                 Self::ChiSquare => over_both(again(j), |x, z| (x - z) * ((x - z) / (x + z))).min(f64::MAX),
                 Self::Minimum | Self::HarmonicMean => sum.min(f64::MAX),
             };
         }
     }
 
-    /// The argument of a point with itself.
+    /// Returns the argument of a point with itself.
     pub(super) fn own<T: Real>(self, values: &[T]) -> f64 {
         match self {
             Self::Product | Self::Minimum | Self::HarmonicMean => self.norm(values),
@@ -87,27 +92,26 @@ impl FromEntries {
     }
 }
 
-/// x z / (x + z), in an order that does not depend on which is which: a block asks for either.
+/// Returns x z / (x + z), symmetric in every bit: a block may exchange x and z.
 #[inline(always)]
 fn part_of_both(x: f64, z: f64) -> f64 {
     x.max(z) * (x.min(z) / (x + z))
 }
 
-/// A sum over the features of two points.
 fn over_both((x, z): (Vec<f64>, Vec<f64>), term: impl Fn(f64, f64) -> f64) -> f64 {
     x.iter().zip(&z).map(|(x, z)| term(*x, *z)).sum()
 }
 
-/// x·z from points scaled to at most 1: only the last product can overflow.
+/// Returns x·z from points scaled to at most 1: only the last product can overflow.
 fn scaled_product((x, z): (Vec<f64>, Vec<f64>)) -> f64 {
     let largest = |v: &[f64]| v.iter().fold(f64::MIN_POSITIVE, |most, value| most.max(value.abs()));
     let (of_x, of_z) = (largest(&x), largest(&z));
     let sum: f64 = x.iter().zip(&z).map(|(x, z)| x / of_x * (z / of_z)).sum();
-    // in an order that does not depend on which is which
+    // an order that does not change if x and z are exchanged
     (sum * of_x.max(of_z) * of_x.min(of_z)).clamp(-f64::MAX, f64::MAX)
 }
 
-/// The values of two points for each feature that one of them has.
+/// Returns the values of two points for each feature that at least one of them has.
 pub(super) fn side_by_side<T: Real>(x: &[T], z: &[T]) -> (Vec<f64>, Vec<f64>) {
     let ((x_places, x_values), (z_places, z_values)) = (entries(x), entries(z));
     let (mut i, mut j, mut both) = (0, 0, (Vec::new(), Vec::new()));

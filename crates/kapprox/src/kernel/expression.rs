@@ -1,4 +1,4 @@
-//! Kernel expressions as trees that other programs can read, for whoever writes them in another language.
+//! Kernel expressions as trees that callers in other languages can read.
 
 use super::node::{Call, Node};
 use super::{Kernel, applied::KernelTransform, family::Value};
@@ -18,22 +18,22 @@ use super::{Kernel, applied::KernelTransform, family::Value};
 pub enum Expression {
     /// A kernel of the registry.
     Kernel {
-        /// Its name.
+        /// Name of the kernel.
         family: &'static str,
-        /// The names of its parameters, each with a number, or a number for each feature.
+        /// Names of the parameters, each with one number, or with one number per feature.
         parameters: Vec<(&'static str, Vec<f64>)>,
-        /// The positions of the features that it looks at; `None` for all.
+        /// Positions of the features that the kernel uses; `None` for all.
         columns: Option<Vec<usize>>,
     },
     /// A number times a kernel.
     Scaled(f64, Box<Expression>),
     /// exp(k).
     Exp(Box<Expression>),
-    /// k to a whole power.
+    /// k to an integer power.
     Power(u32, Box<Expression>),
-    /// k(x, z) over a mean of k(x, x) and k(z, z): the geometric mean.
+    /// k(x, z) over the geometric mean of k(x, x) and k(z, z).
     Normalised(Box<Expression>),
-    /// k(x, z) over the mean of k(x, x) and k(z, z) with this exponent.
+    /// k(x, z) over the power mean of k(x, x) and k(z, z) with this exponent.
     Mean(f64, Box<Expression>),
     /// A product of kernels.
     Product(Vec<Expression>),
@@ -42,7 +42,8 @@ pub enum Expression {
 }
 
 impl Kernel {
-    /// The expression as a tree; `None` where a parameter still waits for a length or a number of features, or columns for their names.
+    /// Returns the expression as a tree; `None` if a length scale, a number of features or a column
+    /// is not resolved.
     #[doc(hidden)]
     pub fn expression(&self) -> Option<Expression> {
         tree(&self.0)

@@ -1,4 +1,4 @@
-//! What a kernel by name is: its facts, its parameters, and how it is made of their values.
+//! Families of kernels by name: their properties, their parameters, and how they are built.
 
 use super::AnyKernel;
 use kpass::named::Named;
@@ -7,42 +7,47 @@ use std::{fmt, sync::Arc};
 /// A family of kernels: its name, its parameters and the function that builds it.
 #[derive(Debug)]
 pub struct KernelFamily {
-    /// The name in expressions.
+    /// Name in expressions.
     pub name: &'static str,
-    /// The definition, in plain characters.
+    /// Formula of the definition, in ASCII.
     pub formula: &'static str,
-    /// The parameters, in the order in which expressions are printed.
+    /// Parameters, in the order in which expressions print them.
     pub parameters: &'static [KernelParameter],
-    /// The distance that the median heuristic takes; `None` where there is no length scale.
+    /// Distance for the median heuristic; `None` if the kernel has no length scale.
     pub metric: Option<Distance>,
-    /// The length scale that a rate gamma stands for, of kernels that are often written with one: expressions may give `gamma` in its place.
+    /// Conversion of a rate gamma to the length scale, for kernels that are often written with a
+    /// rate: expressions may give `gamma` instead of the length scale.
     pub rate: Option<fn(f64) -> f64>,
     /// Whether k is positive definite for every allowed parameter.
     pub positive_definite: bool,
-    /// What else is known of k.
+    /// Further properties of k.
     pub facts: Facts,
-    /// What its explicit features are made of; `None` where no map but those of its spectrum and of landmarks knows any.
+    /// Form of the explicit feature map; `None` if only the spectrum or landmarks give feature
+    /// maps.
     pub explicit: Option<Explicit>,
-    /// The values its features may have.
+    /// Allowed values of the features.
     pub domain: Domain,
-    /// Whether so many features suit the parameters' values; what is wrong where they do not, as `which are no square`.
+    /// Check of the number of features against the parameter values; the error says what is wrong,
+    /// such as `which are no square`.
     pub fits: fn(values: &[f64], features: usize) -> Result<(), String>,
-    /// An expression that gives every parameter.
+    /// Example expression that gives every parameter.
     pub example: &'static str,
-    /// The kernel `text` with the parameters' values, in their order and in range.
+    /// Constructor of the kernel `text` from parameter values, which are in order and in range.
     pub build: Build,
-    /// The kernel whose only parameter is a list, with a number for each feature; `None` where that has no meaning.
+    /// Constructor of the kernel whose only parameter is a list with one number per feature; `None`
+    /// if a list has no meaning.
     pub each: Option<Build>,
 }
 
-/// Makes the kernel `text` of its parameters' values.
+/// A function that builds the kernel `text` from the values of its parameters.
 pub type Build = fn(text: String, values: &[f64]) -> Arc<dyn AnyKernel>;
 
 impl KernelFamily {
-    /// A positive definite kernel without parameters, defined for every number. Other facts are fields to set.
+    /// Returns the family of a positive definite kernel without parameters, defined for every
+    /// number. Set fields to declare anything else.
     ///
-    /// `build` is given the expression, which [`KernelFunction::spec`](super::KernelFunction::spec) must give back, and the values of the
-    /// parameters.
+    /// `build` receives the expression, which [`spec`](super::KernelFunction::spec) must return,
+    /// and the values of the parameters.
     pub const fn new(name: &'static str, formula: &'static str, example: &'static str, build: Build) -> Self {
         Self {
             name,
@@ -62,21 +67,24 @@ impl KernelFamily {
     }
 }
 
-/// Forms of kernels whose features can be written down.
+/// The form of a kernel with an explicit feature map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Explicit {
-    /// x·z: the exponential of it is universal.
+    /// x·z; its exponential is universal.
     Linear,
     /// (γ x·z + c₀)^q, with the parameters q, γ and c₀.
     Polynomial,
-    /// Σ k(x_c, z_c) with a homogeneous kernel of two numbers.
+    /// Σ k(x_c, z_c) over the features c, with a homogeneous kernel k of two numbers.
     Additive(Homogeneous),
-    /// Π 1/cosh of half the difference of ln(x + skew), with the parameter skew.
+    /// Π 1/cosh((u − v)/2) over the features, with u = ln(x + skew), v = ln(z + skew) and the
+    /// parameter skew.
     Skewed,
 }
 
-/// A homogeneous kernel of two numbers, k(ax, az) = a k(x, z); κ is the Fourier transform of k(x, z)/√(xz) as a function of ln(z/x).
+/// A homogeneous kernel of two numbers, k(ax, az) = a k(x, z).
+///
+/// κ is the Fourier transform of k(x, z)/√(xz) as a function of ln(z/x).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Homogeneous {
@@ -86,25 +94,28 @@ pub enum Homogeneous {
     Intersection,
 }
 
-/// Properties of a kernel, for every allowed parameter and all values of its domain; false where they do not hold, or are not known to.
+/// Properties of a kernel that hold for every allowed parameter and all values of its domain;
+/// false if a property does not hold or is not known to hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Facts {
-    /// |k| has an upper bound on all points.
+    /// |k| is bounded.
     pub bounded: bool,
     /// k(x, z) is a function of x − z.
     pub translation_invariant: bool,
-    /// k(x, z) comes again and again as x goes away from z.
+    /// k(x, z) recurs periodically as x moves away from z.
     pub repeats: bool,
-    /// Sums of kernel functions come near every continuous function on a compact set of points.
+    /// Sums of kernel sections approximate every continuous function on a compact set of points.
     pub universal: bool,
-    /// Different laws have different means in feature space, so that a test with k sees every difference.
+    /// Different distributions have different means in feature space, so a test with k detects
+    /// every difference.
     pub characteristic: bool,
-    /// What points or laws the last two hold for, such as `discrete sets`; empty for all.
+    /// Points or distributions for which the last two properties hold, such as `discrete sets`;
+    /// empty for all.
     pub of: &'static str,
 }
 
 impl Facts {
-    /// Nothing that is known.
+    /// No property is known to hold.
     pub const NONE: Self = Self {
         bounded: false,
         translation_invariant: false,
@@ -116,8 +127,9 @@ impl Facts {
     pub(crate) const BOUNDED: Self = Self { bounded: true, ..Self::NONE };
     pub(crate) const RICH: Self = Self { universal: true, characteristic: true, ..Self::BOUNDED };
     pub(crate) const INVARIANT: Self = Self { translation_invariant: true, ..Self::BOUNDED };
-    /// All of them: functions of the difference whose spectrum is positive everywhere (Sriperumbudur, Gretton, Fukumizu,
-    /// Schölkopf, Lanckriet, JMLR 11, 2010).
+    /// Bounded, translation invariant, universal and characteristic: functions of the difference
+    /// whose spectrum is positive everywhere (Sriperumbudur, Gretton, Fukumizu, Schölkopf,
+    /// Lanckriet, JMLR 11, 2010).
     pub const ALL: Self = Self { translation_invariant: true, ..Self::RICH };
 }
 
@@ -140,7 +152,7 @@ pub enum Domain {
 }
 
 impl Domain {
-    /// Whether `value` lies in it.
+    /// Returns whether the domain contains `value`.
     pub fn contains(self, value: f64) -> bool {
         match self {
             Self::Any => value.is_finite(),
@@ -171,44 +183,46 @@ pub enum Distance {
     ChiSquared,
 }
 
-/// A named number of a kernel or of a map.
+/// A named numeric parameter of a kernel or a feature map.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KernelParameter {
-    /// The name in expressions.
+    /// Name in expressions.
     pub name: &'static str,
-    /// The value where the expression gives none.
+    /// Default value.
     pub default: Value,
-    /// The numbers that are allowed.
+    /// Allowed numbers.
     pub range: Range,
-    /// Why other numbers are refused, for messages.
+    /// Reason why other numbers are rejected, for messages.
     pub reason: &'static str,
 }
 
 impl KernelParameter {
-    /// A parameter with a number for a default; `reason` says why others than those of `range` are refused.
+    /// Returns a parameter with a numeric default; `reason` says why numbers outside `range` are
+    /// rejected.
     pub const fn number(name: &'static str, default: f64, range: Range, reason: &'static str) -> Self {
         Self { name, default: Value::Number(default), range, reason }
     }
 
-    /// True for a length scale: only those have a median.
+    /// Returns whether this is a length scale; only length scales can be `median` or `auto`.
     pub(crate) fn is_length(&self) -> bool {
         matches!(self.default, Value::Median | Value::Auto)
     }
 }
 
-/// A parameter as written: a number, a list of numbers, or one of the words `median` and `auto`.
+/// A parameter value as written: a number, a list of numbers, a number over the number of features,
+/// or one of the words `median` and `auto`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// A finite number.
     Number(f64),
     /// A finite number for each feature.
     Each(Vec<f64>),
-    /// This number over the number of features that the kernel looks at, such as 1/d; in the place of a length scale a
-    /// [rate](KernelFamily::rate).
+    /// This number over the number of features that the kernel uses, such as 1/d; for a length
+    /// scale it is a [rate](KernelFamily::rate).
     Share(f64),
     /// The median distance between the points of a sample.
     Median,
-    /// A length that predicts well, found from a target as a multiple of the median; the median where there is no target.
+    /// The multiple of the median that predicts a target well; without a target, the median.
     Auto,
 }
 
@@ -218,21 +232,21 @@ impl From<f64> for Value {
     }
 }
 
-/// A length scale for each column.
+/// One length scale per column.
 impl<const D: usize> From<[f64; D]> for Value {
     fn from(numbers: [f64; D]) -> Self {
         Self::Each(numbers.to_vec())
     }
 }
 
-/// A length scale for each column.
+/// One length scale per column.
 impl From<Vec<f64>> for Value {
     fn from(numbers: Vec<f64>) -> Self {
         Self::Each(numbers)
     }
 }
 
-/// The numbers a parameter may be. All are finite.
+/// The finite numbers that a parameter may take.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Range {
     /// Any finite number.
@@ -241,19 +255,19 @@ pub enum Range {
     Positive,
     /// 0 or above.
     NotNegative,
-    /// A whole number between the two, which are allowed themselves.
+    /// An integer from `from` to `to`, both included.
     Whole {
-        /// The smallest.
+        /// Smallest allowed number.
         from: u32,
-        /// The largest.
+        /// Largest allowed number.
         to: u32,
     },
-    /// One of a few numbers.
+    /// One of the listed numbers.
     OneOf(&'static [f64]),
 }
 
 impl Range {
-    /// Whether `value` is allowed.
+    /// Returns whether `value` is allowed.
     pub fn contains(self, value: f64) -> bool {
         value.is_finite()
             && match self {
@@ -281,7 +295,7 @@ impl fmt::Display for Range {
     }
 }
 
-/// The name of the [rate](KernelFamily::rate) that stands for a length scale.
+/// The name of the [rate](KernelFamily::rate) that replaces a length scale in expressions.
 pub(super) const GAMMA: &str = "gamma";
 
 pub(super) const SIGMA: KernelParameter = KernelParameter {

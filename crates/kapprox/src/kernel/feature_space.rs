@@ -1,9 +1,11 @@
-//! Geometry in the feature space of a kernel, from kernel values alone: centring, distances, variance, alignment.
+//! Geometry in the feature space of a kernel, from kernel values alone: centring, distances,
+//! variance, alignment.
 //!
-//! All on small dense matrices in `f64`, K of n points (n x n, symmetric) or of b points with those n. With H = I − 11ᵀ/n,
-//! HKH is the kernel matrix of the points minus their mean. (Shawe-Taylor, Cristianini, *Kernel Methods for Pattern
-//! Analysis*, 2004, chapter 5; Schölkopf, Smola, Müller, *Nonlinear Component Analysis as a Kernel Eigenvalue Problem*, 1998,
-//! appendix A.)
+//! All functions work on small dense matrices in `f64`: K of n points (n x n, symmetric), or the
+//! kernel values of b points with those n points (b x n). With H = I − 11ᵀ/n, HKH is the kernel
+//! matrix of the points minus their mean. (Shawe-Taylor, Cristianini, *Kernel Methods for Pattern
+//! Analysis*, 2004, chapter 5; Schölkopf, Smola, Müller, *Nonlinear Component Analysis as a Kernel
+//! Eigenvalue Problem*, 1998, appendix A.)
 //!
 //! ```
 //! use faer::mat;
@@ -22,20 +24,20 @@
 
 use faer::{Mat, MatMut, MatRef, prelude::*};
 
-/// The mean of n points in feature space: what centring any kernel value with them needs.
+/// The mean of n points in feature space, for centring kernel values with these points.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Centre {
-    /// The mean of each column of K.
+    /// Mean of each column of K.
     columns: Vec<f64>,
-    /// The mean of K.
+    /// Mean of all entries of K.
     mean: f64,
 }
 
 impl Centre {
-    /// The centre of the points with the kernel matrix K (n x n). Costs n² additions.
+    /// Returns the centre of the points with the kernel matrix K (n x n). Costs n² additions.
     ///
     /// # Panics
-    /// If K is not square, or empty.
+    /// If K is not square or is empty.
     pub fn new(k: MatRef<'_, f64>) -> Self {
         assert!(k.nrows() == k.ncols() && k.nrows() > 0, "K must be square, with a row");
         let n = k.nrows() as f64;
@@ -44,11 +46,12 @@ impl Centre {
         Self { columns, mean }
     }
 
-    /// Centres the kernel values of any b points with the n points, in place: K itself becomes HKH, rows of other points
-    /// are centred with the mean of the n. k̃(x, z_j) = k(x, z_j) − mean_i k(x, z_i) − mean_i k(z_i, z_j) + mean K.
+    /// Centres the kernel values of any b points with the n points, in place. K itself becomes HKH;
+    /// rows of other points are centred with the mean of the n points:
+    /// k̃(x, z_j) = k(x, z_j) − mean_i k(x, z_i) − mean_i k(z_i, z_j) + mean K.
     ///
     /// # Panics
-    /// If `k` has not n columns.
+    /// If `k` does not have n columns.
     pub fn apply(&self, k: MatMut<'_, f64>) {
         assert_eq!(k.ncols(), self.columns.len(), "a column for each point of the mean");
         for row in k.row_iter_mut() {
@@ -59,11 +62,11 @@ impl Centre {
         }
     }
 
-    /// ‖φ(x) − mean‖² of any b points, never negative: from `own` = k(x, x) and their kernel values with the n points
-    /// (b x n, not centred).
+    /// Returns ‖φ(x) − mean‖² of any b points, never negative, from `own` = k(x, x) and their
+    /// kernel values with the n points (b x n, not centred).
     ///
     /// # Panics
-    /// If the shapes do not agree.
+    /// If the shapes disagree.
     pub fn squared_distances(&self, own: &[f64], k: MatRef<'_, f64>) -> Vec<f64> {
         assert_eq!((own.len(), self.columns.len()), (k.nrows(), k.ncols()), "k must be b x n");
         let with_mean = |i: usize| k.row(i).iter().sum::<f64>() / self.columns.len() as f64;
@@ -71,20 +74,20 @@ impl Centre {
     }
 }
 
-/// ‖φ(x_i) − φ(z_j)‖² = k(x_i, x_i) + k(z_j, z_j) − 2 k(x_i, z_j), never negative.
+/// Returns ‖φ(x_i) − φ(z_j)‖² = k(x_i, x_i) + k(z_j, z_j) − 2 k(x_i, z_j), never negative.
 ///
 /// # Panics
-/// If the diagonals are not as long as `k` has rows and columns.
+/// If the lengths of the diagonals `x` and `z` are not the numbers of rows and columns of `k`.
 pub fn squared_distances(k: MatRef<'_, f64>, x: &[f64], z: &[f64]) -> Mat<f64> {
     assert_eq!((x.len(), z.len()), (k.nrows(), k.ncols()), "a diagonal for the rows and one for the columns");
     Mat::from_fn(x.len(), z.len(), |i, j| (x[i] + z[j] - 2.0 * k[(i, j)]).max(0.0))
 }
 
-/// The coordinates of b points along the direction Σ α_j φ(z_j) / ‖Σ α_j φ(z_j)‖: `k` α / √(αᵀKα), with `k` b x n and
-/// `k_zz` = K. All 0 where that vector vanishes.
+/// Returns the coordinates of b points along the direction Σ α_j φ(z_j) / ‖Σ α_j φ(z_j)‖:
+/// `k` α / √(αᵀKα), with `k` b x n and `k_zz` = K. All are 0 if the sum vanishes.
 ///
 /// # Panics
-/// If the shapes do not agree.
+/// If the shapes disagree.
 pub fn projections(k: MatRef<'_, f64>, k_zz: MatRef<'_, f64>, alpha: &[f64]) -> Vec<f64> {
     assert_eq!((k.ncols(), k_zz.nrows(), k_zz.ncols()), (alpha.len(), alpha.len(), alpha.len()), "k is b x n, K n x n");
     let weigh = |row: faer::RowRef<'_, f64>| row.iter().zip(alpha).map(|(k, alpha)| k * alpha).sum::<f64>();
@@ -93,20 +96,20 @@ pub fn projections(k: MatRef<'_, f64>, k_zz: MatRef<'_, f64>, alpha: &[f64]) -> 
     k.row_iter().map(|row| weigh(row) * scale).collect()
 }
 
-/// The mean squared distance of the points from their mean: tr K / n − mean K.
+/// Returns the mean squared distance of the points from their mean: tr K / n − mean K.
 ///
 /// # Panics
-/// If K is not square, or empty.
+/// If K is not square or is empty.
 pub fn variance(k: MatRef<'_, f64>) -> f64 {
     let centre = Centre::new(k);
     ((0..k.nrows()).map(|i| k[(i, i)]).sum::<f64>() / k.nrows() as f64 - centre.mean).max(0.0)
 }
 
-/// ⟨K, L⟩ / (‖K‖ ‖L‖) in the Frobenius norm, between −1 and 1; 0 where one of them vanishes. (Cristianini, Shawe-Taylor,
-/// Elisseeff, Kandola, *On Kernel-Target Alignment*, NIPS 2001.)
+/// Returns ⟨K, L⟩ / (‖K‖ ‖L‖) in the Frobenius norm, between −1 and 1; 0 if K or L vanishes.
+/// (Cristianini, Shawe-Taylor, Elisseeff, Kandola, *On Kernel-Target Alignment*, NIPS 2001.)
 ///
 /// # Panics
-/// If the shapes do not agree.
+/// If the shapes disagree.
 pub fn alignment(k: MatRef<'_, f64>, l: MatRef<'_, f64>) -> f64 {
     assert_eq!(k.shape(), l.shape(), "two matrices of the same points");
     let inner = k.col_iter().zip(l.col_iter()).map(|(k, l)| k.iter().zip(l.iter()).map(|(k, l)| k * l).sum::<f64>());
@@ -114,11 +117,12 @@ pub fn alignment(k: MatRef<'_, f64>, l: MatRef<'_, f64>) -> f64 {
     if norms.0 > 0.0 && norms.1 > 0.0 { (inner / norms.0 / norms.1).clamp(-1.0, 1.0) } else { 0.0 }
 }
 
-/// [`alignment`] of HKH and HLH, which does not reward a constant in the kernel. (Cortes, Mohri, Rostamizadeh, *Algorithms
-/// for Learning Kernels Based on Centered Alignment*, JMLR 13, 2012.)
+/// Returns the [`alignment`] of HKH and HLH, which does not reward a constant in the kernel.
+/// (Cortes, Mohri, Rostamizadeh, *Algorithms for Learning Kernels Based on Centered Alignment*,
+/// JMLR 13, 2012.)
 ///
 /// # Panics
-/// If the matrices are not square, of the same size, and not empty.
+/// If the matrices are not square, have different sizes or are empty.
 pub fn centred_alignment(k: MatRef<'_, f64>, l: MatRef<'_, f64>) -> f64 {
     let centred = |k: MatRef<'_, f64>| {
         let mut copy = k.to_owned();
@@ -128,18 +132,19 @@ pub fn centred_alignment(k: MatRef<'_, f64>, l: MatRef<'_, f64>) -> f64 {
     alignment(centred(k).as_ref(), centred(l).as_ref())
 }
 
-/// The ideal kernel of classes: 1 where two points have the same, else 0. (Kwok, Tsang, *Learning with Idealized Kernels*,
-/// ICML 2003.)
+/// Returns the ideal kernel of classes: 1 if two points have the same class, else 0. (Kwok, Tsang,
+/// *Learning with Idealized Kernels*, ICML 2003.)
 pub fn ideal<C: PartialEq>(classes: &[C]) -> Mat<f64> {
     let same = |i: usize, j: usize| f64::from(u8::from(classes[i] == classes[j]));
     Mat::from_fn(classes.len(), classes.len(), same)
 }
 
-/// −½ HDH, the kernel matrix of centred points with the squared distances D; positive semi-definite if and only if such
-/// points exist. (Schoenberg 1935; classical scaling, Torgerson 1952.)
+/// Returns −½ HDH, the kernel matrix of centred points with the squared distances D; it is positive
+/// semi-definite if and only if such points exist. (Schoenberg 1935; classical scaling, Torgerson
+/// 1952.)
 ///
 /// # Panics
-/// If D is not square, or empty.
+/// If D is not square or is empty.
 pub fn from_squared_distances(d: MatRef<'_, f64>) -> Mat<f64> {
     let mut k = d.to_owned();
     Centre::new(d).apply(k.as_mut());

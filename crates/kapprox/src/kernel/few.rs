@@ -1,7 +1,8 @@
-//! Sums over features for a few rows with points that stay the same, in registers.
+//! Sums over features for a few rows with fixed points, in registers.
 //!
-//! The [panels](super::panel) with their sides exchanged: the fixed points lie in vectors, packed once, and a row needs no
-//! other rows to fill a vector with. Each value comes from the same operations in the same order as in a block.
+//! The [panels](super::panel) with their sides exchanged: the fixed points lie in vectors, packed
+//! once, so a row needs no other rows to fill a vector. Each value comes from the same operations
+//! in the same order as in a block.
 
 use super::fixed::{FEW, KernelColumns};
 use super::panel::{Finish, Own, Owns, Suspects, accumulate, height, panel_height, write};
@@ -12,22 +13,22 @@ use faer::MatRef;
 use pulp::{Simd, WithSimd};
 use std::marker::PhantomData;
 
-/// Rows whose sums are in registers at once; those that are left go one by one.
+/// Rows whose sums are in registers at once; remaining rows are processed one by one.
 const WIDE: usize = 4;
-/// Sums of a row that become values at once.
+/// Sums of a row that are converted to values at once.
 const AT_ONCE: usize = 128;
 
-/// Fixed points in panels, and the numbers that `finish` has prepared for them.
+/// Fixed points in panels, and the numbers that `finish` precomputes for them.
 struct Few<T, M, F> {
     frame: Frame<T>,
     finish: F,
-    /// The points in the layout of [`Frame::pack_panels`].
+    /// Points in the layout of [`Frame::pack_panels`].
     panels: Aligned<T>,
     owns: Owns<T>,
     term: PhantomData<M>,
 }
 
-/// The points `z` in `frame`, for the kernel that `finish` makes of Σ_k M(x_k, z_k).
+/// Prepares the points `z` in `frame` for the kernel that `finish` derives from Σ_k M(x_k, z_k).
 pub(crate) fn columns<T, M, F>(frame: Frame<T>, finish: F, z: MatRef<'_, T>) -> Box<dyn KernelColumns<T>>
 where
     T: Real,
@@ -35,14 +36,15 @@ where
     F: Finish<T> + Send + Sync + 'static,
 {
     let (mut rows, mut panels, mut owns) = (Aligned::default(), Aligned::default(), Owns::default());
-    // as rows, as a block packs them: the sums of a point's own values have their order
+    // packed as rows first, as in a block: a point's own values are summed in the same order
     frame.pack_rows(z, z.nrows(), &mut rows);
     finish.rows(&rows, frame.width(), &mut owns);
     in_panels(&rows, frame.width(), panel_height::<T>(), &mut panels);
     Box::new(Few { frame, finish, panels, owns, term: PhantomData::<M> })
 }
 
-/// Rows of d numbers as panels of `height` rows, the values of a column side by side; missing rows are zero.
+/// Copies rows of d numbers into panels of `height` rows, with the values of a column side by side;
+/// missing rows are zero.
 pub(crate) fn in_panels<T: Real>(rows: &[T], d: usize, height: usize, out: &mut Aligned<T>) {
     let out = out.zeros((rows.len() / d).next_multiple_of(height.max(1)) * d);
     for (panel, rows) in out.chunks_exact_mut(height.max(1) * d).zip(rows.chunks(height.max(1) * d)) {
@@ -92,7 +94,7 @@ impl<T: Real, M: Term, F: Finish<T>> Few<T, M, F> {
     }
 }
 
-/// The sums of rows with all points: `out[i m + j]`.
+/// The sums of rows with all points, `out[i m + j]`, as a vectorised computation.
 struct FewSums<'a, T, M> {
     rows: &'a [T],
     panels: &'a [T],
@@ -107,7 +109,7 @@ impl<T: Real, M: Term> WithSimd for FewSums<'_, T, M> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
-        // a constant condition: only one of the two is compiled
+        // a constant condition: only one branch is compiled
         if const { S::REGISTER_COUNT >= 32 } { self.run::<S, 3>(simd) } else { self.run::<S, 2>(simd) }
     }
 }
@@ -117,7 +119,7 @@ impl<T: Real, M: Term> FewSums<'_, T, M> {
     fn run<S: Simd, const TALL: usize>(&mut self, simd: S) {
         let rows = self.rows.len() / self.d;
         let together = rows / WIDE * WIDE;
-        // loops, no closures: those would be compiled for the oldest machine
+        // loops, because closures would be compiled for the oldest machine
         for i in (0..together).step_by(WIDE) {
             self.group::<S, TALL, WIDE>(simd, i);
         }
@@ -126,7 +128,7 @@ impl<T: Real, M: Term> FewSums<'_, T, M> {
         }
     }
 
-    /// Rows `first..first + COUNT`.
+    /// Computes the sums of rows `first..first + COUNT`.
     #[inline(always)]
     fn group<S: Simd, const TALL: usize, const COUNT: usize>(&mut self, simd: S, first: usize) {
         let (d, m, height) = (self.d, self.m, height::<T, S>());

@@ -1,33 +1,36 @@
-//! A kernel between a few rows and points that stay the same: the landmarks of a model.
+//! A kernel between a few rows and fixed points, such as the landmarks of a model.
 //!
-//! [`KernelFunction::block`] prepares both of its sides at every call and fills up rows to whole panels, which is lost in a block of
-//! hundreds of rows and is most of the time for one. Here the points are prepared once, they are the long side, and nothing
-//! is allocated afterwards. The values have the bits of the block.
+//! [`KernelFunction::block`] prepares both of its sides at every call and pads rows to whole
+//! panels. In a block of hundreds of rows this is negligible, but for one row it is most of the
+//! time. Here the points are prepared once, they are the long side, and nothing is allocated
+//! afterwards. The values are bit-identical to a block.
 
 use super::KernelFunction;
 use crate::Real;
 use faer::{MatMut, MatRef, prelude::ReborrowMut};
 use std::{fmt, sync::Arc};
 
-/// Most rows at once.
+/// Maximum number of rows at once.
 pub const FEW: usize = 8;
 
 /// Points prepared for a kernel; see [`KernelFunction::columns`].
 pub trait KernelColumns<T: Real>: Send + Sync {
-    /// How many numbers of scratch [`rows`](Self::rows) takes.
+    /// Returns how many numbers of scratch [`rows`](Self::rows) needs.
     fn scratch(&self) -> usize;
-    /// Bytes that are held.
+    /// Returns the size of the prepared points in bytes.
     fn bytes(&self) -> usize;
-    /// `out[i m + j] = k(x_i, z_j)` with the bits of [`KernelFunction::block`], for at most [`FEW`] rows and the m points `z` that
-    /// this was made of; `scratch` is at least as long as [`scratch`](Self::scratch) says.
+    /// Computes `out[i m + j] = k(x_i, z_j)`, bit-identical to [`KernelFunction::block`], for at
+    /// most [`FEW`] rows and the m prepared points `z`; `scratch` is at least as long as
+    /// [`scratch`](Self::scratch).
     fn rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]);
-    /// [`KernelFunction::block`] of any number of rows, where [`KernelFunction::is_indexed`]; false, and nothing written, elsewhere.
+    /// Computes [`KernelFunction::block`] for any number of rows and returns true if
+    /// [`KernelFunction::is_indexed`]; otherwise writes nothing and returns false.
     fn block(&self, _x: MatRef<'_, T>, _z: MatRef<'_, T>, _out: MatMut<'_, T>) -> bool {
         false
     }
 }
 
-/// A kernel and the points that were prepared for it; of a kernel that does not know how, its blocks.
+/// A kernel and the points prepared for it; a kernel that cannot prepare points computes blocks.
 pub(crate) struct Fixed<T: Real> {
     kernel: Arc<dyn KernelFunction<T>>,
     columns: Option<Box<dyn KernelColumns<T>>>,
@@ -45,7 +48,7 @@ impl<T: Real> Fixed<T> {
         Self { kernel, columns }
     }
 
-    /// For blocks alone: prepared where that is of use to them.
+    /// Creates the pair for blocks alone: points are prepared only if this makes blocks faster.
     pub(crate) fn for_blocks(kernel: Arc<dyn KernelFunction<T>>, z: MatRef<'_, T>) -> Self {
         let columns = if kernel.is_indexed() { kernel.columns(z) } else { None };
         Self { kernel, columns }
@@ -55,7 +58,7 @@ impl<T: Real> Fixed<T> {
         &*self.kernel
     }
 
-    /// [`KernelFunction::block`] of rows and the points.
+    /// Computes [`KernelFunction::block`] of rows and the points.
     pub(crate) fn fill(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
         if !self.columns.as_ref().is_some_and(|columns| columns.block(x, z, out.rb_mut())) {
             self.kernel.block(x, z, out);
@@ -80,7 +83,7 @@ impl<T: Real> KernelColumns<T> for Fixed<T> {
     }
 }
 
-/// The kernel functions of fixed points, for a few rows at a time.
+/// The kernel sections of fixed points, for a few rows at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct FewRows<'a, T: Real> {
     fixed: &'a Fixed<T>,
@@ -92,16 +95,18 @@ impl<'a, T: Real> FewRows<'a, T> {
         Self { fixed, z }
     }
 
-    /// How many numbers of scratch [`fill`](Self::fill) takes.
+    /// Returns how many numbers of scratch [`fill`](Self::fill) needs.
     pub fn scratch(&self) -> usize {
         self.fixed.scratch()
     }
 
-    /// `out[i m + j] = k(x_i, z_j)` for at most [`FEW`] rows of `x` (b x d, row-major), with the bits that they have in a
-    /// block of many. Costs about 2 b m d flops, and allocates nothing with the kernels of the registry.
+    /// Computes `out[i m + j] = k(x_i, z_j)` for at most [`FEW`] rows of `x` (b x d, row-major),
+    /// bit-identical to a block of many rows. Costs about 2 b m d flops, and allocates nothing for
+    /// dense rows with the kernels of the registry.
     ///
     /// # Panics
-    /// If there are more rows, or the shapes do not agree, or `scratch` is shorter than [`scratch`](Self::scratch).
+    /// If there are more rows, the shapes disagree, or `scratch` is shorter than
+    /// [`scratch`](Self::scratch).
     pub fn fill(&self, x: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
         assert!(x.nrows() <= FEW, "{} rows are not a few", x.nrows());
         assert_eq!(x.ncols(), self.z.ncols(), "x has {} features, z has {}", x.ncols(), self.z.ncols());

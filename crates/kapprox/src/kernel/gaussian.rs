@@ -1,9 +1,10 @@
 //! The Gaussian kernel, exp(−‖x − z‖² / (2σ²)).
 //!
-//! Positive definite for every σ > 0 (Schölkopf, Smola, *Learning with Kernels*, 2002, section 4.4). Also called RBF; other
-//! programs write it exp(−γ‖x − z‖²), with γ = 1 / (2σ²), and so may expressions: `gaussian(gamma=0.5)` is `gaussian(sigma=1)`.
+//! Positive definite for every σ > 0 (Schölkopf, Smola, *Learning with Kernels*, 2002, section
+//! 4.4). Also called RBF, and often written exp(−γ‖x − z‖²), with γ = 1 / (2σ²); expressions accept
+//! this form too: `gaussian(gamma=0.5)` is `gaussian(sigma=1)`.
 //!
-//! `sigma=[1, 2, 0.5]` gives every feature a length of its own: exp(−Σ (x − z)² / (2σ_k²)).
+//! `sigma=[1, 2, 0.5]` gives every feature its own length scale: exp(−Σ (x − z)² / (2σ_k²)).
 //!
 //! ```
 //! use kapprox::kernel::Kernel;
@@ -32,7 +33,8 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
 };
 
 impl Kernel {
-    /// The kernel exp(−‖x − z‖² / (2 sigma²)). `sigma` is a length, one for each column, or [`Value::Median`].
+    /// Returns the kernel exp(−‖x − z‖² / (2 sigma²)). `sigma` is a length scale, a list with one
+    /// per column, or [`Value::Median`].
     pub fn gaussian(sigma: impl Into<Value>) -> Self {
         Self::of(&FAMILY, [sigma.into()])
     }
@@ -55,7 +57,7 @@ impl Profile for Gaussian {
     }
 
     fn law(&self) -> Option<Law> {
-        // 2^(−r²) is a Gaussian of variance 1 / (2 ln 2)
+        // 2^(−r²) is a Gaussian of variance 1 / (2 ln 2), so its frequencies have variance 2 ln 2
         Some(Law::radial(|_| (2.0 * std::f64::consts::LN_2).sqrt()))
     }
 }

@@ -1,21 +1,23 @@
-//! Gradients of kernels whose derivative by a feature is a product of two: what belongs to the pair, and what belongs to the
-//! pair's values of that feature.
+//! Gradients of kernels whose derivative with respect to a feature is a product of two: a factor
+//! that depends on the pair, and a slope that depends on the pair's values of that feature.
 //!
 //! ```text
 //! k = g(Σ_k M(x_k, z_k))        ∂k/∂x_k = g'(Σ M) · ∂M/∂x(x_k, z_k)              factor · slope
 //! ```
 //!
-//! So a gradient is a block of factors, computed as blocks of kernel values are, and a sum over the points z for each feature.
-//! Slopes are taken of the values as they are, for each pair: a sum of x and a sum of z would cancel where points are close.
+//! So a gradient is a block of factors, computed like a block of kernel values, and a sum over the
+//! points z for each feature. Slopes are computed from the original values, for each pair: a sum of
+//! x and a sum of z would cancel for close points.
 
 use super::panel::TILE_ROWS;
 use super::points::{Aligned, Frame, fill_column, pieces, row};
 use crate::{Real, vectorised};
 use faer::{MatMut, MatRef};
 
-/// Rows of z whose factors are computed at once with those of [`TILE_ROWS`] of x: 600 kB in `f64`.
+/// Rows of z whose factors with [`TILE_ROWS`] rows of x are computed at once: 600 kB in `f64`.
 const TILE_COLUMNS: usize = 256;
-/// Rows of x and of z whose factors stay in the first-level cache while the features pass: 24 kB in `f64`.
+/// Rows of x and of z whose factors stay in the first-level cache during the loop over features:
+/// 24 kB in `f64`.
 const STRIP_ROWS: usize = 96;
 const STRIP_COLUMNS: usize = 32;
 
@@ -36,14 +38,14 @@ impl<'a, T: Real> Weighted<'a, T> {
         Self { x, z, weights }
     }
 
-    /// Tiles of rows of x with all of z, and the first row of each.
+    /// Returns tiles of rows of x with all of z, and the first row of each.
     pub(super) fn row_tiles(self) -> impl Iterator<Item = (usize, Self)> {
         pieces(self.x.nrows(), TILE_ROWS).map(move |(i, rows)| {
             (i, Self { x: self.x.subrows(i, rows), weights: self.weights.subrows(i, rows), ..self })
         })
     }
 
-    /// Tiles of rows of z with all of x, and the first row of each.
+    /// Returns tiles of rows of z with all of x, and the first row of each.
     pub(super) fn column_tiles(self) -> impl Iterator<Item = (usize, Self)> {
         pieces(self.z.nrows(), TILE_COLUMNS).map(move |(j, columns)| {
             (j, Self { z: self.z.subrows(j, columns), weights: self.weights.subcols(j, columns), ..self })
@@ -66,10 +68,10 @@ pub(super) fn weigh<T: Real>(derivative: impl Fn(T) -> T + Copy, weights: MatRef
     }
 }
 
-/// `out[i, k] += finish(k, Σ_j weights[i, j] factor(x_i, z_j) slope(x_ik, z_jk))`; `factors` writes blocks of weights times
-/// factors.
+/// Computes `out[i, k] += finish(k, Σ_j weights[i, j] factor(x_i, z_j) slope(x_ik, z_jk))`;
+/// `factors` writes blocks of weights times factors.
 ///
-/// Rows lie in the lanes of vectors, so that each has the bits that it has alone.
+/// Rows lie in the lanes of vectors, so the bits of a row do not depend on the other rows.
 pub(super) fn add<T: Real>(
     pairs: Weighted<'_, T>,
     mut out: MatMut<'_, T>,
@@ -82,7 +84,7 @@ pub(super) fn add<T: Real>(
     for (i, strip) in pairs.row_tiles() {
         let rows = strip.x.nrows();
         frame.pack_panels(strip.x, rows, &mut tile.x);
-        // again with care, for the rare tile in which something overflowed
+        // the second, guarded pass is for the rare tile in which something overflowed
         for guarded in [false, true] {
             sums.clear();
             sums.resize(rows * d, T::ZERO);
@@ -103,7 +105,7 @@ pub(super) fn add<T: Real>(
     }
 }
 
-/// Points feature by feature, and the weighted factors of their pairs, column by column.
+/// Points, feature by feature, and the weighted factors of their pairs, column by column.
 #[derive(Default)]
 struct Tile<T> {
     x: Aligned<T>,
@@ -114,7 +116,7 @@ struct Tile<T> {
 }
 
 impl<T: Real> Tile<T> {
-    /// Takes the points z of the pairs, and their factors times their weights.
+    /// Stores the points z of the pairs, and the pairs' factors times their weights.
     fn fill(&mut self, pairs: Weighted<'_, T>, frame: &Frame<T>, factors: &dyn Fn(Weighted<'_, T>, MatMut<'_, T>)) {
         (self.rows, self.columns) = (pairs.x.nrows(), pairs.z.nrows());
         frame.pack_panels(pairs.z, self.columns, &mut self.z);
@@ -126,7 +128,8 @@ impl<T: Real> Tile<T> {
         self.sweep(inlined!(|sum, factor, x, z| slope(x, z).mul_plus(factor, sum)), sums);
     }
 
-    /// As [`add`](Self::add), kept finite; a pair without a factor adds nothing, also where its slope is infinite.
+    /// Like [`add`](Self::add), but kept finite; a pair whose factor is 0 adds nothing, even if its
+    /// slope is infinite.
     fn add_guarded(&self, slope: impl Fn(T, T) -> T + Copy, sums: &mut [T]) {
         self.sweep(
             inlined!(|sum, factor, x, z| {
@@ -137,8 +140,9 @@ impl<T: Real> Tile<T> {
         );
     }
 
-    /// `sums[k rows + i] = term(sums[k rows + i], factor(i, j), x_ik, z_jk)`, one j after the other. Four of them for each load of
-    /// a sum; iterators, as an index that could fail would keep the loop from being vectorised (seven times slower).
+    /// Computes `sums[k rows + i] = term(sums[k rows + i], factor(i, j), x_ik, z_jk)` for one j
+    /// after the other, four of them for each load of a sum. Iterators instead of indices: an index
+    /// that could fail would keep the loop from being vectorised (seven times slower).
     fn sweep(&self, term: impl Fn(T, T, T, T) -> T + Copy, sums: &mut [T]) {
         let (rows, columns) = (self.rows, self.columns);
         vectorised!({

@@ -1,8 +1,11 @@
-//! The Jaccard (Tanimoto) kernel on 0/1 features, |A∩B| / |A∪B| = x·z / (‖x‖² + ‖z‖² − x·z); 1 for two empty sets.
+//! The Jaccard (Tanimoto) kernel on 0/1 features, |A∩B| / |A∪B| = x·z / (‖x‖² + ‖z‖² − x·z); 1 for
+//! two empty sets.
 //!
-//! One minus SciPy's `jaccard` distance. Positive definite (Gower, *A General Coefficient of Similarity and Some of Its
-//! Properties*, Biometrics 27, 1971; Ralaivola, Swamidass, Saigo, Baldi, *Graph Kernels for Chemical Informatics*, 2005), strictly so for
-//! distinct sets (Bouchard, Jousselme, Doré, *A Proof for the Positive Definiteness of the Jaccard Index Matrix*, IJAR 54, 2013).
+//! One minus SciPy's `jaccard` distance. Positive definite (Gower, *A General Coefficient of
+//! Similarity and Some of Its Properties*, Biometrics 27, 1971; Ralaivola, Swamidass, Saigo, Baldi,
+//! *Graph Kernels for Chemical Informatics*, 2005), strictly for distinct sets (Bouchard,
+//! Jousselme, Doré, *A Proof for the Positive Definiteness of the Jaccard Index Matrix*, IJAR 54,
+//! 2013).
 
 use super::cancelling::Split;
 use super::distances::Euclidean;
@@ -16,7 +19,7 @@ use std::sync::Arc;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     domain: Domain::Binary,
-    // matrices of distinct sets are not singular
+    // kernel matrices of distinct sets are not singular
     facts: Facts::RICH,
     ..KernelFamily::new("jaccard", "x.z / (x.x + z.z - x.z)", "jaccard()", |text, _| Arc::new(Jaccard { text }))
 };
@@ -46,7 +49,7 @@ impl<T: Real> KernelFunction<T> for Jaccard {
     }
 }
 
-/// The step that makes |A∩B| / |A∪B| of |A∩B|, |A| and |B|.
+/// Computes |A∩B| / |A∪B| from |A∩B|, |A| and |B|.
 struct Union;
 
 impl<T: Real> Finish<T> for Union {
@@ -68,7 +71,7 @@ impl<T: Real> Finish<T> for Union {
     fn values(&self, one: Own<T>, others: &[T], _: T, sums: &[T], values: &mut [T]) -> bool {
         for ((value, &shared), &other) in values.iter_mut().zip(sums).zip(others) {
             let union = other + one.offset - shared;
-            // whole numbers: below 1 is 0
+            // the sizes of sets are integers
             *value = if union > T::ZERO { (shared / union).saturate() } else { T::ONE };
         }
         false

@@ -1,8 +1,8 @@
 //! The Laplacian kernel, exp(−‖x − z‖₁ / σ).
 //!
-//! Positive definite for every σ > 0: a product of exponential kernels of the single features (Rahimi, Recht, *Random
-//! Features for Large-Scale Kernel Machines*, 2007). For the exponential of the Euclidean distance see
-//! [`matern`](super::matern) with nu = 0.5.
+//! Positive definite for every σ > 0: a product of one-dimensional exponential kernels (Rahimi,
+//! Recht, *Random Features for Large-Scale Kernel Machines*, 2007). For the exponential of the
+//! Euclidean distance see [`matern`](super::matern) with nu = 0.5.
 
 use super::family::{Distance, Facts, KernelFamily, SIGMA, Value};
 use super::{Kernel, Law, Profile, distances::l1};
@@ -19,13 +19,13 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
 };
 
 impl Kernel {
-    /// The kernel exp(−‖x − z‖₁ / sigma).
+    /// Returns the kernel exp(−‖x − z‖₁ / sigma).
     pub fn laplacian(sigma: impl Into<Value>) -> Self {
         Self::of(&FAMILY, [sigma.into()])
     }
 }
 
-/// exp(−r); the argument is r / ln 2, so that it is a power of two.
+/// exp(−r); the argument is r / ln 2, so that the value is a power of two.
 #[derive(Debug)]
 struct Laplacian;
 

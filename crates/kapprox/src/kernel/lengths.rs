@@ -1,4 +1,4 @@
-//! The length scales of an expression: those that wait for a sample, and their multiples.
+//! Length scales of an expression: resolving them on a sample, and multiplying them.
 
 use super::family::{KernelParameter, Value};
 use super::spec::{Kernel, UNCOUNTED};
@@ -7,21 +7,21 @@ use crate::{Error, Result};
 use faer::{Mat, MatRef};
 
 impl Kernel {
-    /// Whether any parameter is `median` or `auto`, so that [`resolve_median`](Self::resolve_median) must come before
-    /// [`build`](Self::build).
+    /// Returns whether any parameter is `median` or `auto`, so that
+    /// [`resolve_median`](Self::resolve_median) must be called before [`build`](Self::build).
     #[doc(hidden)]
     pub fn needs_median(&self) -> bool {
         self.0.calls().iter().any(|call| call.median().is_some())
     }
 
-    /// Whether any length is `auto`: it is found by whoever knows a target, among multiples of the median
-    /// ([`resolve_lengths`](Self::resolve_lengths)).
+    /// Returns whether any length scale is `auto`: a caller with a target chooses it among
+    /// multiples of the median ([`resolve_lengths`](Self::resolve_lengths)).
     #[doc(hidden)]
     pub fn is_auto(&self) -> bool {
         self.autos() > 0
     }
 
-    /// The expression with `auto` in the place of each `median`.
+    /// Returns the expression with `auto` instead of each `median`.
     ///
     /// # Errors
     /// None.
@@ -31,31 +31,34 @@ impl Kernel {
         self.0.map(&mut |call| Ok(Call { values: call.values.iter().map(free).collect(), ..call.clone() })).map(Self)
     }
 
-    /// Number of kernels in the expression whose length is `auto`.
+    /// Returns the number of kernels in the expression whose length scale is `auto`.
     #[doc(hidden)]
     pub fn autos(&self) -> usize {
         self.0.calls().into_iter().filter(|call| call.is_auto()).count()
     }
 
-    /// The expression with a number for each `median`, and for each `auto` the median too: the median distance over all pairs of rows
-    /// of `sample` (n x d, of 1,000 evenly spaced rows if there are more), in the metric of the kernel it stands in and over the
-    /// columns that this kernel looks at.
+    /// Returns the expression with a number for each `median` and `auto`: the median distance over
+    /// all pairs of rows of `sample` (n x d; 1,000 evenly spaced rows if there are more), in the
+    /// metric of the kernel and over its columns.
     ///
-    /// If that median is 0, the median of the distances that are not 0; if all are 0, 1. Costs at most 500,000 d
-    /// operations per metric and choice of columns. (Garreau, Jitkrittum, Kanagawa, arXiv 1707.07269, 2017.)
+    /// If that median is 0, the median of the nonzero distances; if all are 0, 1. Costs at most
+    /// 500,000 d operations per metric and choice of columns. (Garreau, Jitkrittum, Kanagawa,
+    /// arXiv 1707.07269, 2017.)
     ///
     /// # Errors
-    /// [`Error::NotFinite`] if a distance is not finite, [`Error::Kernel`] if columns have not been resolved.
+    /// [`Error::NotFinite`] if a distance is not finite, [`Error::Kernel`] if columns have not been
+    /// resolved.
     pub fn resolve_median(&self, sample: MatRef<'_, f64>) -> Result<Self> {
         Ok(self.resolve_lengths(sample, &[], &[vec![1.0]])?.swap_remove(0))
     }
 
-    /// For each list of factors the expression as [`resolve_median`](Self::resolve_median) has it, with each `auto` that many medians long: one
-    /// factor for all of them, or one for each in the order of the expression. `weights` are those of the rows, empty if all count alike: a row
-    /// of weight 2 counts as that row twice.
+    /// Returns the expression for each list of factors, resolved like
+    /// [`resolve_median`](Self::resolve_median) with each `auto` a factor times the median: one
+    /// factor for all of them, or one for each in the order of the expression. `weights` are row
+    /// weights, empty if all rows count alike: a row of weight 2 counts as that row twice.
     ///
     /// # Errors
-    /// Those of [`resolve_median`](Self::resolve_median).
+    /// As for [`resolve_median`](Self::resolve_median).
     #[doc(hidden)]
     pub fn resolve_lengths(&self, sample: MatRef<'_, f64>, weights: &[f64], factors: &[Vec<f64>]) -> Result<Vec<Self>> {
         self.require_columns()?;
@@ -94,8 +97,8 @@ impl Kernel {
         factors.iter().map(resolved).collect()
     }
 
-    /// The expression with every length scale, those parameters that can be `median`, multiplied by `factor`. Kernels
-    /// without stay as they are.
+    /// Returns the expression with every length scale (every parameter that can be `median`)
+    /// multiplied by `factor`. Kernels without a length scale do not change.
     ///
     /// ```
     /// # use kapprox::Kernel;
@@ -105,7 +108,8 @@ impl Kernel {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Kernel`] if a length has not been resolved, [`Error::NotFinite`] for a product that is no length.
+    /// [`Error::Kernel`] if a length scale has not been resolved, [`Error::NotFinite`] if a product
+    /// is not a positive finite number.
     #[doc(hidden)]
     pub fn stretched(&self, factor: f64) -> Result<Self> {
         if self.needs_median() {

@@ -10,7 +10,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
 };
 
 impl Kernel {
-    /// The kernel x·z.
+    /// Returns the kernel x·z.
     pub fn linear() -> Self {
         Self::of(&FAMILY, [])
     }

@@ -6,9 +6,10 @@
 //! | 1.5 | (1 + √3 r) exp(−√3 r) |
 //! | 2.5 | (1 + √5 r + 5r²/3) exp(−√5 r) |
 //!
-//! Positive definite in every dimension (Rasmussen, Williams, *Gaussian Processes for Machine Learning*, 2006, section
-//! 4.2.1; these are its equations 4.17 with length scale σ). That of ν = 1/2 has a name of its own, `exponential`; with the sum of absolute
-//! differences in place of the Euclidean distance it is [`laplacian`](super::laplacian).
+//! Positive definite in every dimension (Rasmussen, Williams, *Gaussian Processes for Machine
+//! Learning*, 2006, section 4.2.1; these are its equations 4.17 with length scale σ). The kernel of
+//! ν = 1/2 is also called `exponential`; with the sum of absolute differences instead of the
+//! Euclidean distance it is [`laplacian`](super::laplacian).
 //!
 //! ```
 //! use kapprox::kernel::Kernel;
@@ -56,19 +57,19 @@ pub(super) const EXPONENTIAL: KernelFamily = KernelFamily {
 };
 
 impl Kernel {
-    /// The Matérn kernel of smoothness `nu` 0.5, 1.5 or 2.5 and length scale `sigma`.
+    /// Returns the Matérn kernel of smoothness `nu` 0.5, 1.5 or 2.5 and length scale `sigma`.
     pub fn matern(nu: f64, sigma: impl Into<Value>) -> Self {
         Self::of(&FAMILY, [nu.into(), sigma.into()])
     }
 
-    /// The kernel exp(−‖x − z‖ / sigma).
+    /// Returns the kernel exp(−‖x − z‖ / sigma).
     pub fn exponential(sigma: impl Into<Value>) -> Self {
         Self::of(&EXPONENTIAL, [sigma.into()])
     }
 }
 
-/// Student's t in every direction, with 2ν degrees of freedom, in units of ln 2 / √(2ν) σ (Rasmussen, Williams, 2006,
-/// equation 4.15).
+/// Returns the distribution of the frequencies: Student's t in every direction, with 2ν degrees of
+/// freedom, in units of ln 2 / √(2ν) σ (Rasmussen, Williams, 2006, equation 4.15).
 fn student(freedom: f64) -> Option<Law> {
     let chi_squared = rand_distr::ChiSquared::new(freedom).ok()?;
     Some(Law::radial(move |rng| LN_2 / chi_squared.sample(rng).sqrt()))
@@ -77,7 +78,7 @@ fn student(freedom: f64) -> Option<Law> {
 /// 2^−`FAR` is 0 in both types; beyond it (1 + r) exp(−r) would become ∞ · 0.
 pub(super) const FAR: f64 = 2000.0;
 
-/// exp(−r); the argument is (r / ln 2)², so that it is a power of two.
+/// exp(−r); the argument is (r / ln 2)², so that the value is a power of two.
 #[derive(Debug)]
 struct Half;
 
@@ -86,7 +87,8 @@ impl Profile for Half {
         inlined!(|squared: T| squared.root().halvings())
     }
 
-    /// −exp(−r) / 2r, but for the argument; 0 where its square is no normal number.
+    /// Returns −exp(−r) / 2r in units of the argument; 0 if the squared distance is not a normal
+    /// number.
     fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
         let rate = T::from_f64(-0.5 * LN_2);
         Some(inlined!(|squared: T| {

@@ -1,8 +1,10 @@
-//! Products of one-dimensional Matérn kernels of smoothness ν = 1/2, 3/2 and 5/2: Π M_ν(|x − z| / σ) over the features.
+//! Products over the features of one-dimensional Matérn kernels, Π M_ν(|x − z| / σ), of smoothness
+//! ν = 1/2, 3/2 and 5/2.
 //!
-//! Rougher along diagonals than [`matern`](super::matern), which takes the Euclidean distance; at ν = 1/2 it is the
-//! [`laplacian`](super::laplacian). Positive definite as a product of kernels (Rasmussen, Williams, *Gaussian Processes for
-//! Machine Learning*, 2006, section 4.2.4). Costs an exponential for each feature of each pair.
+//! Rougher along diagonals than [`matern`](super::matern), which takes the Euclidean distance; for
+//! ν = 1/2 it is the [`laplacian`](super::laplacian). Positive definite as a product of kernels
+//! (Rasmussen, Williams, *Gaussian Processes for Machine Learning*, 2006, section 4.2.4). Costs one
+//! exponential per feature and pair.
 
 use super::direct::{Factors, swept};
 use super::family::{Distance, Facts, KernelFamily, SIGMA};
@@ -20,7 +22,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         "product of the features' matern(nu, sigma)",
         "matern_product(nu=1.5, sigma=4)",
         |text, values| {
-            // M(a) = (1 + linear a + square a²) 2^−a, in units that make it a power of two
+            // M(a) = (1 + linear a + square a²) 2^−a, in units of ln 2 / root length scales
             let (root, linear, square) = match values[0] {
                 0.5 => (1.0, 0.0, 0.0),
                 1.5 => (3f64.sqrt(), LN_2, 0.0),
@@ -48,7 +50,8 @@ impl Features for Matern {
         })
     }
 
-    /// (ln M)' = (linear + 2 square a) / (1 + linear a + square a²) − ln 2, over one denominator: what cancels is left out.
+    /// Returns (ln M)' = (linear + 2 square a) / (1 + linear a + square a²) − ln 2, over a common
+    /// denominator, without the terms that cancel.
     fn slope<T: Real>(&self) -> impl Fn(T) -> T + Copy {
         let (linear, square, far) = (T::from_f64(self.linear), T::from_f64(self.square), T::from_f64(FAR));
         let constant = T::from_f64(self.linear - LN_2);

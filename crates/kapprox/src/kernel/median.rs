@@ -1,20 +1,22 @@
 //! The median heuristic: the median distance between points as a length scale.
 //!
-//! (Garreau, Jitkrittum, Kanagawa, *Large sample analysis of the median heuristic*, arXiv 1707.07269, 2017.)
+//! (Garreau, Jitkrittum, Kanagawa, *Large sample analysis of the median heuristic*, arXiv
+//! 1707.07269, 2017.)
 
 use super::{Distance, entries::side_by_side, points::row};
 use crate::{Error, Result};
 use faer::MatRef;
 
-/// Most points whose pairs are looked at: half a million distances, 4 MB.
+/// Maximum number of points whose pairs are measured: half a million distances, 4 MB.
 const MOST_POINTS: usize = 1000;
 
-/// The median distance over all pairs of rows (of 1,000 evenly spaced rows, if there are more).
+/// Returns the median distance over all pairs of rows (of 1,000 evenly spaced rows if there are
+/// more).
 ///
-/// If the median is 0 (duplicates), the median of the distances that are not 0; if there are none, 1. An even number of
-/// distances has the mean of the middle two as its median. A row of weight w counts as w copies of
-/// it, at distance 0 from each other. Costs n² d / 2 operations.
-/// Of `sparse` rows as [`kpass::sparse`] lays them out.
+/// If the median is 0 (duplicates), returns the median of the nonzero distances, or 1 if all are 0.
+/// The median of an even number of distances is the mean of the middle two. A row of weight w is w
+/// copies of it, at distance 0 from each other. `sparse` rows are in the layout of
+/// [`kpass::sparse`]. Costs n² d / 2 operations.
 pub(super) fn median_distance(sample: MatRef<'_, f64>, weights: &[f64], metric: Distance, sparse: bool) -> Result<f64> {
     let n = sample.nrows().min(MOST_POINTS);
     let mut spare = Vec::new();
@@ -67,7 +69,7 @@ fn distance(x: &[f64], z: &[f64], metric: Distance) -> f64 {
     }
 }
 
-/// The median of the distances of all pairs i > j, row by row, with the rows' weights.
+/// Returns the weighted median of the distances of all pairs i > j, listed row by row.
 fn weighted(distances: Vec<f64>, weights: &[f64]) -> f64 {
     let pairs = weights.iter().enumerate().flat_map(|(i, a)| weights[..i].iter().map(move |b| a * b));
     let mut pairs: Vec<(f64, f64)> = distances.into_iter().zip(pairs).collect();
@@ -92,7 +94,7 @@ fn weighted(distances: Vec<f64>, weights: &[f64]) -> f64 {
     }
 }
 
-/// The median of some values, 0 where there are none; reorders them.
+/// Returns the median of some values, or 0 without values; reorders them.
 fn middle(values: &mut [f64]) -> f64 {
     if values.is_empty() {
         return 0.0;
@@ -118,7 +120,7 @@ mod tests {
     fn medians() {
         // distances 1, 3, 6, 2, 5, 3
         assert_eq!(of(&[0.0, 1.0, 3.0, 6.0], 1, Distance::L2).unwrap(), 3.0);
-        // distances 2, 2, 4, 2, 2, … : an even count whose middle two differ
+        // distances 1, 10, 100, 9, 99, 90: an even count whose middle two differ
         assert_eq!(of(&[0.0, 1.0, 10.0, 100.0], 1, Distance::L1).unwrap(), (10.0 + 90.0) / 2.0);
     }
 

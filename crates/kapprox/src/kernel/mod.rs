@@ -1,8 +1,8 @@
-//! Kernels, positive definite unless they say otherwise.
+//! Kernels; positive definite unless documented otherwise.
 //!
-//! A kernel is written as an expression, `gaussian(sigma=3) + 0.5*linear()`, read by [`Kernel::parse`] and made into
-//! code by [`Kernel::build`]. The kernels there are stand in [`registry()`]; adding one is a file with a `Profile` and a
-//! line there.
+//! A kernel is written as an expression, `gaussian(sigma=3) + 0.5*linear()`. [`Kernel::parse`]
+//! reads it and [`Kernel::build`] builds the kernel. [`registry()`] lists the available kernels; to
+//! add one, write a file with a `Profile` and add a line to the registry.
 //!
 //! ```
 //! use faer::{Mat, MatRef};
@@ -94,67 +94,75 @@ use crate::{PrecisionPair, Real};
 use faer::{MatMut, MatRef};
 use std::{fmt::Debug, sync::Arc};
 
-/// A kernel k(x, z) on points of d numbers.
+/// A kernel k(x, z) on points with d features.
 ///
-/// Implementations are sequential: whoever calls cuts the work into strips and gives them to threads, so that the
-/// bits of a block do not depend on how many there are.
+/// Implementations are sequential: the caller splits the work into strips and distributes them
+/// over threads, so the bits of a block do not depend on the number of threads.
 ///
-/// Finite points give finite values, never NaN: what would be larger than the largest number saturates there.
+/// Finite points give finite values, never NaN: a value that overflows becomes the largest finite
+/// number.
 pub trait KernelFunction<T: Real>: Debug + Send + Sync {
-    /// The kernel as an expression that parses back to it: `gaussian(sigma=1.5)`.
+    /// Returns the kernel as an expression that parses back to it: `gaussian(sigma=1.5)`.
     fn spec(&self) -> String;
-    /// Whether k is positive definite: no kernel matrix has a negative eigenvalue.
+    /// Returns whether k is positive definite: no kernel matrix has a negative eigenvalue.
     fn positive_definite(&self) -> bool {
         true
     }
-    /// The law of the frequencies of a shift-invariant kernel; `None` where random Fourier features do not exist or are
-    /// not known.
+    /// Returns the distribution of the frequencies of a shift-invariant kernel; `None` if random
+    /// Fourier features do not exist or are not known.
     fn spectrum(&self) -> Option<Spectrum> {
         None
     }
-    /// `out[i, j] = k(x_i, z_j)`.
+    /// Computes `out[i, j] = k(x_i, z_j)`.
     ///
-    /// `x` is b x d and `z` is m x d, both row-major (column stride 1); `out` is b x m, column-major (row stride 1,
-    /// any column stride: `out` may be a strip of a taller block). Other strides are right but slow. Costs about
-    /// 2 b m d flops; holds a few hundred kilobytes of scratch and a copy of 288 rows of `x`.
+    /// `x` is b x d and `z` is m x d, both row-major (column stride 1); `out` is b x m,
+    /// column-major (row stride 1, any column stride: `out` may be a strip of a taller block).
+    /// Other strides give correct results but are slow. Costs about 2 b m d flops; allocates a few
+    /// hundred kilobytes of scratch and a copy of 288 rows of `x`.
     ///
     /// # Panics
-    /// If the three shapes do not agree.
+    /// If the three shapes disagree.
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: MatMut<'_, T>);
-    /// The points `z` (m x d, row-major) prepared for a few rows at a time; `None` where [`block`](Self::block) has to do, which
-    /// is right but slow for few rows.
+    /// Prepares the points `z` (m x d, row-major) for a few rows at a time. Returns `None` if only
+    /// [`block`](Self::block) is available, which is correct but slow for few rows.
     fn columns(&self, _z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
         None
     }
-    /// Whether [`columns`](Self::columns) serve blocks of many rows too, which are slower where they prepare the points themselves.
+    /// Returns whether the points that [`columns`](Self::columns) prepares also make blocks of many
+    /// rows faster.
     fn is_indexed(&self) -> bool {
         false
     }
-    /// The kernel on sparse points, in the layout of [`kpass::sparse`]; `None` where it is not known.
+    /// Returns the kernel on sparse points, in the layout of [`kpass::sparse`]; `None` if sparse
+    /// points are not supported.
     fn on_sparse(self: Arc<Self>) -> Option<Arc<dyn AnyKernel>> {
         None
     }
-    /// Whether [`gradient`](Self::gradient) knows the gradient.
+    /// Returns whether [`gradient`](Self::gradient) is implemented.
     fn differentiable(&self) -> bool {
         false
     }
-    /// `out[i] += Σ_j weights[i, j] ∇k(x_i, z_j)`, the gradient taken with respect to the first argument. Returns
-    /// [`differentiable`](Self::differentiable), and adds nothing where that is false.
+    /// Computes `out[i] += Σ_j weights[i, j] ∇k(x_i, z_j)`, the gradient with respect to the first
+    /// argument. Returns [`differentiable`](Self::differentiable), and adds nothing if that is
+    /// false.
     ///
-    /// `x` is b x d and `z` is m x d, both row-major; `weights` is b x m and `out` is b x d, both of any strides; `weights`
-    /// is fastest column-major. Where a kernel has a cusp the derivative is the mean of its two sides: a pair with x = z
-    /// adds nothing, for a function of the distance itself. Every row has the bits that it has alone. Finite points and
-    /// weights give finite sums. Costs about 5 b m d flops; a product costs the block of each factor for each other one.
+    /// `x` is b x d and `z` is m x d, both row-major; `weights` is b x m and `out` is b x d, both
+    /// of any strides; `weights` is fastest column-major. At a cusp of the kernel the derivative is
+    /// the mean of its two sides: for a function of the distance itself, a pair with x = z adds
+    /// nothing. The bits of a row do not depend on the other rows. Finite points and weights give
+    /// finite sums. Costs about 5 b m d flops; a product of kernels also computes the block of each
+    /// factor and multiplies it into the weights of every other factor.
     ///
     /// # Panics
-    /// If the four shapes do not agree.
+    /// If the four shapes disagree.
     fn gradient(&self, _x: MatRef<'_, T>, _z: MatRef<'_, T>, _weights: MatRef<'_, T>, _out: MatMut<'_, T>) -> bool {
         false
     }
-    /// `out[i] = k(x_i, x_i)`, in `f64`: the certificate sums it over all rows. Costs at most b d flops.
+    /// Computes `out[i] = k(x_i, x_i)`, in `f64` because the certificate sums it over all rows.
+    /// Costs at most b d flops.
     ///
     /// # Panics
-    /// If `out` is not as long as `x` has rows.
+    /// If the length of `out` is not the number of rows of `x`.
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]);
 }
 
@@ -164,7 +172,7 @@ pub trait AnyKernel: KernelFunction<f32> + KernelFunction<f64> {}
 impl<K: KernelFunction<f32> + KernelFunction<f64>> AnyKernel for K {}
 
 impl dyn AnyKernel {
-    /// The kernel on points of `T`.
+    /// Returns the kernel on points of `T`.
     pub fn typed<T: Real>(self: &Arc<Self>) -> Arc<dyn KernelFunction<T>> {
         T::pick(self.clone())
     }
@@ -191,7 +199,8 @@ pub(crate) fn check_shapes<T>(x: MatRef<'_, T>, z: MatRef<'_, T>, out: &MatMut<'
     );
 }
 
-/// Refuses a kernel that is not positive definite; `what` says what needs it.
+/// Rejects a kernel that is not positive definite; `what` names the computation that
+/// needs one.
 ///
 /// # Errors
 /// [`crate::Error::NotPositiveDefinite`].
@@ -202,8 +211,8 @@ pub fn require_positive_definite<T: Real>(kernel: &dyn KernelFunction<T>, what: 
     Err(crate::Error::NotPositiveDefinite { kernel: kernel.spec(), what })
 }
 
-/// Refuses kernel values k(x, x) that `T` cannot hold. |k(x, z)| is at most the larger of k(x, x) and k(z, z), so where
-/// the diagonal fits, everything does.
+/// Rejects kernel values k(x, x) that are not finite in `T`. Since |k(x, z)| is at most the larger
+/// of k(x, x) and k(z, z), every value is finite if the diagonal is.
 ///
 /// # Errors
 /// [`crate::Error::NotFinite`].

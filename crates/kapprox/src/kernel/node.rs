@@ -1,4 +1,4 @@
-//! Kernel expressions as trees in canonical form: how they are made, printed and built.
+//! Kernel expressions as trees in canonical form: how they are constructed, printed and built.
 
 use super::algebra::{Combined, Operation};
 use super::applied::{KernelTransform, Times, applied};
@@ -12,7 +12,7 @@ use std::{fmt, sync::Arc};
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Node {
     Call(Call),
-    /// A number ≥ 0 other than 1, times what is no `Scaled` itself.
+    /// A number ≥ 0 other than 1, times an expression other than `Scaled`.
     Scaled(f64, Box<Node>),
     Applied(KernelTransform, Box<Node>),
     /// Two or more, none of them a `Product` or `Scaled`.
@@ -25,9 +25,9 @@ pub(super) enum Node {
 pub(super) struct Call {
     pub(super) family: &'static KernelFamily,
     pub(super) values: Vec<Value>,
-    /// The columns it looks at; `None` for all.
+    /// Columns that the kernel uses; `None` for all.
     pub(super) columns: Option<ColumnChoice>,
-    /// Number of columns, where the points are sparse.
+    /// Number of columns if the points are sparse.
     pub(super) sparse: Option<usize>,
 }
 
@@ -51,8 +51,8 @@ impl Node {
         one_or(all, Self::Sum)
     }
 
-    /// `scale` times the product of one or more expressions; `scale` is not negative. Their own factors go into it, up
-    /// to the largest number.
+    /// Returns `scale` ≥ 0 times the product of one or more expressions, whose own factors are
+    /// multiplied into `scale`, up to the largest finite number.
     pub(super) fn product(mut scale: f64, factors: impl IntoIterator<Item = Self>) -> Self {
         let mut all = Vec::new();
         for factor in factors {
@@ -72,8 +72,9 @@ impl Node {
         if scale == 1.0 { node } else { Self::Scaled(scale, Box::new(node)) }
     }
 
-    /// Whether the kernel is known to be characteristic, or for `universal` both: a sum with one that is, a product of universal
-    /// ones, and the exponential of what separates points by an inner product.
+    /// Returns whether the kernel is known to be characteristic, or with `universal` both
+    /// characteristic and universal. Such kernels are a sum with one such term, a product of
+    /// universal kernels, and the exponential of the linear kernel.
     pub(super) fn characteristic(&self, universal: bool) -> bool {
         match self {
             Self::Call(call) => call.family.facts.characteristic && (!universal || call.family.facts.universal),
@@ -87,7 +88,7 @@ impl Node {
         }
     }
 
-    /// The kernels of the registry that stand in the expression, from left to right.
+    /// Returns the kernels of the registry in the expression, from left to right.
     pub(super) fn calls(&self) -> Vec<&Call> {
         match self {
             Self::Call(call) => vec![call],
@@ -96,7 +97,7 @@ impl Node {
         }
     }
 
-    /// The expression with each of its kernels replaced by the one that `change` returns.
+    /// Returns the expression with each of its kernels replaced by the result of `change`.
     pub(super) fn map(&self, change: &mut dyn FnMut(&Call) -> Result<Call>) -> Result<Self> {
         let mut all = |nodes: &[Self]| nodes.iter().map(|node| node.map(change)).collect::<Result<_>>();
         Ok(match self {
@@ -108,7 +109,7 @@ impl Node {
         })
     }
 
-    /// The kernel of an expression without medians, whose columns are found.
+    /// Builds the kernel of an expression without medians whose columns are resolved.
     pub(super) fn build(&self) -> Arc<dyn AnyKernel> {
         let text = self.to_string();
         match self {
@@ -122,14 +123,14 @@ impl Node {
         }
     }
 
-    /// The expression as an operand of `*`: sums in parentheses.
+    /// Returns the expression as an operand of `*`, with a sum in parentheses.
     fn operand(&self) -> String {
         if matches!(self, Self::Sum(_)) { format!("({self})") } else { self.to_string() }
     }
 }
 
 impl Call {
-    /// The distance whose median a parameter asks for; `None` where no parameter does.
+    /// Returns the distance whose median a parameter requires; `None` if no parameter does.
     pub(super) fn median(&self) -> Option<Distance> {
         self.family.metric.filter(|_| self.values.contains(&Value::Median) || self.is_auto())
     }
@@ -138,7 +139,7 @@ impl Call {
         self.values.contains(&Value::Auto)
     }
 
-    /// The columns it looks at, once they are found; `None` for all.
+    /// Returns the resolved columns; `None` for all columns, or if they are not resolved.
     pub(super) fn places(&self) -> Option<&Places> {
         self.columns.as_ref().and_then(ColumnChoice::places)
     }
@@ -147,7 +148,8 @@ impl Call {
         self.values.iter().any(|value| matches!(value, Value::Share(_)))
     }
 
-    /// The kernel on `d` features in all, each share of their number a number.
+    /// Returns the kernel on `d` features in total, with a number for each fraction of the
+    /// features.
     pub(super) fn counted(self, d: usize) -> Self {
         let d = self.places().map_or(d, |places| places.len()).max(1) as f64;
         let value = |(value, parameter): (Value, &KernelParameter)| match (value, self.family.rate) {
@@ -164,7 +166,7 @@ impl Call {
         self.columns.is_some() && self.places().is_none()
     }
 
-    /// The values; `None` where one is no single number.
+    /// Returns the values; `None` if any is not a single number.
     pub(super) fn numbers(&self) -> Option<Vec<f64>> {
         self.values.iter().map(Value::number).collect()
     }
@@ -183,7 +185,7 @@ impl Call {
     fn build(&self, text: String) -> Arc<dyn AnyKernel> {
         if self.sparse.is_some() {
             let kernel = self.build_whole(text);
-            // those without were refused when the points were said to be sparse
+            // kernels without sparse support were rejected when the points were declared sparse
             return kernel.typed::<f64>().on_sparse().unwrap_or(kernel);
         }
         let Some(places) = self.places() else { return self.build_whole(text) };
@@ -191,7 +193,8 @@ impl Call {
         embedded(text, places.clone(), whole.build_whole(whole.to_string()))
     }
 
-    /// True if every number is in the range of its parameter. Those of an expression are; a caller may give others.
+    /// Returns whether every number is in the range of its parameter. Parsed numbers are; the
+    /// constructors accept any number.
     pub(super) fn is_valid(&self) -> bool {
         self.family.parameters.iter().zip(&self.values).all(|(parameter, value)| match value {
             Value::Number(number) => parameter.range.contains(*number),
@@ -202,7 +205,7 @@ impl Call {
         })
     }
 
-    /// True for a kernel that is known on sparse points, whatever its numbers.
+    /// Returns whether the kernel supports sparse points, whatever the numbers of its parameters.
     pub(super) fn takes_sparse(&self) -> bool {
         self.columns.is_none() && self.build_whole(String::new()).typed::<f64>().on_sparse().is_some()
     }
@@ -264,7 +267,8 @@ impl Value {
 }
 
 impl fmt::Display for Value {
-    /// Writes the shortest digits that read back to the same number; an exponent where plain digits would be long.
+    /// Writes the shortest digits that parse back to the same number, with an exponent if plain
+    /// digits would be long.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Median => f.write_str("median"),

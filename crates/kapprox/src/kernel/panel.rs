@@ -1,12 +1,13 @@
 //! Sums over features for all pairs of two sets of points, in registers.
 //!
-//! A *panel* is the pairs of a few vectors of `x` rows with a few `z` rows: its sums are accumulators that stay in
-//! registers while all features pass, one after the other, and are made into kernel values at once, while they lie in the
-//! first-level cache (1.5 KiB). So a product never goes to memory, and a value depends on its pair alone, whatever panel
-//! the pair is in: the bits of a block are those of its parts, however rows of `x` are cut.
+//! A *panel* is the pairs of a few vectors of `x` rows with a few `z` rows. Its sums are
+//! accumulators that stay in registers during the loop over all features. They are converted to
+//! kernel values at once, while they lie in the first-level cache (1.5 KiB), so no product is
+//! written to memory. A value depends on its pair alone, whatever its panel: splitting the rows of
+//! `x` does not change the bits of a block.
 //!
-//! (Register tiling after Goto, van de Geijn, *Anatomy of High-Performance Matrix Multiplication*, ACM TOMS 34, 2008; as
-//! the number of features is small, there is no blocking over them.)
+//! (Register tiling after Goto, van de Geijn, *Anatomy of High-Performance Matrix Multiplication*,
+//! ACM TOMS 34, 2008; the features are not blocked, because there are few.)
 
 use super::points::{Aligned, Frame, pieces, row};
 use super::terms::Term;
@@ -15,24 +16,25 @@ use faer::{MatMut, MatRef, prelude::*};
 use pulp::{Simd, WithSimd};
 use std::marker::PhantomData;
 
-/// Most rows of `x` per tile: a whole strip of the Nyström map, and a multiple of every panel's height.
+/// Maximum rows of `x` per tile: a whole strip of the Nyström map, and a multiple of every panel's
+/// height.
 pub(super) const TILE_ROWS: usize = 288;
 /// Rows of `z` per tile.
 const TILE_COLUMNS: usize = 120;
-/// A multiple of the widths of all panels, to which packed rows of `z` are padded.
+/// Packed rows of `z` are padded to a multiple of this number, a multiple of every panel's width.
 const PADDED: usize = 24;
-/// The widest panel.
+/// Width of the widest panel.
 const WIDEST: usize = 8;
 
-/// A column of a panel: three vectors and eight columns where there are 32 registers, two and six where there are 16. Sums and one column
-/// must leave a register or two for numbers of `z`: with three vectors and four columns of 16 registers a sum goes through memory, at
-/// two thirds of the rate.
+/// A column of a panel. Panels have three vectors and eight columns with 32 registers, two and six
+/// with 16. The sums and one column must leave a register or two for values of `z`: with three
+/// vectors and four columns in 16 registers a sum is spilled to memory, at two thirds of the speed.
 pub(crate) type Tall<T, S, const TALL: usize> = [<T as Lanes>::Vector<S>; TALL];
 
-/// The largest height of a panel: three vectors of sixteen numbers.
+/// Height of the tallest panel: three vectors of sixteen numbers.
 const HIGHEST: usize = 48;
 
-/// A column of a panel; zeros where there are fewer numbers.
+/// Reads a column of a panel; missing numbers are zero.
 #[inline(always)]
 pub(crate) fn read<T: Real, S: Simd, const TALL: usize>(simd: S, from: &[T]) -> Tall<T, S, TALL> {
     if let Some(column) = T::vectors::<S>(from).first_chunk() {
@@ -43,7 +45,7 @@ pub(crate) fn read<T: Real, S: Simd, const TALL: usize>(simd: S, from: &[T]) -> 
     T::vectors::<S>(&all).first_chunk().copied().unwrap_or([T::splat(simd, T::ZERO); TALL])
 }
 
-/// Writes as many numbers of a column of a panel as there is room for.
+/// Writes as many numbers of a panel column as fit into `to`.
 #[inline(always)]
 pub(crate) fn write<T: Real, S: Simd, const TALL: usize>(column: &Tall<T, S, TALL>, to: &mut [T]) {
     if let Some(to) = T::vectors_mut::<S>(to).first_chunk_mut() {
@@ -57,16 +59,16 @@ pub(crate) fn write<T: Real, S: Simd, const TALL: usize>(column: &Tall<T, S, TAL
     to.copy_from_slice(&all[..to.len()]);
 }
 
-/// The numbers that belong to a point alone, beside its features.
+/// Numbers that are precomputed from a single point.
 #[derive(Clone, Copy)]
 pub(crate) struct Own<T> {
-    /// The point's part of a sum over features.
+    /// The point's contribution to a sum over features.
     pub(crate) offset: T,
-    /// The point's part of the size of a sum's terms.
+    /// The point's contribution to the magnitude of a sum's terms.
     pub(crate) size: T,
 }
 
-/// The own numbers of some points; none where the kernel has no use for them.
+/// The precomputed numbers of some points; empty if the kernel does not use them.
 #[derive(Default)]
 pub(crate) struct Owns<T> {
     pub(crate) offsets: Vec<T>,
@@ -87,29 +89,33 @@ impl<T: Real> Owns<T> {
     }
 }
 
-/// The step that makes kernel values of sums over features.
+/// The step that converts sums over features to kernel values.
 pub(crate) trait Finish<T: Real> {
-    /// How many own numbers it keeps for a point.
+    /// How many numbers are precomputed per point.
     const OWN: usize = 0;
-    /// The own numbers of rows of x in panels of `height`, as [`Frame::pack_panels`] writes them; may change the rows for the sums over
-    /// pairs.
+    /// Precomputes the numbers of rows of x in panels of `height`, as [`Frame::pack_panels`] writes
+    /// them; may change the rows for the sums over pairs.
     fn panels(&self, _panels: &mut [T], _height: usize, _d: usize, _owns: &mut Owns<T>) {}
-    /// The own numbers of a single row of x, with the bits of [`panels`](Self::panels); may change the row as well.
+    /// Precomputes the numbers of a single row of x, bit-identical to [`panels`](Self::panels); may
+    /// change the row as well.
     fn own(&self, _x: &mut [T]) -> Own<T> {
         Own { offset: T::ZERO, size: T::ZERO }
     }
-    /// The own numbers of rows of z, of `d` features.
+    /// Precomputes the numbers of rows of z with `d` features.
     fn rows(&self, _rows: &[T], _d: usize, _owns: &mut Owns<T>) {}
-    /// Kernel values of one point with others, from the `sums` of the pairs; `largest` is the largest size among the others. True where
-    /// some pair is suspect: [`again`](Self::again) will look at all. Must be marked `#[inline(always)]`: it is
-    /// compiled into the loops of every instruction set, for the number of rows that a panel has there.
+    /// Computes the kernel values of one point with others from the `sums` of the pairs; `largest`
+    /// is the largest size among the others. Returns true if some pair is suspect (inexact because
+    /// of cancellation or overflow): [`again`](Self::again) then examines all pairs. Must be marked
+    /// `#[inline(always)]`: it is compiled into the loops of every instruction set, for the height
+    /// of a panel there.
     fn values(&self, one: Own<T>, others: &[T], largest: T, sums: &[T], values: &mut [T]) -> bool;
-    /// The value of a suspect pair, computed anew; `None` for another pair. Which pairs are suspect must depend on each pair alone, or
-    /// the bits of a block would depend on how it is cut.
+    /// Recomputes the value of a suspect pair; returns `None` for another pair. Whether a pair is
+    /// suspect must depend on this pair alone, or splitting a block would change its bits.
     fn again(&self, _one: Own<T>, _other: Own<T>, _sum: T, _x: &[T], _z: &[T]) -> Option<T> {
         None
     }
-    /// Computes anew the suspect values of one point with `others`, from number `first` on.
+    /// Recomputes the suspect values of one point with the points of `pairs`; `first` is the index
+    /// of the first of these points in `owns`.
     #[cold]
     fn repair(&self, one: Own<T>, owns: &Owns<T>, first: usize, pairs: Suspects<'_, T>, values: &mut [T]) {
         let Suspects { one: point, others, exchanged, sums } = pairs;
@@ -122,16 +128,16 @@ pub(crate) trait Finish<T: Real> {
     }
 }
 
-/// One point with others, as they are, and the sums of the pairs.
+/// One point and others, with their original values, and the sums of the pairs.
 pub(crate) struct Suspects<'a, T> {
     pub(super) one: &'a [T],
     pub(super) others: MatRef<'a, T>,
-    /// True where the one is of x and the others are of z.
+    /// True if the one point is of x and the others are of z.
     pub(super) exchanged: bool,
     pub(super) sums: &'a [T],
 }
 
-/// A block of values to be filled: a row for each of the points `x`, a column for each of `z`.
+/// A block of values to compute: a row for each point of `x`, a column for each point of `z`.
 pub(crate) struct Block<'a, T> {
     pub(crate) frame: &'a Frame<T>,
     pub(crate) x: MatRef<'a, T>,
@@ -140,7 +146,8 @@ pub(crate) struct Block<'a, T> {
 }
 
 impl<T: Real> Block<'_, T> {
-    /// `out[i, j]` = the value that `finish` makes of Σ_k M(x_ik, z_jk), for the points in `frame`.
+    /// Computes `out[i, j]`, the value that `finish` derives from Σ_k M(x_ik, z_jk), for the points
+    /// in `frame`.
     pub(crate) fn fill<M: Term, F: Finish<T>>(self, finish: &F) {
         let Self { frame, x, z, mut out } = self;
         let height = panel_height::<T>();
@@ -180,7 +187,8 @@ impl<T: Real> WithSimd for Height<T> {
     }
 }
 
-/// Rows of a panel: a constant for the compiler, so that loops over a column of one need no counter.
+/// Returns the number of rows of a panel: a constant for the compiler, so loops over a panel column
+/// need no counter.
 #[inline(always)]
 pub(crate) fn height<T: Real, S: Simd>() -> usize {
     let tall = if S::REGISTER_COUNT >= 32 { 3 } else { 2 };
@@ -190,16 +198,16 @@ pub(crate) fn height<T: Real, S: Simd>() -> usize {
 struct Sweep<'a, T, M, F> {
     x: MatRef<'a, T>,
     z: MatRef<'a, T>,
-    /// Panels of rows of x, feature by feature, and rows of z.
+    /// Packed panels of rows of x, feature by feature, and packed rows of z.
     packed: (&'a [T], &'a [T]),
     owns: (&'a Owns<T>, &'a Owns<T>),
     finish: &'a F,
     out: MatMut<'a, T>,
-    /// The sums of a panel, column by column.
+    /// Sums of a panel, column by column.
     sums: &'a mut [T],
     /// Kernel values of the end of a column.
     values: &'a mut [T],
-    /// Room for columns that have to be copied.
+    /// Scratch for columns that have to be copied.
     spare: &'a mut Vec<T>,
     term: PhantomData<M>,
 }
@@ -207,7 +215,7 @@ struct Sweep<'a, T, M, F> {
 impl<T: Real, M: Term, F: Finish<T>> WithSimd for Sweep<'_, T, M, F> {
     type Output = ();
 
-    /// The condition is a constant, so that only one of the two is compiled.
+    /// The condition is a constant, so only one branch is compiled.
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         if const { S::REGISTER_COUNT >= 32 } { self.run::<S, 3, 8>(simd) } else { self.run::<S, 2, 6>(simd) }
@@ -226,7 +234,7 @@ impl<T: Real, M: Term, F: Finish<T>> Sweep<'_, T, M, F> {
             }
             let width = WIDE.min(columns - j);
             let mut out = self.out.rb_mut().subcols_mut(j, width);
-            // kernel values go where they belong without a copy, unless the columns of the block have strides
+            // writes directly to the block unless the elements of its columns are strided
             let group = Group { x: self.x, z: self.z, owns: self.owns, finish: self.finish, term: self.term, j };
             match contiguous::<T, WIDE>(out.rb_mut()) {
                 Some(mut to) => group.fill(simd, panels, &z_rows, (self.sums, self.values), &mut to[..width]),
@@ -245,13 +253,13 @@ impl<T: Real, M: Term, F: Finish<T>> Sweep<'_, T, M, F> {
     }
 }
 
-/// The columns of a block as slices; `None` where they have strides.
+/// Returns the columns of a block as slices; `None` if their elements are strided.
 fn contiguous<T, const WIDE: usize>(out: MatMut<'_, T>) -> Option<[&mut [T]; WIDE]> {
     let mut columns = out.try_as_col_major_mut()?.col_iter_mut().map(faer::col::ColMut::as_slice_mut);
     Some(std::array::from_fn(|_| columns.next().unwrap_or_default()))
 }
 
-/// Some rows of z, from row j of the tile on, with all rows of x.
+/// Some rows of z, starting at row j of the tile, with all rows of x.
 struct Group<'a, T, M, F> {
     x: MatRef<'a, T>,
     z: MatRef<'a, T>,
@@ -262,8 +270,8 @@ struct Group<'a, T, M, F> {
 }
 
 impl<T: Real, M: Term, F: Finish<T>> Group<'_, T, M, F> {
-    /// Columns `to` of the block, panel by panel. `sums` are those of a panel, `values` the end of a column that no whole
-    /// panel fits.
+    /// Fills the columns `to` of the block, panel by panel. `sums` holds the sums of a panel,
+    /// `values` the end of a column if it is shorter than a panel.
     #[inline(always)]
     fn fill<S: Simd, const TALL: usize, const WIDE: usize>(
         &self,
@@ -306,10 +314,11 @@ impl<T: Real, M: Term, F: Finish<T>> Group<'_, T, M, F> {
     }
 }
 
-/// `sums`, with those of a panel of rows of x with `WIDE` rows of z added; `EXCHANGED` where the panel is of z.
+/// Returns `sums` plus the sums of a panel of rows of x with `WIDE` rows of z; if `EXCHANGED`, the
+/// panel holds rows of z.
 ///
-/// All loops but that over the features have constant lengths, and no index can fail: one that could would have the
-/// compiler keep the sums in memory, at twice the time.
+/// All loops except the one over features have constant lengths, and no index can fail: otherwise
+/// the compiler keeps the sums in memory, at twice the time.
 #[inline(always)]
 pub(crate) fn accumulate<T: Real, S: Simd, M: Term, const TALL: usize, const WIDE: usize, const EXCHANGED: bool>(
     simd: S,

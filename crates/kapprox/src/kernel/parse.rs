@@ -1,4 +1,4 @@
-//! Reads kernel expressions, by recursive descent; every error points at a character.
+//! Parses kernel expressions by recursive descent; every error points at a character.
 
 use super::applied::{FUNCTIONS, LEAST_ORDER, ORDER};
 use super::choice::{ColumnChoice, Part};
@@ -9,7 +9,7 @@ use super::scan::{Parser, RANGE, is_name};
 use crate::{Error, Result};
 use kpass::shown;
 
-/// Parentheses deeper than this are an error, not a stack overflow.
+/// Deeper parentheses are an error, not a stack overflow.
 const DEEPEST: usize = 64;
 
 pub(super) fn parse(text: &str) -> Result<Node> {
@@ -23,7 +23,7 @@ pub(super) fn parse(text: &str) -> Result<Node> {
     }
 }
 
-/// Reads columns alone, as they stand after `on=`.
+/// Parses columns alone, as written after `on=`.
 pub(super) fn columns(text: &str) -> Result<ColumnChoice> {
     let mut parser = Parser::new(text);
     let columns = parser.columns()?;
@@ -38,7 +38,7 @@ pub(super) fn columns(text: &str) -> Result<ColumnChoice> {
 const ON: &str = "on";
 
 impl Parser<'_> {
-    /// Reads one item or more, with a sign between them.
+    /// Parses one or more items, separated by `between`.
     fn several<R>(&mut self, between: char, mut item: impl FnMut(&mut Self) -> Result<R>) -> Result<Vec<R>> {
         let mut all = vec![item(self)?];
         while self.take(between) {
@@ -51,7 +51,7 @@ impl Parser<'_> {
         self.several('+', Self::product).map(Node::sum)
     }
 
-    /// A sum in the parenthesis that opens at a character.
+    /// Parses a sum in the parenthesis that opens at character `at`.
     fn nested(&mut self, at: usize) -> Result<Node> {
         if self.depth == DEEPEST {
             return self.fail_at(at, format!("more than {DEEPEST} nested parentheses"));
@@ -76,14 +76,14 @@ impl Parser<'_> {
             }
         })?;
         if factors.is_empty() {
-            // a number alone is the kernel that has this value everywhere
+            // a number alone is the constant kernel
             let values = vec![Value::Number(scale)];
             return Ok(Node::Call(Call { family: &super::constant::FAMILY, values, columns: None, sparse: None }));
         }
         Ok(Node::product(scale, factors))
     }
 
-    /// A number alone, or a kernel and the number before it.
+    /// Parses a number alone, or a kernel and its factor.
     fn factor(&mut self) -> Result<(f64, Option<Node>)> {
         self.skip_space();
         let node = match self.peek() {
@@ -206,7 +206,8 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Reads the rate of a length scale: a number becomes the length, a share of the features waits for their number.
+    /// Parses the rate of a length scale: a number becomes the length scale, and a fraction of the
+    /// number of features is kept until this number is known.
     fn rate(&mut self, length: &KernelParameter, of: fn(f64) -> f64) -> Result<Value> {
         self.skip_space();
         let start = self.at;
@@ -282,7 +283,7 @@ impl Parser<'_> {
         Ok(Value::Number(number + 0.0))
     }
 
-    /// A number of a range; the message about another says what it is, and the reason.
+    /// Parses a number; the error for a number outside `range` states the range and the reason.
     fn number_of(&mut self, what: &str, range: Range, reason: &str) -> Result<f64> {
         self.skip_space();
         let start = self.at;
@@ -294,7 +295,7 @@ impl Parser<'_> {
     }
 }
 
-/// `" (did you mean 'gaussian'?)"` where a known name is near, or begins so.
+/// Returns `" (did you mean 'gaussian'?)"` if a known name is similar to `name` or starts with it.
 fn nearest(name: &str, known: &[&str]) -> String {
     let begun = || known.iter().copied().find(|known| name.len() >= 3 && known.starts_with(&name.to_lowercase()));
     let near = kpass::names::nearest(name, known.iter().copied()).or_else(begun);

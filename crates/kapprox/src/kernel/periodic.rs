@@ -1,13 +1,13 @@
 //! The periodic kernel, exp(−2 Σ sin²(π(x − z)/period) / σ²), of period `period` in every feature.
 //!
-//! scikit-learn's `ExpSineSquared` takes the sine of the Euclidean distance; the two agree for a single feature, and only
-//! the sum over features is positive definite in all dimensions: it is the Gaussian kernel of the points on circles of
-//! radius ½, as 4 sin²(δ/2) is the squared chord of the angle δ (MacKay, *Introduction to Gaussian Processes*, 1998,
-//! section 5).
+//! scikit-learn's `ExpSineSquared` takes the sine of the Euclidean distance. The two agree for a
+//! single feature, but only the sum over features is positive definite in all dimensions: it is the
+//! Gaussian kernel of the points on unit circles, because 4 sin²(δ/2) is the squared chord of the
+//! angle δ (MacKay, *Introduction to Gaussian Processes*, 1998, section 5).
 //!
-//! Its frequencies are whole: exp(a (cos δ − 1)) = Σ_k exp(−a) I_k(a) cos kδ with the modified Bessel functions I_k and
-//! a = 1/σ² (Abramowitz, Stegun, 1964, 9.6.34), and exp(−a) I_k(a) is the probability that two independent Poisson numbers
-//! of mean a/2 differ by k (Skellam 1946).
+//! Its frequencies are integers: exp(a (cos δ − 1)) = Σ_k exp(−a) I_k(a) cos kδ with the modified
+//! Bessel functions I_k and a = 1/σ² (Abramowitz, Stegun, 1964, 9.6.34), and exp(−a) I_k(a) is the
+//! probability that two independent Poisson numbers of mean a/2 differ by k (Skellam 1946).
 
 use super::embedded::{Embedding, embedded};
 use super::family::{Facts, KernelFamily, KernelParameter, Range};
@@ -38,7 +38,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
 };
 
 impl Kernel {
-    /// The kernel exp(−2 Σ sin²(π (x − z) / period) / sigma²).
+    /// Returns the kernel exp(−2 Σ sin²(π (x − z) / period) / sigma²).
     pub fn periodic(period: f64, sigma: f64) -> Self {
         Self::of(&FAMILY, [period.into(), sigma.into()])
     }
@@ -69,7 +69,8 @@ impl Embedding for Circles {
         });
     }
 
-    /// The image turned by a right angle, times by it: d(cos, sin) = (−sin, cos) 2π/period dx.
+    /// Writes the inner product of `by_image` with the image turned by a right angle:
+    /// d(cos, sin) = (−sin, cos) 2π/period dx.
     fn pull_back<T: Real>(&self, _: &[T], image: &[T], by_image: &[T], gradient: &mut [T]) {
         let (images, _) = image.as_chunks::<2>();
         let (by_images, _) = by_image.as_chunks::<2>();
@@ -80,7 +81,8 @@ impl Embedding for Circles {
         }
     }
 
-    /// The spectrum of the periodic kernel itself: that of the Gaussian on the circles is no law of frequencies of x.
+    /// Returns the spectrum of the periodic kernel itself: the spectrum of the Gaussian on the
+    /// circles is not a distribution of frequencies of x.
     fn spectrum(&self, _: Option<Spectrum>) -> Option<Spectrum> {
         let count = Poisson::new(0.5 / (self.sigma * self.sigma)).ok()?;
         let draw = move |rng: &mut dyn rand::Rng| count.sample(rng) - count.sample(rng);

@@ -1,15 +1,16 @@
-//! Tiles of points, copied into the layout the inner loops want: centred, scaled, and with their squared norms.
+//! Tiles of points, copied into the layout of the inner loops: centred, scaled, with squared norms.
 
 use crate::{Real, vectorised};
 use faer::{ColMut, MatRef, prelude::*};
 use pulp::{Simd, WithSimd};
 use std::ops::Deref;
 
-/// Most rows that the centre is the mean of.
+/// Maximum number of rows that are averaged for the centre.
 const CENTRE_ROWS: usize = 256;
 
-/// Numbers from a cache line's boundary on. Vectors of 64 bytes that start anywhere else each touch two lines: the
-/// Laplacian takes 1.4 times longer with the 16 bytes that the allocator grants.
+/// Numbers that start at the boundary of a cache line. Vectors of 64 bytes that start elsewhere
+/// touch two lines each: the Laplacian takes 1.4 times longer with the allocator's 16-byte
+/// alignment.
 #[derive(Debug, Default)]
 pub(crate) struct Aligned<T> {
     storage: Vec<T>,
@@ -17,7 +18,7 @@ pub(crate) struct Aligned<T> {
 }
 
 impl<T: Real> Aligned<T> {
-    /// Bytes of a cache line, and of the widest vector.
+    /// Bytes of a cache line and of the widest vector.
     const LINE: usize = 64;
 
     pub(crate) fn zeros(&mut self, len: usize) -> &mut [T] {
@@ -66,17 +67,19 @@ impl Lengths {
     }
 }
 
-/// The shift and scale that points go through before distances are taken; distances do not mind the shift.
+/// The shift and scale of points before distances are computed; the shift does not change
+/// distances.
 pub(crate) struct Frame<T> {
     centre: Vec<T>,
     pub(crate) scale: Vec<T>,
 }
 
 impl<T: Real> Frame<T> {
-    /// Centred at the mean of `z` (of at most 256 evenly spaced rows: any point amid the cloud does), in units of
-    /// `lengths` times `unit`.
+    /// Returns the frame centred at the mean of `z` (of at most 256 evenly spaced rows: any point
+    /// within the cloud is good enough), in units of `lengths` times `unit`.
     ///
-    /// Products of centred points are of the size of the distances, so that their difference does not cancel.
+    /// Products of centred points are of the size of the distances, so their difference does not
+    /// cancel.
     pub(crate) fn new(z: MatRef<'_, T>, lengths: &Lengths, unit: f64) -> Self {
         let stride = z.nrows().div_ceil(CENTRE_ROWS).max(1);
         let weight = 1.0 / z.nrows().div_ceil(stride).max(1) as f64;
@@ -95,13 +98,14 @@ impl<T: Real> Frame<T> {
         }
     }
 
-    /// The points at the origin of the frame are the points at the origin of the table, in units of 1.
+    /// Returns the frame that changes nothing: no shift, units of 1.
     pub(crate) fn identity(d: usize) -> Self {
         Self { centre: vec![T::ZERO; d], scale: vec![T::ONE; d] }
     }
 
-    /// Rows of `points` in panels of `height`, each feature by feature: `out[(p d + k) height + i]` is the scaled feature
-    /// k of row `p height + i`; where there is no such row, 0. Without features, as with one that is 0.
+    /// Writes rows of `points` in panels of `height`, each feature by feature:
+    /// `out[(p d + k) height + i]` is the scaled feature k of row `p height + i`, or 0 if this row
+    /// does not exist. Points without features get one feature that is 0.
     pub(crate) fn pack_panels(&self, points: MatRef<'_, T>, height: usize, out: &mut Aligned<T>) {
         let d = points.ncols();
         let size = height * d.max(1);
@@ -117,12 +121,12 @@ impl<T: Real> Frame<T> {
         }
     }
 
-    /// Numbers of a packed point: its features; one that is 0 where there are none.
+    /// Returns the number of features of a packed point: at least one.
     pub(crate) fn width(&self) -> usize {
         self.centre.len().max(1)
     }
 
-    /// Writes one point with the numbers that [`pack_panels`](Self::pack_panels) gives it.
+    /// Writes one point with the numbers that [`pack_panels`](Self::pack_panels) writes for it.
     pub(crate) fn pack_row(&self, point: &[T], out: &mut [T]) {
         out.fill(T::ZERO);
         for (((out, &value), &centre), &scale) in out.iter_mut().zip(point).zip(&self.centre).zip(&self.scale) {
@@ -130,26 +134,27 @@ impl<T: Real> Frame<T> {
         }
     }
 
-    /// Writes rows of `points` as rows: `out[j d + k]` is the scaled feature k of row j; 0 for the rows up to `padded`
-    /// that do not exist. Points without features get one that is 0.
+    /// Writes rows of `points` as rows: `out[j d + k]` is the scaled feature k of row j, or 0 for
+    /// missing rows up to `padded`. Points without features get one feature that is 0.
     pub(crate) fn pack_rows(&self, points: MatRef<'_, T>, padded: usize, out: &mut Aligned<T>) {
         let out = out.zeros(padded * points.ncols().max(1));
         pulp::Arch::new().dispatch(PackRows { frame: self, points, out });
     }
 }
 
-/// One over a length; a scale of zero or infinity would make 0 · ∞ = NaN later.
+/// Returns one over a length, clamped: a scale of zero or infinity would make 0 · ∞ = NaN later.
 pub(super) fn inverse<T: Real>(length: f64) -> T {
     T::from_f64(1.0 / length).smaller(T::LARGEST).larger(T::SMALLEST)
 }
 
-/// A feature in the frame, kept finite, so that no ∞ − ∞ arises in a difference.
+/// Returns a feature in the frame, kept finite so that no difference is ∞ − ∞.
 #[inline(always)]
 fn framed<T: Real>(value: T, centre: T, scale: T) -> T {
     ((value - centre) * scale).saturate()
 }
 
-/// The loop of [`Frame::pack_rows`], with its vectors written out: rows are too short for what the compiler makes of it.
+/// The loop of [`Frame::pack_rows`] with explicit vectors: the compiler's vectorised loop is slow
+/// for short rows.
 struct PackRows<'a, T> {
     frame: &'a Frame<T>,
     points: MatRef<'a, T>,
@@ -181,8 +186,8 @@ impl<T: Real> WithSimd for PackRows<'_, T> {
     }
 }
 
-/// Squared norms of `rows` packed rows. Summed in 16 interleaved sums: their error is a rounding or two, far below that
-/// of the products beside them.
+/// Computes the squared norms of `rows` packed rows. Sums in 16 interleaved sums: their error is a
+/// rounding or two, far below the error of the products that they are added to.
 pub(crate) fn row_norms<T: Real>(packed: &[T], rows: usize, norms: &mut Vec<T>) {
     norms.clear();
     norms.resize(rows, T::ZERO);
@@ -204,8 +209,8 @@ pub(crate) fn row_norms<T: Real>(packed: &[T], rows: usize, norms: &mut Vec<T>) 
     });
 }
 
-/// A sum over the features of each row of packed panels of `height` rows with d features, times a factor: summed in `f64`,
-/// rounded once.
+/// Computes a sum over the features of each row, times a factor, for packed panels of `height` rows
+/// with d features. Sums in `f64` and rounds once.
 pub(super) fn fold_panels<T: Real>(
     packed: &[T],
     height: usize,
@@ -228,12 +233,12 @@ pub(super) fn fold_panels<T: Real>(
     }
 }
 
-/// The sum of one row, with the bits of [`fold_panels`].
+/// Returns the sum of one row, bit-identical to [`fold_panels`].
 pub(super) fn fold_row<T: Real>(row: &[T], (add, factor): (impl Fn(f64, f64) -> f64, f64)) -> T {
     vectorised!(T::from_f64(row.iter().fold(0.0, |sum, value| add(sum, value.to_f64())) * factor))
 }
 
-/// −Σ x/2 and Σ |x|/2 of packed rows with d features each, in eight interleaved sums.
+/// Computes −Σ x/2 and Σ |x|/2 of packed rows with d features each, in eight interleaved sums.
 pub(crate) fn row_sums<T: Real>(packed: &[T], d: usize, halves: &mut Vec<T>, sizes: &mut Vec<T>) {
     halves.clear();
     sizes.clear();
@@ -252,7 +257,8 @@ pub(crate) fn row_sums<T: Real>(packed: &[T], d: usize, halves: &mut Vec<T>, siz
     });
 }
 
-/// Σ v², in `f64` and in eight interleaved sums: the rounding error of `f32` values is that of the last conversion.
+/// Returns Σ v², computed in `f64` and in eight interleaved sums: for `f32` values, the rounding
+/// error is the error of the last conversion.
 #[inline(always)]
 pub(crate) fn squared_norm<T: Real>(values: &[T]) -> f64 {
     let mut sums = [0.0f64; 8];
@@ -266,7 +272,8 @@ pub(crate) fn squared_norm<T: Real>(values: &[T]) -> f64 {
     rest.iter().fold(pairwise(sums), |sum, value| value.to_f64().mul_add(value.to_f64(), sum))
 }
 
-/// A sum over the differences (x − z) · scale: no cancellation, and for equal points what differences of 0 add.
+/// Returns a sum over the differences (x − z) · scale, without cancellation; equal points give the
+/// sum for differences of 0.
 #[inline(always)]
 pub(super) fn sum_of_differences<T: Real>(x: &[T], z: &[T], scale: &[T], add: impl Fn(T, T) -> T) -> T {
     let mut sums = [T::ZERO; 16];
@@ -278,7 +285,7 @@ pub(super) fn sum_of_differences<T: Real>(x: &[T], z: &[T], scale: &[T], add: im
     pairwise(sums)
 }
 
-/// The sum of a power of two of numbers, as a balanced tree.
+/// Returns the sum of N numbers, N a power of two, added as a balanced tree.
 #[inline(always)]
 fn pairwise<T: Copy + std::ops::Add<Output = T>, const N: usize>(mut sums: [T; N]) -> T {
     let mut half = N / 2;
@@ -291,12 +298,12 @@ fn pairwise<T: Copy + std::ops::Add<Output = T>, const N: usize>(mut sums: [T; N
     sums[0]
 }
 
-/// Cuts `n` things into pieces of `size`: for each the first, and how many.
+/// Splits `n` items into pieces of `size`; yields the first index and the length of each piece.
 pub(crate) fn pieces(n: usize, size: usize) -> impl Iterator<Item = (usize, usize)> + Clone {
     (0..n).step_by(size).map(move |first| (first, size.min(n - first)))
 }
 
-/// Row i as a slice; copied into `spare` where it is not contiguous.
+/// Returns row i as a slice, copied into `spare` if it is not contiguous.
 #[inline(always)]
 pub(crate) fn row<'a, T: Real>(points: MatRef<'a, T>, i: usize, spare: &'a mut Vec<T>) -> &'a [T] {
     match points.row(i).try_as_row_major() {
@@ -309,7 +316,8 @@ pub(crate) fn row<'a, T: Real>(points: MatRef<'a, T>, i: usize, spare: &'a mut V
     }
 }
 
-/// Lets `write` fill a column of a block as a slice, through `spare` where the column is not contiguous.
+/// Lets `write` fill a column of a block as a slice, through `spare` if the column is not
+/// contiguous.
 #[inline(always)]
 pub(crate) fn fill_column<T: Real>(mut column: ColMut<'_, T>, spare: &mut Vec<T>, write: impl FnOnce(&mut [T])) {
     if column.row_stride() == 1 {

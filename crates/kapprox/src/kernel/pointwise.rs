@@ -1,11 +1,12 @@
-//! A kernel of any function of two points: what a program brings that needs no speed, or does not yet.
+//! A kernel from any function of two points, for kernels that need not be fast.
 
 use super::{AnyKernel, KernelFunction, check_shapes};
 use crate::Real;
 use faer::{MatMut, MatRef};
 use std::{fmt, sync::Arc};
 
-/// The kernel `function`, written `text`: one call for each pair of points, in f64 whatever the element type.
+/// Returns the kernel `function`, written `text`: one call for each pair of points, in f64 whatever
+/// the element type.
 ///
 /// The function must be symmetric and positive definite.
 ///
@@ -23,7 +24,8 @@ pub fn pointwise(text: String, function: impl Fn(&[f64], &[f64]) -> f64 + Send +
     Arc::new(Pointwise { text, function })
 }
 
-/// The Gaussian kernel by its definition: tests that name a kernel by its text would compile every one there is.
+/// Returns the Gaussian kernel from its definition: a test that parses the name of a kernel
+/// compiles every kernel of the registry.
 #[cfg(test)]
 pub(crate) fn gaussian(sigma: f64) -> Arc<dyn AnyKernel> {
     pointwise(format!("gaussian(sigma={sigma})"), move |x, z| {

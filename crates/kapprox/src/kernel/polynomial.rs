@@ -1,7 +1,7 @@
 //! The polynomial kernel, (γ x·z + c₀)^degree.
 //!
-//! Positive definite for γ > 0, c₀ ≥ 0 and a whole degree ≥ 1: its expansion in powers of x·z has no negative
-//! coefficient (Schölkopf, Smola, *Learning with Kernels*, 2002, proposition 13.2).
+//! Positive definite for γ > 0, c₀ ≥ 0 and an integer degree ≥ 1: its expansion in powers of x·z
+//! has no negative coefficient (Schölkopf, Smola, *Learning with Kernels*, 2002, proposition 13.2).
 //!
 //! ```
 //! use kapprox::kernel::Kernel;
@@ -39,13 +39,13 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
 };
 
 impl Kernel {
-    /// The kernel (gamma x·z + c0)^degree.
+    /// Returns the kernel (gamma x·z + c0)^degree.
     pub fn polynomial(degree: u32, gamma: f64, c0: f64) -> Self {
         Self::of(&FAMILY, [f64::from(degree).into(), gamma.into(), c0.into()])
     }
 }
 
-/// The largest degree, up to which [`Real::power`] goes.
+/// Largest degree, the largest exponent of [`Real::power`].
 const MOST: u32 = 31;
 
 #[derive(Debug)]

@@ -1,4 +1,5 @@
-//! Kernels that are a profile of one number of two points: of a distance, of an inner product, or of another sum over features.
+//! Kernels that are a profile of one number of two points: of a distance, of an inner product, or
+//! of another sum over features.
 
 use super::fixed::KernelColumns;
 use super::gradient::{self, Weighted, weigh};
@@ -12,39 +13,42 @@ use crate::Real;
 use faer::{MatMut, MatRef, prelude::*};
 use std::{fmt::Debug, sync::Arc};
 
-/// The scalar function that makes a kernel of its [`Argument`].
+/// The scalar function that converts an [`Argument`] to a kernel value.
 ///
-/// This is all a new kernel has to supply: the engines bring the blocks. The argument is
-/// * the squared distance in units of the length scale, (‖x−z‖₂/σ)², with [`distances::l2`](super::distances::l2);
-/// * the distance in units of the length scale, ‖x−z‖₁/σ, with [`distances::l1`](super::distances::l1);
+/// A new kernel supplies only this function; the engines compute the blocks. The argument is
+/// * the squared distance, (‖x−z‖₂/σ)², with [`distances::l2`](super::distances::l2);
+/// * the L1 distance, ‖x−z‖₁/σ, with [`distances::l1`](super::distances::l1);
 /// * the inner product x·z, with [`direct::product`](super::direct::product).
 pub(crate) trait Profile: Debug + Send + Sync + 'static {
     const POSITIVE_DEFINITE: bool = true;
-    /// The function with its constants converted to `T`. It is inlined into the loops of every instruction set: return
-    /// a closure marked `#[inline(always)]` that calls nothing but [`Real`]'s arithmetic.
+    /// Returns the function with its constants converted to `T`. It is inlined into the loops of
+    /// every instruction set: return a closure marked `#[inline(always)]` that calls only
+    /// [`Real`]'s arithmetic.
     fn function<T: Real>(&self) -> impl Function<T> + use<Self, T>;
-    /// The derivative of the function by its argument; `None` where it is not known. At a cusp it is 0.
+    /// Returns the derivative of the function with respect to its argument, 0 at a cusp; `None` if
+    /// it is not known.
     fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<Self, T>> {
         None::<fn(T) -> T>
     }
-    /// The law of the kernel's frequencies, in units of one over the length scale; see [`KernelFunction::spectrum`].
+    /// Returns the distribution of the kernel's frequencies, in units of one over the length scale;
+    /// see [`KernelFunction::spectrum`].
     fn law(&self) -> Option<Law> {
         None
     }
 }
 
-/// A function of a number that loops and threads can hold.
+/// A scalar function that can be copied into loops and threads.
 pub(crate) trait Function<T>: Fn(T) -> T + Copy + Send + Sync + 'static {}
 
 impl<T, F: Fn(T) -> T + Copy + Send + Sync + 'static> Function<T> for F {}
 
-/// One of the two things that are made of the way in which kernel values are computed: a block, or points prepared for a few rows.
+/// What is computed with a kernel: a block, or points prepared for a few rows.
 pub(crate) trait Engine<T: Real> {
     type Made;
     fn frame(&self) -> &Frame<T>;
-    /// From the values that `finish` makes of Σ_k M(x_k, z_k).
+    /// Uses the values that `finish` derives from Σ_k M(x_k, z_k).
     fn sums<M: Term, F: Finish<T> + Send + Sync + 'static>(self, finish: F) -> Self::Made;
-    /// From `profile` of what `features` makes of all differences.
+    /// Uses `profile` of the number that `features` derives from the differences of a pair.
     fn sweep<F: Features>(self, features: &Arc<F>, profile: impl Function<T>) -> Self::Made;
 }
 
@@ -62,7 +66,7 @@ impl<T: Real> Engine<T> for Block<'_, T> {
     }
 }
 
-/// Points that are to be prepared for a few rows at a time.
+/// Points to prepare for a few rows at a time.
 struct Prepare<'a, T> {
     frame: Frame<T>,
     z: MatRef<'a, T>,
@@ -82,30 +86,31 @@ impl<T: Real> Engine<T> for Prepare<'_, T> {
     }
 }
 
-/// The number of two points that a profile is taken of.
+/// The number of two points that a profile is applied to.
 pub(crate) trait Argument: Debug + Send + Sync + 'static {
-    /// The shift and the units of points, for distances from the points `z`.
+    /// Returns the shift and the units of points, for distances from the points `z`.
     fn frame<T: Real>(&self, z: MatRef<'_, T>) -> Frame<T> {
         Frame::identity(z.ncols())
     }
-    /// Has an engine make what it makes of `profile(argument)`; of arguments as exact as a derivative needs them where that is
-    /// `differentiated`.
+    /// Runs an engine with `profile(argument)`; if `differentiated`, with arguments that are exact
+    /// enough for a derivative.
     fn run<T: Real, E: Engine<T>>(&self, engine: E, profile: impl Function<T>, differentiated: bool) -> E::Made;
-    /// The derivative of the argument by a feature of x, from the values of the feature, but for a factor. At a jump it is the
-    /// mean of both sides. Return a closure marked `#[inline(always)]`.
+    /// Returns the derivative of the argument with respect to a feature of x, up to a factor, as a
+    /// function of the two values of the feature. At a jump it is the mean of both sides. Return a
+    /// closure marked `#[inline(always)]`.
     fn slope<T: Real>(&self) -> impl Fn(T, T) -> T + Copy;
-    /// A sum of slopes of feature k times that factor.
+    /// Multiplies a sum of slopes of feature k by that factor.
     fn in_units<T: Real>(&self, _k: usize, sum: T) -> T {
         sum
     }
     fn own<T: Real>(&self, _x: &[T]) -> f64 {
         0.0
     }
-    /// The length scale of each feature, or one for all.
+    /// Returns the length scale of each feature, or one for all.
     fn lengths(&self) -> Vec<f64> {
         vec![1.0]
     }
-    /// How inner products of points tell the argument; `None` where they do not.
+    /// Returns the argument for sparse points; `None` if common entries do not determine it.
     fn by_entries(&self) -> Option<FromEntries> {
         None
     }
@@ -177,7 +182,7 @@ impl<T: Real, A: Argument, P: Profile> KernelFunction<T> for Profiled<A, P> {
         let (mut argument, mut value) = (0.0, profile(0.0).saturate());
         for (i, out) in out.iter_mut().enumerate() {
             let own = self.argument.own(row(x, i, &mut spare));
-            // distances are 0 for all rows
+            // a distance of a point to itself is always 0: one evaluation serves all rows
             if own != argument {
                 (argument, value) = (own, profile(own).saturate());
             }

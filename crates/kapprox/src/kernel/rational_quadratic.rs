@@ -1,7 +1,9 @@
-//! The rational quadratic kernel, (1 + ‖x − z‖² / (2ασ²))^(−α): a mixture of Gaussian kernels of all lengths.
+//! The rational quadratic kernel, (1 + ‖x − z‖² / (2ασ²))^(−α): a mixture of Gaussian kernels of
+//! all length scales.
 //!
-//! scikit-learn's `RationalQuadratic` with `length_scale` = σ; α → ∞ gives the Gaussian. Positive definite in every
-//! dimension (Rasmussen, Williams, *Gaussian Processes for Machine Learning*, 2006, equation 4.19).
+//! scikit-learn's `RationalQuadratic` with `length_scale` = σ; α → ∞ gives the Gaussian. Positive
+//! definite in every dimension (Rasmussen, Williams, *Gaussian Processes for Machine Learning*,
+//! 2006, equation 4.19).
 
 use super::distances::{AtZero, l2};
 use super::family::{Distance, Facts, KernelFamily, KernelParameter, Range, SIGMA, Value};
@@ -29,7 +31,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
 };
 
 impl Kernel {
-    /// The kernel (1 + ‖x − z‖² / (2 alpha sigma²))^−alpha.
+    /// Returns the kernel (1 + ‖x − z‖² / (2 alpha sigma²))^−alpha.
     pub fn rational_quadratic(alpha: f64, sigma: impl Into<Value>) -> Self {
         Self::of(&FAMILY, [alpha.into(), sigma.into()])
     }
@@ -58,7 +60,7 @@ impl Profile for RationalQuadratic {
     }
 
     fn law(&self) -> Option<Law> {
-        // a mixture of exp(−τ r²) with τ of a gamma distribution
+        // a mixture of exp(−τ r²) with gamma-distributed τ
         let gamma = rand_distr::Gamma::new(self.alpha, 1.0).ok()?;
         Some(Law::radial(move |rng| (2.0 * gamma.sample(rng)).sqrt()))
     }

@@ -1,4 +1,5 @@
-//! The kernels there are. To add one: a file with a [`Profile`](super::Profile) and a `FAMILY`, and a line here.
+//! The available kernels. To add one, write a file with a [`Profile`](super::Profile) and a
+//! `FAMILY`, and add a line here.
 
 use super::applied::FUNCTIONS;
 use super::{
@@ -35,12 +36,13 @@ static FAMILIES: Registry<KernelFamily> = Registry::new(&[
     ssim::FAMILY,
 ]);
 
-/// Returns every kernel, in the order in which help lists them: those of this crate, then those that were [registered](register).
+/// Returns every kernel, in the order in which help lists them: the kernels of this crate, then the
+/// [registered](register) ones.
 pub fn registry() -> Vec<&'static KernelFamily> {
     FAMILIES.all()
 }
 
-/// The kernel of a name, of this crate or [registered](register).
+/// Returns the kernel with this name, of this crate or [registered](register).
 pub fn by_name(name: &str) -> Option<&'static KernelFamily> {
     FAMILIES.by_name(name)
 }
@@ -49,13 +51,15 @@ pub(super) fn names() -> Vec<&'static str> {
     registry().into_iter().map(|family| family.name).collect()
 }
 
-/// Makes a kernel of another crate known by its name, in this process and from now on: expressions with it are read, sums
-/// and products with other kernels too, and models with it are saved and loaded.
+/// Registers a kernel of another crate by its name, in this process and from now on: expressions
+/// with it can be parsed, also in sums and products with other kernels, and models with it can be
+/// saved and loaded.
 ///
-/// A model file holds the expression and no code: whoever loads it must have registered the kernel before.
+/// A model file holds the expression and no code: register the kernel before loading the model.
 ///
 /// # Errors
-/// [`kpass::Error::Register`] for a name that a kernel or a function of kernels has, or that is no word.
+/// [`kpass::Error::Register`] if a kernel or a function of kernels has the name, or if the name is
+/// not a word.
 pub fn register(family: &'static KernelFamily) -> Result<()> {
     if FUNCTIONS.iter().any(|function| function.0 == family.name) {
         let (what, why) = (KernelFamily::WHAT, "a function of kernels has this name");

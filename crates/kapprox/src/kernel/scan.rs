@@ -1,10 +1,10 @@
-//! The words of kernel expressions: numbers, names, columns, signs; every error points at a character.
+//! Tokens of kernel expressions: numbers, names, columns, signs; every error points at a character.
 
 use super::choice::is_bare;
 use crate::{Error, Result};
 use kpass::shown;
 
-/// The sign between the first and the last column of a range.
+/// Separator of the first and the last column of a range.
 pub(super) const RANGE: [char; 2] = ['.', '.'];
 
 pub(super) struct Parser<'a> {
@@ -97,7 +97,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Passes over `wanted` if it comes next after white space, and returns whether it did.
+    /// Skips white space, and `wanted` if it comes next; returns whether it did.
     pub(super) fn take(&mut self, wanted: char) -> bool {
         self.skip_space();
         self.take_any(&[wanted])
@@ -113,7 +113,7 @@ impl<'a> Parser<'a> {
         if self.take(wanted) { Ok(()) } else { self.fail(format!("expected {what}, got {}", self.here())) }
     }
 
-    /// The next characters in words, for messages.
+    /// Returns the next character in words, for messages.
     pub(super) fn here(&self) -> String {
         self.peek().map_or("the end".into(), |c| format!("'{c}'"))
     }
@@ -128,7 +128,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Whether a name of the language may begin with the character.
+/// Returns whether a name of the language may begin with the character.
 pub(super) fn is_name(c: char) -> bool {
     c.is_alphabetic() || c == '_'
 }

@@ -1,8 +1,9 @@
 //! The sigmoid kernel, tanh(γ x·z + c₀). **Not positive definite.**
 //!
-//! scikit-learn's `sigmoid_kernel`. It has negative eigenvalues for most parameters and data (Lin, Lin, *A Study on Sigmoid
-//! Kernels for SVM and the Training of non-PSD Kernels by SMO-type Methods*, 2003), so maps that factor the landmarks'
-//! matrix refuse it. Values near 0 have the absolute error of values near 1, a few roundings.
+//! scikit-learn's `sigmoid_kernel`. It has negative eigenvalues for most parameters and data (Lin,
+//! Lin, *A Study on Sigmoid Kernels for SVM and the Training of non-PSD Kernels by SMO-type
+//! Methods*, 2003), so feature maps that factor the kernel matrix of the landmarks reject it.
+//! Values near 0 have the absolute error of values near 1, a few roundings.
 //!
 //! ```
 //! use kapprox::kernel::Kernel;
@@ -32,7 +33,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
 };
 
 impl Kernel {
-    /// The kernel tanh(gamma x·z + c0), which is not positive definite.
+    /// Returns the kernel tanh(gamma x·z + c0), which is not positive definite.
     pub fn sigmoid(gamma: f64, c0: f64) -> Self {
         Self::of(&FAMILY, [gamma.into(), c0.into()])
     }
@@ -58,7 +59,7 @@ impl Profile for Sigmoid {
         })
     }
 
-    /// γ / cosh²(u).
+    /// Returns γ / cosh²(u).
     fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
         let (gamma, c0) = (T::from_f64(self.gamma).saturate(), T::from_f64(self.c0).saturate());
         let (twice, rate) = (T::from_f64(2.0 * std::f64::consts::LOG2_E), T::from_f64(4.0 * self.gamma).saturate());

@@ -1,9 +1,12 @@
-//! The skewed chi-squared kernel, Π 2√(x + s)√(z + s) / (x + z + 2s), for histograms; s is its skew.
+//! The skewed chi-squared kernel, Π 2√(x + s)√(z + s) / (x + z + 2s), for histograms, with skew s.
 //!
-//! A multiplicative relative of the chi-squared kernel that random Fourier features exist for: in u = ln(x + s) it is
-//! Π sech((u − v)/2), shift-invariant, so positive definite; its spectrum is a sech, positive everywhere, so universal. The skew keeps empty bins from making a product of zeros.
+//! A multiplicative relative of the chi-squared kernel for which random Fourier features exist. In
+//! u = ln(x + s) it is Π sech((u − v)/2), which is shift-invariant and so positive definite; its
+//! spectrum is a sech, positive everywhere, so it is universal. The skew keeps empty bins from
+//! making the product zero.
 //!
-//! Li, Ionescu, Sminchisescu, "Random Fourier approximations for skewed multiplicative histogram kernels", DAGM 2010.
+//! Li, Ionescu, Sminchisescu, "Random Fourier approximations for skewed multiplicative histogram
+//! kernels", DAGM 2010.
 
 use super::direct::{Factors, swept};
 use super::embedded::{Embedding, embedded};
@@ -26,7 +29,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         "skewed_chi_squared",
         "product of the features' 2 sqrt((x+skew)(z+skew)) / (x+z+2 skew)",
         "skewed_chi_squared(skew=0.5)",
-        // a difference of logarithms is halved, and a power of two is cheaper than e to the power
+        // the difference of logarithms is halved, and a power of two is cheaper than an exponential
         |text, values| {
             embedded(text, Logarithms { skew: values[0] }, swept(String::new(), 2.0 * LN_2, HyperbolicSecants, Factors))
         },
@@ -54,7 +57,7 @@ impl Embedding for Logarithms {
     }
 }
 
-/// ln(value + skew); a value that is not above −skew has none, and counts as if it were just above.
+/// Returns ln(value + skew); a value not above −skew has no logarithm and counts as just above.
 pub(crate) fn logarithm(value: f64, skew: f64) -> f64 {
     (value + skew).clamp(f64::MIN_POSITIVE, f64::MAX).ln()
 }
@@ -73,7 +76,7 @@ impl Features for HyperbolicSecants {
         })
     }
 
-    /// The derivative of the logarithm, −ln 2 (1 − h²) / (1 + h²).
+    /// Returns the derivative of the logarithm of a factor, −ln 2 (1 − h²) / (1 + h²).
     fn slope<T: Real>(&self) -> impl Fn(T) -> T + Copy {
         let rate = T::from_f64(-LN_2);
         inlined!(|difference: T| {

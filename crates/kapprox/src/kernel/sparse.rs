@@ -1,14 +1,16 @@
-//! Kernels of sparse points, in the layout of [`kpass::sparse`]: profiles of an inner product, a distance, or a sum over features to which
-//! zeros add nothing.
+//! Kernels of sparse points, in the layout of [`kpass::sparse`]: profiles of an inner product, a
+//! distance, or a sum over features to which zeros add nothing.
 //!
 //! ```text
-//! ‖x − z‖²  =  ‖x‖² + ‖z‖² − Σ 2 x z                 ‖x − z‖₁  =  ‖x‖₁ + ‖z‖₁ − Σ (|x| + |z| − |x − z|)
+//! ‖x − z‖²  =  ‖x‖² + ‖z‖² − Σ 2 x z
+//! ‖x − z‖₁  =  ‖x‖₁ + ‖z‖₁ − Σ (|x| + |z| − |x − z|)
 //! ```
 //!
-//! The sums need the entries that both points have alone. The points of one side, the fewer ones, are an inverted index: for each feature
-//! the points that have it. A point of the other side adds to the sums of these, feature after feature, in f64, so that a value depends on
-//! its pair alone, and nothing is spent on zeros. Where a distance is small beside the norms, which cancel, or a sum overflows, the pair is
-//! computed again from its entries side by side.
+//! The sums need only the entries that both points have. The side with fewer points becomes an
+//! inverted index, which lists for each feature the points that have it. Each point of the other
+//! side adds to the sums feature by feature, in f64, so that a value depends on its pair alone and
+//! zeros cost nothing. If a distance is small compared with the norms, which then cancel, or if a
+//! sum overflows, the pair is recomputed from its entries side by side.
 
 use super::Profile;
 use super::entries::{FromEntries, side_by_side};
@@ -20,13 +22,14 @@ use faer::{MatMut, MatRef};
 use kpass::sparse::entries;
 use std::sync::Arc;
 
-/// Points by their features.
+/// An inverted index: points by their features.
 struct Index {
-    /// For each slot of a hash table the place of its feature and the number of the feature; [`EMPTY`] where there is none.
+    /// For each slot of a hash table, the position and the number of its feature; [`EMPTY`] if the
+    /// slot is free.
     slots: Vec<(u32, u32)>,
-    /// For each feature its first entry, and behind the last feature the number of all.
+    /// First entry of each feature, and after the last feature the number of all entries.
     starts: Vec<u32>,
-    /// Points that have a feature, and their values of it.
+    /// Points that have a feature, with their values of it.
     entries: Vec<(u32, f64)>,
     argument: FromEntries,
     norms: Vec<f64>,
@@ -62,7 +65,8 @@ impl Index {
         index
     }
 
-    /// The first slot to look for a feature: by multiplication with 2^64 over the golden ratio (Knuth, section 6.4).
+    /// Returns the first slot to search for a feature: multiplicative hashing with 2^64 over the
+    /// golden ratio (Knuth, section 6.4).
     fn slot(&self, place: u32) -> usize {
         (u64::from(place).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize & (self.slots.len() - 1)
     }
@@ -81,14 +85,14 @@ impl Index {
         }
     }
 
-    /// Writes the sums of a point with all points; returns its norm.
+    /// Writes the sums of a point with all points, and returns its norm.
     fn sums<T: Real>(&self, point: &[T], sums: &mut [f64]) -> f64 {
         let (places, values) = entries(point);
         sums.fill(0.0);
         for (place, value) in places.iter().zip(values) {
             let value = value.to_f64();
             let points = self.feature(place.to_f64() as u32);
-            // the kind of term is asked for once for all of them
+            // the kind of term is matched once for all points, not once per point
             match self.argument {
                 FromEntries::Product | FromEntries::SquaredDistance { .. } => {
                     let value = self.argument.common(value, 1.0);
@@ -113,7 +117,7 @@ pub(super) struct Sparse<P> {
 }
 
 impl<P: Profile> Sparse<P> {
-    /// Makes `sums` the values of the kernel of a point with the points of an index.
+    /// Replaces `sums` by the kernel values of a point with the points of an index.
     fn values<T: Real>(&self, point: &[T], (index, points): (&Index, MatRef<'_, T>), sums: &mut [f64]) {
         let norm = index.sums(point, sums);
         let mut spare = Vec::new();
@@ -123,7 +127,7 @@ impl<P: Profile> Sparse<P> {
         vectorised!(sums.iter_mut().for_each(|sum| *sum = profile(*sum)));
     }
 
-    /// Hands out the values of points, by their numbers and those of the points of an index.
+    /// Calls `to(i, j, value)` for each row i of `many` and each point j of the index.
     fn fill<T: Real>(
         &self,
         indexed: (&Index, MatRef<'_, T>),

@@ -14,30 +14,38 @@ use std::{fmt, str::FromStr, sync::Arc};
 /// ```text
 /// sum      = product { "+" product }
 /// product  = factor { "*" factor }
-/// factor   = number | "(" sum ")" | function "(" sum [ "," parameter "=" number ] ")" | name [ "(" [ argument { "," … } ] ")" ]
+/// factor   = number | "(" sum ")" | function "(" sum [ "," parameter "=" number ] ")"
+///          | name [ "(" [ argument { "," … } ] ")" ]
 /// function = "exp" | "power" | "normalised" | "mean"
 /// argument = parameter "=" value | "on" "=" columns
 /// value    = number [ "/" "d" ] | "median" | "auto" | "[" number { "," number } "]"
 /// columns  = part | "[" part { "," part } "]"
 /// part     = column [ ".." column ]
-/// column   = what stands before white space and , ( ) [ ] " .. | '"' anything, with "" for a quote '"'
+/// column   = characters except white space , ( ) [ ] " .. | '"' anything, with "" for a quote '"'
 /// ```
-/// `power(k, degree=2)` is k to a whole power, `normalised(k)` is k(x,z) / √(k(x,x) k(z,z)), and `mean(k, p=1)` is
-/// k(x,z) / ((k(x,x)^p + k(z,z)^p) / 2)^(1/p), where 0/0 is 0; for p = 0, its limit, it is `normalised(k)`.
-/// Names are those of the [`registry`](super::registry()) and of kernels that were [registered](super::register); parameters that are not given have its defaults; factors are not
-/// negative. Reading brings an expression into a canonical form (nested sums and products flat, factors in front,
-/// parameters in the registry's order), and [`Display`](fmt::Display) writes that form: reading it again gives an equal
-/// `Kernel`, to the last bit of each number.
+/// `power(k, degree=2)` is k to an integer power, `normalised(k)` is k(x,z) / √(k(x,x) k(z,z)), and
+/// `mean(k, p=1)` is k(x,z) / ((k(x,x)^p + k(z,z)^p) / 2)^(1/p), where 0/0 is 0; the limit p = 0 is
+/// `normalised(k)`. Factors are not negative.
 ///
-/// A number alone is the [constant](super::registry()) kernel: `1 + linear()`. `gamma=1/d` is one over the number of features that the
-/// kernel looks at, and becomes a number with the columns. Kernels that other programs write with a rate take `gamma` in the place of
-/// `sigma`: `gaussian(gamma=0.5)` is `gaussian(sigma=1)`, `laplacian(gamma=1/d)` on four features `laplacian(sigma=4)`.
+/// Names are the kernels of the [`registry`](super::registry()), including
+/// [registered](super::register) ones; omitted parameters take the defaults of the registry.
+/// Parsing brings an expression into a canonical form (nested sums and products flat, factors in
+/// front, parameters in the registry's order), and [`Display`](fmt::Display) writes that form:
+/// parsing it again gives an equal `Kernel`, to the last bit of each number.
 ///
-/// `on` says which features a kernel looks at: `gaussian(sigma=1, on=x0..x9) * delta(on=city)`. A column is a name; where
-/// no feature is called so, the items of a list column (`emb` for `emb[0]`, `emb[1]`, …) or a pattern (`x*`). A range goes
-/// from the first to the last, both included, in the order of the features. Columns come in the order in which they are
-/// written, each once; the numbers of a list are theirs. Names must be found among the features before anything else is
-/// done, by [`resolve_columns`](Self::resolve_columns).
+/// A number alone is the [constant](super::registry()) kernel: `1 + linear()`. `gamma=1/d` is one
+/// over the number of features that the kernel uses, and becomes a number when the columns are
+/// resolved. Kernels that are often written with a rate accept `gamma` instead of `sigma`:
+/// `gaussian(gamma=0.5)` is `gaussian(sigma=1)`, and `laplacian(gamma=1/d)` on four features is
+/// `laplacian(sigma=4)`.
+///
+/// `on` selects the features of a kernel: `gaussian(sigma=1, on=x0..x9) * delta(on=city)`. A column
+/// is the name of a feature; if no feature has this name, it is the items of a list column (`emb`
+/// for `emb[0]`, `emb[1]`, …) or a pattern (`x*`). A range runs from its first to its last column,
+/// both included, in the order of the features. Columns keep the order in which they are written,
+/// each once, and the numbers of a list follow this order.
+/// [`resolve_columns`](Self::resolve_columns) must find the names among the features before
+/// anything else is done.
 ///
 /// ```
 /// use kapprox::kernel::Kernel;
@@ -53,7 +61,7 @@ use std::{fmt, str::FromStr, sync::Arc};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Kernel(pub(super) Node);
 
-/// Names of the kernels of the registry that are known on sparse points.
+/// Returns the names of the registered kernels that support sparse points.
 fn on_sparse() -> String {
     let known = |family: &&KernelFamily| {
         let example = Kernel::parse(family.example);
@@ -65,7 +73,7 @@ fn on_sparse() -> String {
 pub(super) const UNCOUNTED: &str = "the number of features is not known yet: resolve_columns counts them";
 
 impl Default for Kernel {
-    /// The kernel `gaussian(sigma=auto)`.
+    /// Returns the kernel `gaussian(sigma=auto)`.
     fn default() -> Self {
         let family = &gaussian::FAMILY;
         let values = family.parameters.iter().map(|p| p.default.clone()).collect();
@@ -95,35 +103,37 @@ impl Mul for Kernel {
 }
 
 impl Kernel {
-    /// Reads an expression.
+    /// Parses an expression.
     ///
     /// # Errors
-    /// [`Error::Kernel`], which points at the character that cannot be right and says what would be.
+    /// [`Error::Kernel`], or [`Error::UnknownKernel`] for an unknown name. Both point at the
+    /// invalid character and say what is expected.
     pub fn parse(text: &str) -> Result<Self> {
         parse::parse(text).map(Self)
     }
 
-    /// The kernel of a family with these parameters, in the order of the family.
+    /// Returns the kernel of a family with these parameter values, in the order of the family.
     pub(super) fn of(family: &'static KernelFamily, values: impl IntoIterator<Item = Value>) -> Self {
         let values = values.into_iter().collect();
         Self(Node::Call(Call { family, values, columns: None, sparse: None }))
     }
 
-    /// The kernel exp(k).
+    /// Returns the kernel exp(k).
     #[must_use]
     pub fn exp(self) -> Self {
         Self(Node::Applied(KernelTransform::Exp, Box::new(self.0)))
     }
 
-    /// The kernel k(x, z) / √(k(x, x) k(z, z)), where 0/0 is 0.
+    /// Returns the kernel k(x, z) / √(k(x, x) k(z, z)), where 0/0 is 0.
     #[must_use]
     pub fn normalised(self) -> Self {
         Self(Node::Applied(KernelTransform::Normalised, Box::new(self.0)))
     }
 
-    /// This kernel on some columns, written as in an expression: `x0..x9`, `x*`, `[city, x3..x5]`.
+    /// Restricts this kernel to some columns, written as in an expression: `x0..x9`, `x*`,
+    /// `[city, x3..x5]`.
     ///
-    /// Kernels of the expression that look at some columns already keep theirs.
+    /// Kernels of the expression that are already restricted to columns keep them.
     ///
     /// # Errors
     /// [`Error::Kernel`], which points into `columns`.
@@ -133,39 +143,39 @@ impl Kernel {
         self.0.map(&mut |call| Ok(Call { columns: restrict(call), ..call.clone() })).map(Self)
     }
 
-    /// This kernel on the columns of these names, as [`on`](Self::on) has it.
+    /// Restricts this kernel to the columns with these names; see [`on`](Self::on).
     ///
     /// # Errors
-    /// A name that no expression can hold.
+    /// [`Error::Kernel`] for a name that an expression cannot hold.
     #[doc(hidden)]
     pub fn on_columns(self, names: &[String]) -> Result<Self> {
-        // in quotes, so that no name is a pattern or a range
+        // quoted, so that no special character or `..` ends a name
         let quoted = names.iter().map(|name| format!("\"{}\"", name.replace('"', "\"\"")));
         self.on(&format!("[{}]", quoted.collect::<Vec<_>>().join(", ")))
     }
 
-    /// Whether any kernel is restricted to columns that have not been found, so that
-    /// [`resolve_columns`](Self::resolve_columns) must come before anything else.
+    /// Returns whether any kernel is restricted to columns that are not resolved, so that
+    /// [`resolve_columns`](Self::resolve_columns) must be called before anything else.
     #[doc(hidden)]
     pub fn needs_columns(&self) -> bool {
         self.0.calls().into_iter().any(Call::needs_columns)
     }
 
-    /// Whether any kernel is restricted to columns.
+    /// Returns whether any kernel is restricted to columns.
     #[doc(hidden)]
     pub fn looks_at_columns(&self) -> bool {
         self.0.calls().into_iter().any(|call| call.columns.is_some())
     }
 
-    /// The expression with its columns found among the features of the rows, named in the order of the rows' numbers, and with a
-    /// number for each share of their number, such as `gamma=1/d`.
+    /// Returns the expression with its columns found among `features`, the names of the features in
+    /// order, and with a number for each fraction of the number of features, such as `gamma=1/d`.
     ///
-    /// The text stays as it is, names, ranges and patterns: on features of the same names and order it means the same
-    /// columns. So a model that holds both finds its columns again.
+    /// The text keeps its names, ranges and patterns: for features of the same names and order they
+    /// mean the same columns, so a model that stores both finds its columns again.
     ///
     /// # Errors
-    /// [`Error::NoSuchFeature`] for a name that no feature has and a pattern that matches none, [`Error::Backwards`] for a
-    /// range whose last column comes before its first.
+    /// [`Error::NoSuchFeature`] for a name that no feature has or a pattern without a match,
+    /// [`Error::Backwards`] for a range whose last column comes before its first.
     #[doc(hidden)]
     pub fn resolve_columns<S: AsRef<str>>(&self, features: &[S]) -> Result<Self> {
         if self.0.calls().iter().all(|call| call.columns.is_none() && !call.needs_count()) {
@@ -179,10 +189,11 @@ impl Kernel {
         self.0.map(&mut |call| resolve(call)).map(Self)
     }
 
-    /// The expression for the same features where they are called `x0`, `x1`, … (`kstore::Table::from_rows`).
+    /// Returns the expression for the same features with the names `x0`, `x1`, …
+    /// (`kstore::Table::from_rows`).
     ///
     /// # Errors
-    /// Columns that `names`, the features by their own names, does not have.
+    /// As for [`resolve_columns`](Self::resolve_columns) with `names`, the features' own names.
     #[doc(hidden)]
     pub fn by_place<S: AsRef<str>>(&self, names: &[S]) -> Result<Self> {
         let found = self.resolve_columns(names)?;
@@ -190,12 +201,13 @@ impl Kernel {
         found.0.map(&mut |one| Ok(call(one))).map(Self)
     }
 
-    /// The expression on rows of these features, as [`resolve_columns`](Self::resolve_columns) has it; on sparse rows, in the layout of
-    /// [`kpass::sparse`], of so many columns.
+    /// Returns the expression on rows with these features, as
+    /// [`resolve_columns`](Self::resolve_columns) does, or on sparse rows with the given number of
+    /// columns, in the layout of [`kpass::sparse`].
     ///
     /// # Errors
-    /// Those of [`resolve_columns`](Self::resolve_columns); [`Error::Sparse`] for a kernel that is not known on sparse rows, looks at some
-    /// columns alone, or has a list.
+    /// As for [`resolve_columns`](Self::resolve_columns); [`Error::Sparse`] for a kernel that does
+    /// not support sparse rows, is restricted to columns, or has a list.
     #[doc(hidden)]
     pub fn on_rows<S: AsRef<str>>(&self, features: &[S], sparse: Option<usize>) -> Result<Self> {
         let Some(width) = sparse else { return self.resolve_columns(features) };
@@ -206,7 +218,7 @@ impl Kernel {
         self.0.map(&mut known).map(Self)
     }
 
-    /// Number of columns, where the expression is one on sparse rows.
+    /// Returns the number of columns if the expression is on sparse rows.
     #[doc(hidden)]
     pub fn sparse(&self) -> Option<usize> {
         self.0.calls().into_iter().find_map(|call| call.sparse)
@@ -216,7 +228,7 @@ impl Kernel {
         self.0.map(&mut |call| Ok(Call { sparse: None, ..call.clone() })).map(Self)
     }
 
-    /// Number of columns, where the kernel is the inner product of sparse rows.
+    /// Returns the number of columns if the kernel is the inner product of sparse rows.
     #[doc(hidden)]
     pub fn linear_on_sparse(&self) -> Option<usize> {
         match &self.0 {
@@ -225,7 +237,7 @@ impl Kernel {
         }
     }
 
-    /// Name of an expression that is a single kernel of the registry, on all features.
+    /// Returns the name of an expression that is a single kernel of the registry on all features.
     #[doc(hidden)]
     pub fn name(&self) -> Option<&'static str> {
         match &self.0 {
@@ -234,33 +246,35 @@ impl Kernel {
         }
     }
 
-    /// The explicit features of an expression that is a single kernel of the registry, on all features and without lists or medians,
-    /// and its numbers.
+    /// Returns the explicit form and the parameter values of an expression that is a single kernel
+    /// of the registry, on all features of dense rows and without lists or medians.
     pub(crate) fn explicit(&self) -> Option<(Explicit, Vec<f64>)> {
         let Node::Call(call @ Call { columns: None, sparse: None, .. }) = &self.0 else { return None };
         Some((call.family.explicit?, call.numbers()?))
     }
 
-    /// Whether k is positive definite whatever the points, as far as the rules of sums, products and multiples tell.
+    /// Returns whether k is positive definite for all points, as far as the rules for sums,
+    /// products and multiples show.
     pub fn positive_definite(&self) -> bool {
         self.0.calls().iter().all(|call| call.family.positive_definite)
     }
 
-    /// Whether sums of its functions are known to go to constants far away from all points, and not on and on.
+    /// Returns whether every kernel is bounded and none is periodic: then sums of kernel sections
+    /// approach constants far away from all points.
     #[doc(hidden)]
     pub fn settles(&self) -> bool {
         self.0.calls().iter().all(|call| call.family.facts.bounded && !call.family.facts.repeats)
     }
 
-    /// Whether a test with this kernel is known to see every difference of laws: see [`Facts`](super::Facts). Columns that kernels of the
-    /// expression look at are not considered.
+    /// Returns whether a test with this kernel is known to detect every difference of
+    /// distributions: see [`Facts`](super::Facts). Restrictions to columns are ignored.
     #[doc(hidden)]
     pub fn characteristic(&self) -> bool {
         self.0.characteristic(false)
     }
 
-    /// Refuses a number of features that does not suit the parameters: a list that has not a number for each, pictures without a whole
-    /// number of lines.
+    /// Rejects a number of features that does not suit the parameters: a list without one number
+    /// per feature, images without an integer number of lines.
     ///
     /// # Errors
     /// [`Error::Features`]; [`Error::Kernel`] if columns have not been resolved.
@@ -270,15 +284,16 @@ impl Kernel {
         self.0.calls().into_iter().try_for_each(|call| call.check_features(d))
     }
 
-    /// The values that every kernel of the expression is defined for.
+    /// Returns the values for which every kernel of the expression is defined.
     #[doc(hidden)]
     pub fn domain(&self) -> Domain {
         self.0.calls().into_iter().map(|call| call.family.domain).max().unwrap_or(Domain::Any)
     }
 
-    /// Refuses points with values that the kernel is not defined for: negative ones for chi-squared kernels, others than
-    /// 0 and 1 for kernels of sets; in the columns that these look at. `first_row` is the number of the first row, for the
-    /// message. Costs a look at every value for those kernels, nothing for others.
+    /// Rejects points with values outside the domain of a kernel, in the columns that this kernel
+    /// uses: negative values for chi-squared kernels, values other than 0 and 1 for kernels of
+    /// sets. `first_row` is the number of the first row, for the message. Reads every value for
+    /// those kernels; costs nothing for others.
     ///
     /// # Errors
     /// [`Error::Domain`]; [`Error::Kernel`] if columns have not been resolved.
@@ -292,7 +307,8 @@ impl Kernel {
                 call.places().map_or_else(|| (0..x.ncols()).collect(), |places| places.iter().collect());
             for i in 0..x.nrows() {
                 let row = row(x, i, &mut spare);
-                // of sparse rows the places are no values, and the zeros of all kernels' domains
+                // the first half of a sparse row holds places, and every domain contains the
+                // omitted zeros
                 let looked_at = if call.sparse.is_some() { &looked_at[x.ncols() / 2..] } else { &looked_at[..] };
                 if let Some(&feature) = looked_at.iter().find(|k| !domain.contains(row[**k].to_f64())) {
                     let (row, value) = (first_row + i as u64, row[feature].to_f64());
@@ -307,10 +323,11 @@ impl Kernel {
     /// Builds the kernel of the expression.
     ///
     /// # Errors
-    /// [`Error::Kernel`] if a parameter is not in its range, or if columns or a length have not been resolved.
+    /// [`Error::Kernel`] if a parameter is out of range, or if columns or a length scale have not
+    /// been resolved.
     pub fn build(&self) -> Result<Arc<dyn AnyKernel>> {
         if !self.0.calls().into_iter().all(Call::is_valid) {
-            // an expression is checked as it is read: reading this one says what is wrong, and where
+            // the parser checks every parameter, so it returns the error with its position
             Self::parse(&self.to_string())?;
         }
         self.require_columns()?;
@@ -336,7 +353,7 @@ impl Kernel {
         self.open(word, &format!("{word} has no value yet: it is resolved on a sample of the rows"))
     }
 
-    /// The error for an expression in which `what` is not resolved yet.
+    /// Returns the error for an expression in which `what` is not resolved yet.
     pub(super) fn open(&self, what: &str, message: &str) -> Error {
         let text = self.to_string();
         let at = text.find(what).map_or(0, |bytes| text[..bytes].chars().count());

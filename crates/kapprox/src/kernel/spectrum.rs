@@ -1,55 +1,59 @@
 //! Frequencies of shift-invariant kernels.
 //!
-//! A continuous kernel k(x − z) is positive definite exactly if it is the characteristic function of a finite measure
-//! (Bochner): k(x − z) = k(0) E cos ω·(x − z). Drawing ω gives random features.
+//! A continuous kernel k(x − z) is positive definite if and only if it is the characteristic
+//! function of a finite measure (Bochner): k(x − z) = k(0) E cos ω·(x − z). Random ω give random
+//! features.
 //!
 //! Reference: Rahimi, Recht, "Random features for large-scale kernel machines", NIPS 2007.
 
 use rand::{Rng, RngExt};
 use std::{fmt, sync::Arc};
 
-/// A function that draws a random positive number.
+/// A function that draws a random number.
 pub type Draw = Arc<dyn Fn(&mut dyn Rng) -> f64 + Send + Sync>;
 
-/// The law of the frequencies of a kernel.
+/// The distribution of the frequencies of a kernel.
 #[derive(Clone, Debug)]
 pub struct Spectrum {
-    /// How frequencies of unit length scale are drawn.
+    /// Distribution of frequencies for unit length scales.
     pub law: Law,
-    /// The length scale of each feature, or one for all; coordinate c of a frequency is divided by the length of
-    /// feature c.
+    /// Length scale of each feature, or one for all; coordinate c of a frequency is divided by the
+    /// length scale of feature c.
     pub lengths: Vec<f64>,
     /// k(0), the value of the kernel at equal points.
     pub amplitude: f64,
 }
 
-/// A law of frequencies in d dimensions.
+/// A distribution of frequencies in d dimensions.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum Law {
-    /// ω = s g with g standard normal in d dimensions and s ≥ 0 drawn for itself: the kernels of ‖x − z‖₂ that are scale
-    /// mixtures of Gaussians.
+    /// ω = s g with g standard normal in d dimensions and an independent random s ≥ 0: the kernels
+    /// of ‖x − z‖₂ that are scale mixtures of Gaussians.
     Radial(Draw),
-    /// Independent coordinates, each with this law: kernels that are products over the features.
+    /// Independent coordinates with the same distribution: kernels that are products over the
+    /// features.
     Product {
-        /// Draws a coordinate.
+        /// Sampler of a coordinate.
         draw: Draw,
-        /// The quantile function of a coordinate, where it is known: points of a sequence need it.
+        /// Quantile function of a coordinate, if known: quasi-random sequences need it.
         quantile: Option<fn(f64) -> f64>,
     },
-    /// A frequency of one of these, drawn by their amplitudes: a sum of kernels.
+    /// A frequency of one of these, chosen with probability proportional to the amplitude: a sum of
+    /// kernels.
     Sum(Vec<Spectrum>),
-    /// The sum of a frequency of each of these: a product of kernels.
+    /// The sum of one frequency of each of these: a product of kernels.
     Convolution(Vec<Spectrum>),
 }
 
 impl Law {
-    /// A radial law.
+    /// Returns a radial distribution.
     pub fn radial(scale: impl Fn(&mut dyn Rng) -> f64 + Send + Sync + 'static) -> Self {
         Self::Radial(Arc::new(scale))
     }
 
-    /// Independent coordinates drawn by their quantile function.
+    /// Returns the distribution with independent coordinates that are drawn by their quantile
+    /// function.
     pub fn product(quantile: fn(f64) -> f64) -> Self {
         let draw = move |rng: &mut dyn Rng| quantile(rng.sample::<f64, _>(rand::distr::Open01));
         Self::Product { draw: Arc::new(draw), quantile: Some(quantile) }
@@ -68,18 +72,18 @@ impl fmt::Debug for Law {
 }
 
 impl Spectrum {
-    /// A law with one length scale and k(0) = 1.
+    /// Returns a distribution with one length scale and k(0) = 1.
     pub fn new(law: Law, length: f64) -> Self {
         Self { law, lengths: vec![length], amplitude: 1.0 }
     }
 
-    /// The law of a sum of kernels.
+    /// Returns the distribution of a sum of kernels.
     pub fn sum(parts: Vec<Self>) -> Self {
         let amplitude = parts.iter().map(|part| part.amplitude).sum();
         Self { amplitude, ..Self::new(Law::Sum(parts), 1.0) }
     }
 
-    /// The law of a product of kernels.
+    /// Returns the distribution of a product of kernels.
     pub fn product(parts: Vec<Self>) -> Self {
         let amplitude = parts.iter().map(|part| part.amplitude).product();
         Self { amplitude, ..Self::new(Law::Convolution(parts), 1.0) }

@@ -1,18 +1,22 @@
-//! Structural similarity of pictures, SSIM: the mean over windows w of l_w(x, z) · s_w(x, z).
+//! Structural similarity of images, SSIM: the mean over windows w of l_w(x, z) · s_w(x, z).
 //!
-//! With the mean μ and the variance σ² of a window's pixels, and their covariance σ_xz between two pictures,
+//! With the mean μ and the variance σ² of a window's pixels, and their covariance σ_xz between two
+//! images,
 //!
-//! l = (2 μ_x μ_z + c₁) / (μ_x² + μ_z² + c₁), s = (2 σ_xz + c₂) / (σ_x² + σ_z² + c₂), c₁ = (0.01 range)², c₂ = (0.03 range)²
+//! l = (2 μ_x μ_z + c₁) / (μ_x² + μ_z² + c₁), s = (2 σ_xz + c₂) / (σ_x² + σ_z² + c₂),
+//! c₁ = (0.01 range)², c₂ = (0.03 range)²
 //!
-//! (Wang, Bovik, Sheikh, Simoncelli, *Image Quality Assessment: From Error Visibility to Structural Similarity*, IEEE TIP 13,
-//! 2004, equations 5 to 13, whose c₃ is c₂/2). Windows are squares of equal weight, `step` pixels apart, and the last of a line or of a
-//! column ends at the border.
+//! (Wang, Bovik, Sheikh, Simoncelli, *Image Quality Assessment: From Error Visibility to Structural
+//! Similarity*, IEEE TIP 13, 2004, equations 5 to 13, whose c₃ is c₂/2). Windows are squares of
+//! equal weight, `step` pixels apart; the last window of a line or a column ends at the border.
 //!
-//! Positive definite: with c/2 added to the products, both factors are ⟨a, b⟩ over the mean of ‖a‖² and ‖b‖², which is a kernel as
-//! 1/(s + t) is one of positive numbers; products and means of kernels are kernels. In this form they are computed, too: ρ, the cosine
+//! Positive definite: with c/2 added to the products, both factors are ⟨a, b⟩ over the mean of ‖a‖²
+//! and ‖b‖², which is a kernel because 1/(s + t) is a kernel on positive numbers; products and
+//! means of kernels are kernels. The factors are computed in this form too, as ρ, the cosine
 //! between a and b, times 2/(‖a‖/‖b‖ + ‖b‖/‖a‖). Nothing cancels, and nothing overflows.
 //!
-//! Costs about (2 window² + 20) flops for each window of each pair: 36 windows of 64 pixels on pictures of 28 x 28.
+//! Costs about (2 window² + 20) flops per window and pair. Images of 28 x 28 have 36 windows of
+//! 64 pixels.
 
 use super::family::{Domain, Facts, KernelFamily, KernelParameter, Range};
 use super::fixed::{FEW, Fixed, KernelColumns};
@@ -62,7 +66,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
 #[derive(Debug)]
 struct Ssim {
     text: String,
-    /// Pixels of a line; 0 for the least square that holds all.
+    /// Pixels per line; 0 for the smallest square that holds all pixels.
     width: usize,
     window: usize,
     step: usize,
@@ -71,7 +75,8 @@ struct Ssim {
 }
 
 impl Ssim {
-    /// The windows of pictures of so many pixels. The last line may be short, and a picture smaller than a window.
+    /// Returns the windows of images with this many pixels. The last line may be short, and an
+    /// image may be smaller than a window.
     fn windows(&self, features: usize) -> Vec<Window> {
         let square = features.isqrt() + usize::from(features.isqrt().pow(2) < features);
         let width = if self.width == 0 { square } else { self.width };
@@ -94,7 +99,8 @@ impl Ssim {
     }
 }
 
-/// Columns of a block that are compared at once with [`TILE_ROWS`] rows, so that their values stay in cache.
+/// Columns of a block that are compared with [`TILE_ROWS`] rows at once, so that their values stay
+/// in cache.
 const COLUMNS: usize = 96;
 
 impl<T: Real> KernelFunction<T> for Ssim {
@@ -178,25 +184,26 @@ impl<T: Real> KernelColumns<T> for SsimColumns<T> {
     }
 }
 
-/// A window of the pictures, and what is the same for all points.
+/// A window of the images, with the numbers that do not depend on the points.
 struct Window {
-    /// Its pixels, as places of features.
+    /// Pixels of the window, as feature indices.
     pixels: Vec<usize>,
-    /// √(c₁/2) and √(c₂/2).
+    /// √(c₁/2); `even` is √(c₂/2).
     dark: f64,
     even: f64,
-    /// The share of the window in the mean.
+    /// Weight of the window in the mean.
     share: f64,
 }
 
 impl Window {
-    /// Writes the vector a of a point over its length, and returns the vector b of the point over its length: two numbers, ‖b‖ and 1/‖b‖, ‖a‖ and
-    /// 1/‖a‖; a has the pixels without their mean, over √n, and √(c₂/2), and b the mean and √(c₁/2).
+    /// Writes a/‖a‖ of a point, and returns b/‖b‖ (two numbers), ‖b‖, 1/‖b‖, ‖a‖ and 1/‖a‖. The
+    /// vector a holds the pixels minus their mean, over √n, and √(c₂/2); b holds the mean and
+    /// √(c₁/2).
     fn see<T: Real>(&self, point: &[T], contrasts: &mut [T]) -> [T; 6] {
         let (part, root) = (1.0 / self.pixels.len() as f64, (1.0 / self.pixels.len() as f64).sqrt());
         let pixels = || self.pixels.iter().map(|&place| point[place].to_f64());
         let mean: f64 = pixels().map(|pixel| pixel * part).sum();
-        // parts first: they do not overflow
+        // scaling before subtracting prevents overflow
         let apart = || pixels().map(|pixel| pixel * root - mean * root).chain([self.even]);
         let (brightness, contrast) = (norm([mean, self.dark].into_iter()), norm(apart()));
         contrasts.iter_mut().zip(apart()).for_each(|(to, number)| *to = T::from_f64(number / contrast));
@@ -204,7 +211,7 @@ impl Window {
         own.map(|number| T::from_f64(number).saturate())
     }
 
-    /// Adds the similarity of a point to others, whose vectors a have these cosines with its own.
+    /// Adds the similarity of a point to others, given the cosines between its vector a and theirs.
     fn add<'a, T: Real>(&self, one: [T; 6], others: &[&[T]; 6], cosines: impl Iterator<Item = &'a T>, sums: &mut [T]) {
         let least = T::from_f64(4.0);
         let most = least * T::from_f64(self.share);
@@ -215,16 +222,16 @@ impl Window {
             for ((sum, &cosine), (((&l, &d), (&b, &i)), (&c, &e))) in sums.iter_mut().zip(cosines).zip(others) {
                 let luminance = (light * l) + dark * d;
                 let unlike = (brightness * i + dim * b) * (contrast * e + even * c);
-                // each factor is 2 at least; of a range that T cannot hold there is nothing left
+                // each of the two factors is at least 2, unless T cannot hold the pixel range
                 *sum += most * cosine * luminance / unlike.larger(least);
             }
         })
     }
 }
 
-/// What points have in a window.
+/// The vectors a and the numbers of points in a window.
 struct Seen<T> {
-    /// Numbers of a vector a.
+    /// Length of a vector a.
     width: usize,
     contrasts: Vec<T>,
     numbers: [Vec<T>; 6],
@@ -254,7 +261,8 @@ impl<T: Real> Seen<T> {
     }
 }
 
-/// The length of a vector, no less than the least normal number: scaled, so that squares neither overflow nor vanish.
+/// Returns the norm of a vector, at least the smallest normal number; scaled, so that squares
+/// neither overflow nor vanish.
 fn norm(numbers: impl Iterator<Item = f64> + Clone) -> f64 {
     let largest = numbers.clone().fold(f64::MIN_POSITIVE, |largest, number| largest.max(number.abs()));
     let sum: f64 = numbers.map(|number| (number / largest).powi(2)).sum();

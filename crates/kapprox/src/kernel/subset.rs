@@ -1,7 +1,8 @@
-//! The subset kernel on 0/1 features, 2^|A∩B|: the number of sets that lie in both.
+//! The subset kernel on 0/1 features, 2^|A∩B|: the number of sets that are subsets of both.
 //!
-//! Positive definite: the inner product of indicators of subsets (Shawe-Taylor, Cristianini, *Kernel Methods for Pattern
-//! Analysis*, 2004, section 9.5). In `f32` it saturates where 127 features are shared, in `f64` at 1,023.
+//! Positive definite: the inner product of indicators of subsets (Shawe-Taylor, Cristianini,
+//! *Kernel Methods for Pattern Analysis*, 2004, section 9.5). It saturates at 127 common features
+//! in `f32`, and at 1,023 in `f64`.
 
 use super::family::{Domain, Facts, KernelFamily};
 use super::{Profile, direct::product};
@@ -19,7 +20,7 @@ struct Subset;
 
 impl Profile for Subset {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
-        // exact for whole numbers; 1/0 saturates
+        // exact for integers; 1/0 saturates
         inlined!(|shared: T| T::ONE / shared.larger(T::ZERO).halvings())
     }
 }

@@ -1,7 +1,8 @@
-//! Kernels that combine a function of each feature's difference by something else than a sum of simple terms.
+//! Kernels that combine functions of each feature's difference in other ways than a sum of simple
+//! terms.
 //!
-//! The rows of a tile lie feature by feature; a column of values stays in the first-level cache while the features pass
-//! over it.
+//! The rows of a tile are stored feature by feature; a column of values stays in the first-level
+//! cache during the loop over the features.
 
 use super::few::in_panels;
 use super::fixed::{FEW, KernelColumns};
@@ -11,18 +12,19 @@ use crate::{Real, vectorised};
 use faer::{MatRef, prelude::*};
 use std::{fmt::Debug, sync::Arc};
 
-/// The function that makes one number of the differences of all features.
+/// The function that computes one number from the differences of all features.
 pub(crate) trait Features: Debug + Send + Sync + 'static {
-    /// The value before the first feature.
+    /// Value before the first feature.
     const START: f64;
-    /// The function of the value so far and the difference of the next feature, of either sign, in units of its length. Return a
-    /// closure marked `#[inline(always)]`.
+    /// Returns the function of the value so far and the signed difference of the next feature, in
+    /// units of its length scale. Return a closure marked `#[inline(always)]`.
     fn next<T: Real>(&self) -> impl Fn(T, T) -> T + Copy;
-    /// The function of a difference that times the derivative of the profile is the derivative by it; 0 at a cusp.
+    /// Returns the function of a difference that, times the derivative of the profile, is the
+    /// derivative with respect to the difference; 0 at a cusp.
     fn slope<T: Real>(&self) -> impl Fn(T) -> T + Copy;
 }
 
-/// Fills the block with `profile` of what `features` makes of the differences.
+/// Fills the block with `profile` of the numbers that `features` computes from the differences.
 pub(super) fn fill<T: Real, F: Features>(block: Block<'_, T>, features: &F, profile: impl Fn(T) -> T + Copy) {
     let Block { frame, x, z, mut out } = block;
     let (d, next) = (x.ncols(), features.next());
@@ -78,7 +80,7 @@ impl<T: Real, F: Features, G: Fn(T) -> T + Copy + Send + Sync> KernelColumns<T> 
     }
 }
 
-/// The values of points that lie feature by feature in `tall` with one other point.
+/// Computes the values of points, stored feature by feature in `tall`, with one other point.
 fn column_of<T: Real>(
     start: T,
     (next, profile): (impl Fn(T, T) -> T + Copy, impl Fn(T) -> T + Copy),

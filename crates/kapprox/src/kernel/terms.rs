@@ -1,4 +1,4 @@
-//! The sums over features that kernels are made of: what a pair's values of a feature add, and the slope of that.
+//! The sums over features that kernels are made of: the contribution of a feature, and its slope.
 
 use super::{entries::FromEntries, points::squared_norm};
 use crate::{Real, vectorised};
@@ -7,25 +7,27 @@ use std::fmt::Debug;
 
 /// One feature's contribution to a sum.
 pub(crate) trait Term: Copy + Debug + Send + Sync + 'static {
-    /// `sum` with the contribution M of the feature whose values are `x` and `z`. Must be marked `#[inline(always)]`.
+    /// Returns `sum` plus the contribution M of a feature with the values `x` and `z`. Must be
+    /// marked `#[inline(always)]`.
     fn add<T: Real, S: Simd>(simd: S, sum: T::Vector<S>, x: T::Vector<S>, z: T::Vector<S>) -> T::Vector<S>;
-    /// ∂M/∂x, but for a factor where the kernel knows of one; at a jump the mean of both sides. Must be marked `#[inline(always)]`.
+    /// Returns ∂M/∂x, up to a factor if the kernel supplies one; at a jump, the mean of both sides.
+    /// Must be marked `#[inline(always)]`.
     fn slope<T: Real>(x: T, z: T) -> T;
-    /// Σ_k M(x_k, x_k).
+    /// Returns Σ_k M(x_k, x_k).
     fn own<T: Real>(_x: &[T]) -> f64 {
         0.0
     }
-    /// How common entries of sparse points tell the sum; `None` where they do not.
+    /// The sum for sparse points; `None` if common entries do not determine it.
     const BY_ENTRIES: Option<FromEntries> = None;
-    /// True where the sum may overflow and the kernel yet be of use.
+    /// True if the sum may overflow while the kernel is still of use.
     const OVERFLOWS: bool = false;
-    /// The sum where it does overflow, kept finite.
+    /// Returns a finite value for a sum that overflows.
     fn scaled<T: Real>(_x: &[T], _z: &[T]) -> T {
         T::LARGEST
     }
 }
 
-/// A term of its two functions.
+/// Defines a term from its two functions.
 macro_rules! term {
     ($(#[$what:meta])* $name:ident, |$simd:ident, $sum:ident, $x:ident, $z:ident| $add:expr, |$a:pat_param, $b:pat_param| $slope:expr $(; $($more:tt)*)?) => {
         $(#[$what])*
@@ -130,21 +132,21 @@ term!(
     }
 );
 
-/// −1, 0 or 1; between them where the number is not normal.
+/// Returns −1, 0 or 1; a number between them if `value` is subnormal.
 #[inline(always)]
 pub(super) fn sign<T: Real>(value: T) -> T {
     (value * T::LARGEST).smaller(T::ONE).larger(T::ZERO - T::ONE)
 }
 
-/// True for a sum that is infinite, or NaN because infinities of both signs met.
+/// Returns whether a sum is infinite, or NaN because infinities of both signs met.
 #[inline(always)]
 pub(super) fn overflowed<T: Real>(sum: T) -> bool {
     let fits = sum.magnitude() <= T::LARGEST;
     !fits
 }
 
-/// The product from points scaled to at most 1, x·z = (Σ (x/‖x‖∞)(z/‖z‖∞)) ‖x‖∞ ‖z‖∞ in `f64`: only the last product can overflow,
-/// and is kept finite.
+/// Returns the product from points scaled to at most 1, x·z = (Σ (x/‖x‖∞)(z/‖z‖∞)) ‖x‖∞ ‖z‖∞, in
+/// `f64`: only the last product can overflow, and it is kept finite.
 fn scaled_product<T: Real>(x: &[T], z: &[T]) -> T {
     let largest = |v: &[T]| v.iter().fold(f64::MIN_POSITIVE, |most, value| most.max(value.to_f64().abs()));
     let (x_largest, z_largest) = (largest(x), largest(z));
