@@ -29,7 +29,8 @@ pub struct RandomFourier {
 }
 
 impl RandomFourier {
-    /// Returns a map to `features` features. `sigma=median` is the median distance of the points.
+    /// Returns a map to `features` features. `sigma=median` selects the median distance of the
+    /// points.
     pub fn new(kernel: Kernel, features: usize) -> Self {
         Self { kernel, count: features, sampling: Sampling::Plain, seed: 0 }
     }
@@ -46,11 +47,12 @@ impl RandomFourier {
         Self { seed, ..self }
     }
 
-    /// Draws the frequencies for points with the columns of `x`. The points themselves count for `sigma=median` only.
+    /// Draws the frequencies for points with the columns of `x`. The values of the points are used
+    /// only by `sigma=median`.
     ///
     /// # Errors
-    /// Points that the kernel does not take; [`Error::NoSpectrum`](crate::Error::NoSpectrum) for a kernel without a
-    /// spectral density, such as a polynomial.
+    /// Points that the kernel rejects; [`Error::NoSpectrum`](crate::Error::NoSpectrum) for a kernel
+    /// without a spectral density, such as a polynomial.
     pub fn fit<P: Points + ?Sized>(&self, x: &P) -> Result<FittedMap> {
         let x = Checked::new(x, &self.kernel)?;
         let kernel = self.kernel.resolve_median(x.matrix())?;
