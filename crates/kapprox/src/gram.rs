@@ -6,7 +6,8 @@
 //! rows, threads that compute different strips share no data, and tiles above the diagonal are
 //! skipped.
 //!
-//! (Register tiling and packing after Goto, van de Geijn, *Anatomy of High-Performance Matrix Multiplication*, ACM TOMS 34, 2008.)
+//! (Register tiling and packing after Goto, van de Geijn, *Anatomy of High-Performance Matrix
+//! Multiplication*, ACM TOMS 34, 2008.)
 
 use crate::Real;
 use crate::kernel::{Aligned, Products, Tall, accumulate, fill_column, height, pieces};

@@ -9,8 +9,9 @@
 //! panels stay in a second-level cache, whatever the rank. The features of a row depend on this row
 //! alone: they have the same bits in any number of rows.
 //!
-//! (Register tiling after Goto, van de Geijn, *Anatomy of High-Performance Matrix Multiplication*, ACM TOMS 34, 2008; the solve within the
-//! tile as in Goto, van de Geijn, *High-performance implementation of the level-3 BLAS*, ACM TOMS 35, 2008.)
+//! (Register tiling after Goto, van de Geijn, *Anatomy of High-Performance Matrix Multiplication*,
+//! ACM TOMS 34, 2008; the solve within the tile as in Goto, van de Geijn, *High-performance
+//! implementation of the level-3 BLAS*, ACM TOMS 35, 2008.)
 
 use crate::Real;
 use crate::kernel::{Aligned, Products, Tall, accumulate, fill_column, height, read, write};

@@ -7,7 +7,8 @@
 //! over features, as dot products of a few rows at a time. (`benches/benches/thin.rs` compares
 //! both.)
 //!
-//! Register tiling after Goto, van de Geijn, "Anatomy of High-Performance Matrix Multiplication", ACM TOMS 34, 2008.
+//! Register tiling after Goto, van de Geijn, "Anatomy of High-Performance Matrix Multiplication",
+//! ACM TOMS 34, 2008.
 
 use crate::{Real, kernel::Aligned};
 use pulp::{Simd, WithSimd};

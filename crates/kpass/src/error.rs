@@ -7,8 +7,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error about data, disk or memory. The message is one sentence that a person can act on.
 ///
-/// Rows are counted from 0 and lines from 1, both within their file; sizes are in bytes. A `hint` begins with "; " or is empty, and a
-/// `remedy` is advice, such as a parameter to lower.
+/// Rows are counted from 0 and lines from 1, both within their file; sizes are in bytes. A `hint`
+/// begins with "; " or is empty, and a `remedy` is advice, such as a parameter to lower.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the message of a variant says what its fields are")]

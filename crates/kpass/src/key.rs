@@ -4,11 +4,13 @@
 //! the row, in any order, in any chunk, on any thread, draws the same number; so samples, folds and
 //! landmark proposals do not depend on how the table was read.
 //!
-//! The generator is counter-based: each 64-bit word goes through the finaliser of SplitMix64 (Steele, Lea, Flood,
-//! "Fast splittable pseudorandom number generators", OOPSLA 2014), which is a bijection with full avalanche. Two
-//! chained applications separate the stream from the row counter.
+//! The generator is counter-based: each 64-bit word goes through the finaliser of SplitMix64
+//! (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014), which is a
+//! bijection with full avalanche. Two chained applications separate the stream from the row
+//! counter.
 
-/// The purpose of a stream of keys. Streams with different purposes are independent for the same seed.
+/// The purpose of a stream of keys. Streams with different purposes are independent for the same
+/// seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Purpose {
@@ -42,7 +44,7 @@ pub enum Purpose {
     Gradients,
     /// Small steps away from points at which a search stalls; the round is the search.
     Nudges,
-    /// Folds of the rows from which effects of values are learned.
+    /// Folds of the rows for out-of-fold target encoding.
     Effects,
     /// Sample of rows from which a tree of leaves is grown.
     Leaves,
@@ -62,7 +64,8 @@ pub struct Stream(u64);
 /// 2^64 divided by the golden ratio: the Weyl increment of SplitMix64.
 const WEYL: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// The finaliser of SplitMix64: a permutation of 64-bit words in which every bit of the result depends on all bits of `z`.
+/// The finaliser of SplitMix64: a permutation of 64-bit words in which every bit of the result
+/// depends on all bits of `z`.
 #[inline(always)]
 pub fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -3,10 +3,12 @@
 //!
 //! The crate answers four questions and no others:
 //!
-//! * **what are the rows?** A [`RowSource`] returns [`RowBlock`]s of numbers for any range of stored rows;
-//! * **how are they folded?** A [`Pass`] folds segments of a fixed size on parallel lanes and merges them in row order, so that the
-//!   result has the same bits on any number of threads;
-//! * **what does it cost?** Every consumer states its [`Footprint`], and a [`Plan`] adds them up before work starts;
+//! * **what are the rows?** A [`RowSource`] returns [`RowBlock`]s of numbers for any range of
+//!   stored rows;
+//! * **how are they folded?** A [`Pass`] folds segments of a fixed size on parallel lanes and
+//!   merges them in row order, so that the result has the same bits on any number of threads;
+//! * **what does it cost?** Every consumer states its [`Footprint`], and a [`Plan`] adds them up
+//!   before work starts;
 //! * **what remains of a stopped run?** A [`checkpoint`] holds the states of its passes, and the
 //!   next run continues with the same bits.
 //!

@@ -13,7 +13,8 @@
 //! .00892; protein .264, .290, .264, .282; bike .0085 with any, .111 without; kin40k .102, –, –,
 //! .062: its features are uniform already.
 //!
-//! Reference: Filliben, "The probability plot correlation coefficient test for normality", Technometrics 17, 1975.
+//! Reference: Filliben, "The probability plot correlation coefficient test for normality",
+//! Technometrics 17, 1975.
 
 use std::sync::LazyLock;
 

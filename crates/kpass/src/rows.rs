@@ -137,7 +137,8 @@ impl<T: Real> RowBuf<T> {
         self.x.clear();
         self.clear_but_x();
     }
-    /// Removes all rows but leaves old values in `x`: a cursor that overwrites them need not write zeros first.
+    /// Removes all rows but leaves old values in `x`: a cursor that overwrites them need not write
+    /// zeros first.
     pub fn clear_but_x(&mut self) {
         self.rows.clear();
         self.y.clear();

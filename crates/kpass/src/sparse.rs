@@ -6,7 +6,8 @@
 //! 0 (the ELLPACK format). So a sparse row is a fixed number of values like any other row, and code
 //! that moves rows need not know of it. Only kernels, which compute with the values of a row, do.
 //!
-//! (Format: Grimes, Kincaid, Young, "ITPACK 2.0 user's guide", University of Texas at Austin, CNA-150, 1979.)
+//! (Format: Grimes, Kincaid, Young, "ITPACK 2.0 user's guide", University of Texas at Austin,
+//! CNA-150, 1979.)
 
 use crate::Real;
 use serde::{Deserialize, Serialize};

@@ -177,7 +177,8 @@ impl Statistics {
         Self { features, targets, weights: vec![none; usize::from(shape.weighted)], ..Self::default() }
     }
 
-    /// Checks after the last merge that there are no more than [`LABEL_LIMIT`] classes and [`GROUP_LIMIT`] groups.
+    /// Checks after the last merge that there are no more than [`LABEL_LIMIT`] classes and
+    /// [`GROUP_LIMIT`] groups.
     pub fn check(&self, class_column: &str, group_column: &str) -> Result<()> {
         self.classes.check(class_column, LABEL_LIMIT)?;
         self.groups.check(group_column, GROUP_LIMIT)

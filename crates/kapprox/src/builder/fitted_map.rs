@@ -35,7 +35,8 @@ impl Checked {
     }
 }
 
-/// A feature map that [`Nystrom::fit`](super::Nystrom::fit) or [`RandomFourier::fit`](super::RandomFourier::fit) returned.
+/// A feature map that [`Nystrom::fit`](super::Nystrom::fit) or
+/// [`RandomFourier::fit`](super::RandomFourier::fit) returned.
 #[derive(Debug)]
 pub struct FittedMap {
     pub(super) kernel: Kernel,

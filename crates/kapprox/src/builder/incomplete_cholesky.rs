@@ -20,7 +20,8 @@ use kpass::Workers;
 /// # Ok::<(), kapprox::Error>(())
 /// ```
 ///
-/// References: Fine, Scheinberg, JMLR 2, 2001; Chen, Epperly, Tropp, Webber, "Randomly pivoted Cholesky", arXiv 2207.06503.
+/// References: Fine, Scheinberg, JMLR 2, 2001; Chen, Epperly, Tropp, Webber, "Randomly pivoted
+/// Cholesky", arXiv 2207.06503.
 #[derive(Clone, Copy, Debug)]
 pub struct IncompleteCholesky {
     rank: usize,

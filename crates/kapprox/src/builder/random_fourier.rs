@@ -5,10 +5,11 @@ use crate::map::{self, Making, WithoutRows, random::Sampling};
 use crate::{Kernel, Result};
 use kpass::Workers;
 
-/// Random Fourier features of a shift-invariant kernel: pairs of cosines and sines with random frequencies.
+/// Random Fourier features of a shift-invariant kernel: pairs of cosines and sines with random
+/// frequencies.
 ///
-/// E φ(x)·φ(z) = k(x − z), with an error of order 1/√p. *Cost* for n points of d columns: n p d flops and n p / 2 sines and
-/// cosines; 4 p d bytes.
+/// E φ(x)·φ(z) = k(x − z), with an error of order 1/√p. *Cost* for n points of d columns: n p d
+/// flops and n p / 2 sines and cosines; 4 p d bytes.
 ///
 /// ```
 /// use kapprox::{Kernel, RandomFourier};

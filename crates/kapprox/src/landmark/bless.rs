@@ -9,8 +9,8 @@
 //! This differs from the paper in two ways: the bound κ² on k(x,x) is replaced by the mean of
 //! k(x,x), and a dictionary is drawn without replacement.
 //!
-//! Reference: Rudi, Calandriello, Carratino, Rosasco, "On fast leverage score sampling and optimal learning", NeurIPS
-//! 2018, Algorithm 1.
+//! Reference: Rudi, Calandriello, Carratino, Rosasco, "On fast leverage score sampling and optimal
+//! learning", NeurIPS 2018, Algorithm 1.
 
 use super::leverage::{by_score, rounding, take};
 use super::round::{Round, RowRule};

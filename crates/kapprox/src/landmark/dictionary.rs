@@ -1,7 +1,7 @@
 //! A weighted sample of rows that estimates the ridge leverage score of every row.
 //!
-//! The score of row i is l_i(μ) = [K (K + μI)⁻¹]_ii, between 0 and 1; their sum is the effective dimension. A dictionary
-//! S with weights w (member j stands for w_j² rows) estimates the score by
+//! The score of row i is l_i(μ) = [K (K + μI)⁻¹]_ii, between 0 and 1; their sum is the effective
+//! dimension. A dictionary S with weights w (member j stands for w_j² rows) estimates the score by
 //!
 //! ```text
 //! l̃(x) = (k(x,x) − k_S(x)ᵀ (K_SS + μ diag(w)⁻²)⁻¹ k_S(x)) / μ

@@ -1,4 +1,5 @@
-//! Farahat's greedy selection: the next landmark is the row whose column explains most of the residual matrix.
+//! Farahat's greedy selection: the next landmark is the row whose column explains most of the
+//! residual matrix.
 //!
 //! With E = K − K̂ the criterion of row i is ‖E e_i‖² / E_ii, the decrease of the squared Frobenius
 //! norm of E^½ if row i is chosen. Greedy pivoting looks at E_ii alone and so prefers outliers,
@@ -7,8 +8,9 @@
 //! sign, so that ‖S_i‖² estimates ‖E e_i‖² without bias. Choosing a landmark with factor column ω
 //! subtracts ω(ωᵀΩ) from S.
 //!
-//! Reference: Farahat, Ghodsi, Kamel, "A novel greedy algorithm for Nyström approximation", AISTATS 2011, sections 4
-//! (criterion, recursion) and 5 (random partitions; signs are added here, they make the estimate unbiased).
+//! Reference: Farahat, Ghodsi, Kamel, "A novel greedy algorithm for Nyström approximation", AISTATS
+//! 2011, sections 4 (criterion, recursion) and 5 (random partitions; signs are added here, they
+//! make the estimate unbiased).
 
 use super::held::{self, HeldColumns};
 use super::{ChoiceSize, LandmarkSet, Landmarks, Scan, Scheme, growth::Growth};

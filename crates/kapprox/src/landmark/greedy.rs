@@ -10,8 +10,8 @@
 //! each pivot is the one that a search over all rows would find; in a tie the earlier row is
 //! chosen.
 //!
-//! References: Fine, Scheinberg, "Efficient SVM training using low-rank kernel representations", JMLR 2, 2001; Bach,
-//! Jordan, "Kernel independent component analysis", JMLR 3, 2002.
+//! References: Fine, Scheinberg, "Efficient SVM training using low-rank kernel representations",
+//! JMLR 2, 2001; Bach, Jordan, "Kernel independent component analysis", JMLR 3, 2002.
 
 use super::held::{self, HeldColumns, LARGEST};
 use super::{ChoiceSize, LandmarkSet, Landmarks, Scan, Scheme, growth::Growth, round::RowRule};

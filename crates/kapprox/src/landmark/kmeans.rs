@@ -5,8 +5,8 @@
 //! iterations, one pass each. A cluster that loses all its rows restarts at a row far from every
 //! centroid. The centroids are ordered by cluster size, largest first.
 //!
-//! References: Zhang, Kwok, "Clustered Nyström method", IEEE TNN 21, 2010; Arthur, Vassilvitskii, "k-means++", SODA
-//! 2007; Lloyd, "Least squares quantization in PCM", 1982.
+//! References: Zhang, Kwok, "Clustered Nyström method", IEEE TNN 21, 2010; Arthur, Vassilvitskii,
+//! "k-means++", SODA 2007; Lloyd, "Least squares quantization in PCM", 1982.
 
 use super::{ChoiceSize, Effort, LandmarkSet, Landmarks, NO_ROW, Scan, Scheme, clusters::ClusterSums, uniform_sample};
 use crate::map::contiguous;

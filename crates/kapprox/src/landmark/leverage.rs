@@ -13,7 +13,8 @@
 //! 1, however many similar rows there are (with k = s/2 the trace error on "smile" is four times
 //! that of uniform landmarks).
 //!
-//! Reference: Musco, Musco, "Recursive sampling for the Nyström method", NIPS 2017, Algorithm 3 and Theorem 8.
+//! Reference: Musco, Musco, "Recursive sampling for the Nyström method", NIPS 2017, Algorithm 3 and
+//! Theorem 8.
 
 use super::round::{Residuals, Round, RowRule};
 use super::{LandmarkSet, Landmarks, Scan, dictionary::Dictionary};

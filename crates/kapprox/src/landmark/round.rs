@@ -1,4 +1,5 @@
-//! A round: one pass that computes the residual of every row under a map, and keeps the rows with the best keys.
+//! A round: one pass that computes the residual of every row under a map, and keeps the rows with
+//! the best keys.
 
 use super::Scan;
 use super::sample::BestRows;

@@ -11,8 +11,9 @@
 //! L. Residuals at the level of rounding carry no information about the rows: once nearly all
 //! proposals are rejected at that level, the selection stops.
 //!
-//! References: Chen, Epperly, Tropp, Webber, "Randomly pivoted Cholesky", arXiv 2207.06503; Epperly, Tropp, Webber,
-//! "Embrace rejection: kernel matrix approximation by accelerated randomly pivoted Cholesky", arXiv 2410.03969.
+//! References: Chen, Epperly, Tropp, Webber, "Randomly pivoted Cholesky", arXiv 2207.06503;
+//! Epperly, Tropp, Webber, "Embrace rejection: kernel matrix approximation by accelerated randomly
+//! pivoted Cholesky", arXiv 2410.03969.
 
 use super::round::{Residuals, RowRule};
 use super::sample::{BestRows, Entry};

@@ -1,9 +1,9 @@
 //! The rows with the best keys of a pass: sampling without replacement, uniform or weighted, in one
 //! pass.
 //!
-//! Keys `ln(u)/w` with independent uniform u: the rows with the largest keys are a sample without replacement with
-//! probabilities proportional to w, in order of drawing (Efraimidis, Spirakis, "Weighted random sampling with a
-//! reservoir", Information Processing Letters 97, 2006).
+//! Keys `ln(u)/w` with independent uniform u: the rows with the largest keys are a sample without
+//! replacement with probabilities proportional to w, in order of drawing (Efraimidis, Spirakis,
+//! "Weighted random sampling with a reservoir", Information Processing Letters 97, 2006).
 
 use super::{LandmarkSet, Scan};
 use crate::{Error, Real, Result};

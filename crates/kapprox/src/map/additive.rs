@@ -10,7 +10,8 @@
 //!
 //! The map is not a projection and has no certificate. Values must not be negative.
 //!
-//! Reference: Vedaldi, Zisserman, "Efficient additive kernels via explicit feature maps", IEEE TPAMI 34, 2012.
+//! Reference: Vedaldi, Zisserman, "Efficient additive kernels via explicit feature maps", IEEE
+//! TPAMI 34, 2012.
 
 use super::family::{Built, MapFamily, MapShape, WithoutRows};
 use super::{FeatureMap, nystrom::strips};

@@ -1,6 +1,7 @@
 //! Ensemble Nyström: the mean of several small approximations, K̂ = (1/e) Σ K̂_j.
 //!
-//! Reference: Kumar, Mohri, Talwalkar, "Sampling methods for the Nyström method", JMLR 13, 2012, with equal weights.
+//! Reference: Kumar, Mohri, Talwalkar, "Sampling methods for the Nyström method", JMLR 13, 2012,
+//! with equal weights.
 
 use super::family::{Built, MapFamily, MapRequest, MapShape, OnLandmarks};
 use super::{Expansion, FeatureMap, NystromMap, nystrom};

@@ -1,12 +1,15 @@
 //! The Nyström map in Cholesky coordinates: `phi(x) = L⁻¹ k_S(x)`, with `L Lᵀ = K_SS`.
 //!
-//! `phi(x)·phi(z) = k_S(x)ᵀ K_SS⁻¹ k_S(z)` is the orthogonal projection of the kernel onto the span of the landmarks,
-//! so K̂ ≼ K and `k(x,x) − ‖phi(x)‖²` is the squared distance of x from that span: the certificate.
+//! `phi(x)·phi(z) = k_S(x)ᵀ K_SS⁻¹ k_S(z)` is the orthogonal projection of the kernel onto the span
+//! of the landmarks, so K̂ ≼ K and `k(x,x) − ‖phi(x)‖²` is the squared distance of x from that
+//! span: the certificate.
 //!
-//! The coordinates are **nested**: column j depends on the first j landmarks only, so the leading r columns are the
-//! rank-r map. (The symmetric form `K_SS^(-1/2) k_S(x)` is not nested and costs twice as much.)
+//! The coordinates are **nested**: column j depends on the first j landmarks only, so the leading r
+//! columns are the rank-r map. (The symmetric form `K_SS^(-1/2) k_S(x)` is not nested and costs
+//! twice as much.)
 //!
-//! Reference: Williams, Seeger 2000; the Cholesky form is the incomplete Cholesky of Fine, Scheinberg, JMLR 2, 2001.
+//! Reference: Williams, Seeger 2000; the Cholesky form is the incomplete Cholesky of Fine,
+//! Scheinberg, JMLR 2, 2001.
 
 use super::factor::{MOST_AMPLIFIED, amplification};
 use super::family::{Built, MapFamily, MapShape, OnLandmarks};

@@ -167,8 +167,8 @@ impl<T: Real> Projected<T> {
     /// Computes the eigen-coordinates by a randomised decomposition of K_SS: a Gaussian sketch of r
     /// + 10 columns, two power steps, the eigenvectors of the small matrix. Cost 6m²r flops.
     ///
-    /// Reference: Li, Kwok, Lu, "Making large-scale Nyström approximation possible", ICML 2010; Halko, Martinsson, Tropp,
-    /// "Finding structure with randomness", SIAM Review 53, 2011.
+    /// Reference: Li, Kwok, Lu, "Making large-scale Nyström approximation possible", ICML 2010;
+    /// Halko, Martinsson, Tropp, "Finding structure with randomness", SIAM Review 53, 2011.
     ///
     /// # Errors
     /// The errors of [`Projected::eigen`].
@@ -223,7 +223,8 @@ impl<T: Real> Projected<T> {
     /// Truncating K_SS instead would consider the landmarks alone. One pass and nm² + 9m³ flops; m²
     /// numbers.
     ///
-    /// Reference: Pourkamali-Anaraki, Becker, "Randomized clustered Nyström for large-scale kernel machines", AAAI 2018.
+    /// Reference: Pourkamali-Anaraki, Becker, "Randomized clustered Nyström for large-scale kernel
+    /// machines", AAAI 2018.
     ///
     /// # Errors
     /// Errors of the source and of the decomposition.
@@ -266,9 +267,9 @@ impl<T: Real> Projected<T> {
     /// Returns the eigenvalues λ of K_SS along the directions, descending; empty for
     /// [`Projected::truncated`].
     ///
-    /// λ_j / m estimates the j-th eigenvalue of the integral operator of the kernel, and √(m/λ_j) phi_j(x) the value of
-    /// its eigenfunction at x, of mean square 1 over the landmarks (Williams, Seeger 2000; Bengio et al., "Out-of-sample
-    /// extensions", NIPS 2003).
+    /// λ_j / m estimates the j-th eigenvalue of the integral operator of the kernel, and √(m/λ_j)
+    /// phi_j(x) the value of its eigenfunction at x, of mean square 1 over the landmarks (Williams,
+    /// Seeger 2000; Bengio et al., "Out-of-sample extensions", NIPS 2003).
     pub fn eigenvalues(&self) -> &[f64] {
         &self.eigenvalues
     }

@@ -5,7 +5,8 @@
 //! after Fourier transforms: p log p instead of d^q numbers. The features are an unbiased estimate
 //! but not a projection, so there is no certificate.
 //!
-//! Reference: Pham, Pagh, "Fast and scalable polynomial kernels via explicit feature maps", KDD 2013.
+//! Reference: Pham, Pagh, "Fast and scalable polynomial kernels via explicit feature maps", KDD
+//! 2013.
 
 use super::FeatureMap;
 use super::family::{Built, MapFamily, MapShape, WithoutRows};

@@ -12,8 +12,8 @@ use std::ops::Range;
 /// Centred ([`PartialCholesky::centred`]) it is the −½HDH of classical scaling, without the n²
 /// entries that the means of D would need.
 ///
-/// References: Schoenberg, "Remarks to Maurice Fréchet's article", Annals of Mathematics 36, 1935; Schölkopf, "The kernel trick for distances",
-/// NIPS 2000.
+/// References: Schoenberg, "Remarks to Maurice Fréchet's article", Annals of Mathematics 36, 1935;
+/// Schölkopf, "The kernel trick for distances", NIPS 2000.
 #[derive(Clone, Debug)]
 pub struct SquaredDistances<E> {
     distances: E,

@@ -30,8 +30,8 @@
 //! # Ok::<(), kapprox::Error>(())
 //! ```
 //!
-//! References: Chen, Epperly, Tropp, Webber, "Randomly pivoted Cholesky", arXiv 2207.06503; Epperly, Tropp, Webber,
-//! "Embrace rejection", arXiv 2410.03969; Fine, Scheinberg, JMLR 2, 2001.
+//! References: Chen, Epperly, Tropp, Webber, "Randomly pivoted Cholesky", arXiv 2207.06503;
+//! Epperly, Tropp, Webber, "Embrace rejection", arXiv 2410.03969; Fine, Scheinberg, JMLR 2, 2001.
 
 mod distances;
 mod entries;
@@ -132,7 +132,8 @@ pub fn rpcholesky(
 /// is rounding.
 ///
 /// # Errors
-/// [`Error::Indefinite`], [`Error::NotFinite`] and the errors of the entries, as for [`rpcholesky`].
+/// [`Error::Indefinite`], [`Error::NotFinite`] and the errors of the entries, as for
+/// [`rpcholesky`].
 pub fn greedy(matrix: &dyn Entries, rank: usize, tolerance: f64, workers: &Workers) -> Result<PartialCholesky> {
     let mut grown = Grown::new(matrix, (rank, tolerance), workers)?;
     let mut capacity = POOL.0;

@@ -13,9 +13,10 @@
 //!   − 1)); b independent starts must all fail. For an indefinite A, the space contains the Krylov
 //!   space of A² with half the steps.
 //!
-//! References: Kuczyński, Woźniakowski, "Estimating the largest eigenvalue by the power and Lanczos algorithms with a
-//! random start", SIAM J. Matrix Anal. Appl. 13, 1992, theorem 4.2; Musco, Musco, "Randomized block Krylov methods for
-//! stronger and faster approximate singular value decomposition", NIPS 2015.
+//! References: Kuczyński, Woźniakowski, "Estimating the largest eigenvalue by the power and Lanczos
+//! algorithms with a random start", SIAM J. Matrix Anal. Appl. 13, 1992, theorem 4.2; Musco, Musco,
+//! "Randomized block Krylov methods for stronger and faster approximate singular value
+//! decomposition", NIPS 2015.
 
 use crate::Result;
 use crate::decompose::{orthonormal, product, symmetric_eigenvalues};

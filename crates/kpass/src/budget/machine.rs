@@ -74,7 +74,8 @@ fn kibibytes(file: &Path, name: &str) -> Option<usize> {
     line.split_ascii_whitespace().nth(1)?.parse::<usize>().ok().map(|kib| kib * 1024)
 }
 
-/// Limits from here on mean "no limit": version 1 writes a number near 2^63, version 2 the word `max`.
+/// Limits from here on mean "no limit": version 1 writes a number near 2^63, version 2 the word
+/// `max`.
 const NO_LIMIT: usize = 1 << 60;
 
 /// Returns the tightest memory limit among this process's control group and its ancestors (versions

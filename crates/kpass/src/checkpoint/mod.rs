@@ -140,11 +140,12 @@ impl<'a> Journal<'a> {
     /// Opens the journal in `folder` of the run that `manifest` describes, which saves about every
     /// `every`.
     ///
-    /// Entries that `resume` does not use are removed when the first pass begins. Nothing is written yet.
+    /// Entries that `resume` does not use are removed when the first pass begins. Nothing is
+    /// written yet.
     ///
     /// # Errors
-    /// [`Error::OtherCheckpoint`] if [`Resume::Required`] finds the entries of another run; [`Error::NotACheckpoint`] for a folder that
-    /// holds anything else; [`Error::Io`].
+    /// [`Error::OtherCheckpoint`] if [`Resume::Required`] finds the entries of another run;
+    /// [`Error::NotACheckpoint`] for a folder that holds anything else; [`Error::Io`].
     pub fn open(
         folder: impl Into<PathBuf>,
         manifest: &Manifest,

@@ -336,7 +336,8 @@ impl<T: Real> Run<'_, '_, T> {
     }
 }
 
-/// Wakes the other lanes when this one unwinds, so that they do not wait for a turn that never comes.
+/// Wakes the other lanes when this one unwinds, so that they do not wait for a turn that never
+/// comes.
 struct PanicAlarm<'r, 'a, 'f, T: Real>(&'r Run<'a, 'f, T>);
 
 impl<T: Real> Drop for PanicAlarm<'_, '_, '_, T> {

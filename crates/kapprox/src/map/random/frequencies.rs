@@ -25,7 +25,8 @@ pub enum Sampling {
     Structured,
     /// By a randomised Halton sequence, which leaves no gaps.
     ///
-    /// Avron, Sindhwani, Yang, Mahoney, "Quasi-Monte Carlo feature maps for shift-invariant kernels", JMLR 17, 2016.
+    /// Avron, Sindhwani, Yang, Mahoney, "Quasi-Monte Carlo feature maps for shift-invariant
+    /// kernels", JMLR 17, 2016.
     Quasi,
 }
 

@@ -4,8 +4,8 @@
 //! is orthogonal and, in its effect on the features, nearly uniform. Entry j of the result, times
 //! the length of a normal vector, is the product of frequency j with the row.
 //!
-//! Reference: Yu et al., "Orthogonal random features", NIPS 2016, section 5 (there all lengths are √n; drawing them
-//! keeps the law of the plain frequencies).
+//! Reference: Yu et al., "Orthogonal random features", NIPS 2016, section 5 (there all lengths are
+//! √n; drawing them keeps the law of the plain frequencies).
 
 use super::frequencies::length;
 use crate::{Real, vectorised};
