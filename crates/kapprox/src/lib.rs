@@ -7,7 +7,9 @@
 //! ```
 //! use kapprox::{Kernel, Nystrom};
 //!
-//! let x: Vec<[f64; 2]> = (0..1000).map(|i| [f64::from(i * 7919 % 1000), f64::from(i)].map(|v| v / 250.0)).collect();
+//! let x: Vec<[f64; 2]> = (0..1000)
+//!     .map(|i| [f64::from(i * 7919 % 1000), f64::from(i)].map(|v| v / 250.0))
+//!     .collect();
 //! let phi = Nystrom::new(Kernel::gaussian(1.5), 60).fit(&x)?.transform(&x)?; // 1000 x 60
 //! # assert_eq!((phi.nrows(), phi.ncols()), (1000, 60));
 //! # Ok::<(), kapprox::Error>(())

@@ -38,7 +38,13 @@
 //!         Total::default()
 //!     }
 //!     fn scratch(&self) {}
-//!     fn step(&self, sum: &mut Total, _: &mut (), block: &RowBlock<'_, f64>, _: &Workers) -> Result<(), Error> {
+//!     fn step(
+//!         &self,
+//!         sum: &mut Total,
+//!         _: &mut (),
+//!         block: &RowBlock<'_, f64>,
+//!         _: &Workers,
+//!     ) -> Result<(), Error> {
 //!         sum.0 += block.x.iter().sum::<f64>();
 //!         Ok(())
 //!     }

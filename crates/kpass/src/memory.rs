@@ -12,7 +12,9 @@ use std::{ops::Range, sync::Arc};
 ///
 /// ```
 /// use kpass::{MemoryRows, RowBuf, RowSource};
-/// let rows = MemoryRows::new(vec![1.0, 2.0, 3.0, 4.0f32], 2)?.with_targets(vec![5.0, 6.0], 1)?.numbered(vec![7, 9])?;
+/// let rows = MemoryRows::new(vec![1.0, 2.0, 3.0, 4.0f32], 2)?
+///     .with_targets(vec![5.0, 6.0], 1)?
+///     .numbered(vec![7, 9])?;
 /// let mut buf = RowBuf::new(10);
 /// assert!(rows.open(0..2)?.next(&mut buf)?);
 /// assert_eq!((buf.rows, buf.y), (vec![7, 9], vec![5.0, 6.0]));

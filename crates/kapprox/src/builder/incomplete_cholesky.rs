@@ -15,7 +15,8 @@ use kpass::Workers;
 /// ```
 /// use kapprox::IncompleteCholesky;
 /// // the covariance of Brownian motion at the times 1, 2, …, 500
-/// let factor = IncompleteCholesky::new(200).tolerance(1e-2).run(500, |i, j| (i.min(j) + 1) as f64)?;
+/// let factor =
+///     IncompleteCholesky::new(200).tolerance(1e-2).run(500, |i, j| (i.min(j) + 1) as f64)?;
 /// assert!(factor.trace_error <= 1e-2 && factor.pivots.len() < 200);
 /// # Ok::<(), kapprox::Error>(())
 /// ```

@@ -13,7 +13,8 @@ use kpass::{Pass, Workers};
 ///
 /// ```
 /// use kapprox::{Kernel, Nystrom};
-/// let x: Vec<[f64; 2]> = (0..500).map(|i| [f64::from(i % 25) / 10.0, f64::from(i / 25) / 10.0]).collect();
+/// let x: Vec<[f64; 2]> =
+///     (0..500).map(|i| [f64::from(i % 25) / 10.0, f64::from(i / 25) / 10.0]).collect();
 /// let map = Nystrom::new(Kernel::gaussian(1.5), 60).landmarks("rpcholesky").fit(&x)?;
 /// let phi = map.transform(&[[0.5, 0.5], [1.0, 0.7]])?; // 2 x 60
 /// let product: f64 = (0..60).map(|j| phi[(0, j)] * phi[(1, j)]).sum();

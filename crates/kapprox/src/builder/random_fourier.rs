@@ -14,7 +14,8 @@ use kpass::Workers;
 /// ```
 /// use kapprox::{Kernel, RandomFourier};
 /// let x = [[0.5, 0.5], [1.0, 0.7]];
-/// let phi = RandomFourier::new(Kernel::gaussian(1.5), 4000).seed(7).fit(&x)?.transform(&x)?; // 2 x 4000
+/// // 2 x 4000
+/// let phi = RandomFourier::new(Kernel::gaussian(1.5), 4000).seed(7).fit(&x)?.transform(&x)?;
 /// let product: f64 = (0..4000).map(|j| phi[(0, j)] * phi[(1, j)]).sum();
 /// assert!((product - (-0.29f64 / 4.5).exp()).abs() < 0.01);
 /// # Ok::<(), kapprox::Error>(())

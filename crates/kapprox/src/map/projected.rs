@@ -12,7 +12,7 @@
 //! | constructor | Q | source |
 //! |---|---|---|
 //! | [`Projected::eigen`] | the leading eigenvectors of K_SS | Williams, Seeger 2000; Kwak 2013 |
-//! | [`Projected::randomised`] | the same, by a randomised decomposition, m²r instead of m³ | Li, Kwok, Lu 2010 |
+//! | [`Projected::randomised`] | the same, randomised: m²r instead of m³ | Li, Kwok, Lu 2010 |
 //! | [`Projected::double`] | the same, approximated from part of the landmarks | Lim, Kim, Park,
 //! Jung 2015 |
 //! | [`Projected::truncated`] | the leading directions over all rows | Pourkamali-Anaraki, Becker
@@ -164,8 +164,8 @@ impl<T: Real> Projected<T> {
         Ok(Self::new(kernel, landmarks, weights, values))
     }
 
-    /// Computes the eigen-coordinates by a randomised decomposition of K_SS: a Gaussian sketch of r
-    /// + 10 columns, two power steps, the eigenvectors of the small matrix. Cost 6m²r flops.
+    /// Computes the eigen-coordinates by a randomised decomposition of K_SS: a Gaussian sketch of
+    /// r + 10 columns, two power steps, the eigenvectors of the small matrix. Cost 6m²r flops.
     ///
     /// Reference: Li, Kwok, Lu, "Making large-scale Nyström approximation possible", ICML 2010;
     /// Halko, Martinsson, Tropp, "Finding structure with randomness", SIAM Review 53, 2011.

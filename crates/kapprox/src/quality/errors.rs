@@ -34,8 +34,8 @@ pub struct Errors {
     /// Σ max(r_i, 0) / tr K, the relative trace error of a projection; `None` for other maps, for
     /// which it has no meaning.
     pub trace: Option<f64>,
-    /// Largest amount that rounding may have added to `trace`, as a fraction of tr K: ε_T √(r + 1)
-    /// + Σ max(−r_i, 0) / tr K.
+    /// Largest amount that rounding may have added to `trace`, as a fraction of tr K:
+    /// ε_T √(r + 1) + Σ max(−r_i, 0) / tr K.
     pub floor: f64,
     /// max_i |r_i|: at most ‖E‖₂.
     pub largest_residual: f64,
@@ -54,9 +54,9 @@ impl<T: Real> Approximation<'_, T> {
     /// Computes the errors at some ranks, ascending. Rank r uses the leading r features, which must
     /// be a map by themselves (nested maps), or all features.
     ///
-    /// Draws `columns` rows uniformly and forms their columns of E. If there are no more rows, it
-    /// uses all of them, and everything is exact. Two passes. Costs c kernel evaluations and 2cp
-    /// flops per row; holds c(d + 2p + ranks) numbers and 2p for each row of a tile and lane.
+    /// Draws `columns` rows uniformly, or all rows if there are fewer, and forms their columns of
+    /// E. With all rows everything is exact. Two passes. Costs c kernel evaluations and 2cp flops
+    /// per row; holds c(d + 2p + ranks) numbers and 2p for each row of a tile and lane.
     ///
     /// Sampled columns estimate ‖E‖²_F by (n/c) Σ‖E e_j‖², without bias, and the ratio to ‖K‖²_F by
     /// the ratio of the sums. The intervals are normal, with the standard error of a sample without

@@ -30,7 +30,7 @@ impl Measure {
         Self { value, low: value, high: value, evidence: Evidence::Exact }
     }
 
-    /// Returns a number of which only bounds are known; rounding may have crossed them.
+    /// Returns a number with certain bounds only; rounding may have crossed them.
     pub(super) fn bounds(low: f64, high: f64) -> Self {
         Self { value: low, low, high: high.max(low), evidence: Evidence::Bounds }
     }

@@ -7,9 +7,8 @@
 //! |---|---|---|---|
 //! | [`Errors::trace`] | tr E / tr K, projections only | exact | exact |
 //! | [`Errors::frobenius`] | ‖E‖_F / ‖K‖_F | exact | sampled columns, a confidence interval |
-//! | [`Approximation::spectral`] | ‖E‖₂ / ‖K‖₂ | block Krylov: a lower bound, and an interval | bounds |
-//! | [`SampleSpectrum`] | least error of any rank-k matrix | dense eigenvalues | those of a sample
-//! |
+//! | [`Approximation::spectral`] | ‖E‖₂ / ‖K‖₂ | block Krylov: lower bound, interval | bounds |
+//! | [`SampleSpectrum`] | least error of any rank-k matrix | dense eigenvalues | of a sample |
 //!
 //! All measures compare K̂ as the map computes it, in `T`, with K in f64: the rounding of features
 //! is part of the error. No n x n matrix is stored.

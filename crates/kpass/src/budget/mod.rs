@@ -64,7 +64,8 @@ const THREAD: usize = 192 << 10;
 ///
 /// ```
 /// use kpass::Plan;
-/// let plan = Plan::new("ridge at rank 1000", 1 << 20).term("Gram matrix", 8_000_000, "lower `rank`");
+/// let plan = Plan::new("ridge at rank 1000", 1 << 20)
+///     .term("Gram matrix", 8_000_000, "lower `rank`");
 /// let refused = plan.check().unwrap_err().to_string();
 /// assert!(refused.contains("Gram matrix") && refused.contains("lower `rank`"), "{refused}");
 /// ```

@@ -73,7 +73,7 @@ pub enum LotRows {
     Kept(Vec<(usize, RowsKey)>),
 }
 
-/// Keeps the rows of segments of which a process has only a part.
+/// Keeps the rows of segments that a process has only in part.
 pub trait BegunRows: Sync {
     /// Returns the location of the rows of a lot.
     fn of(&self, lot: &Range<u64>) -> LotRows;

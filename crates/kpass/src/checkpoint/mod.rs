@@ -13,7 +13,7 @@
 //!
 //! ```text
 //! model.safetensors.checkpoint/
-//!     MARK.json               program, instruction set, options, length, time and digest of every file
+//!     MARK.json               program, instruction set, options; length, time, digest of each file
 //!     MARK-0001.safetensors   pass 1, complete
 //!     MARK-0003.safetensors   pass 3, the first 40 segments
 //! ```

@@ -20,7 +20,10 @@ const WHOLE: Cut = Cut { tile: 0, segment: 0, start: 0, end: 0 };
 /// struct Halving(f64);
 /// impl Persist for Halving {
 ///     fn save<'a>(&'a self, out: &mut Arrays<'a>) { out.one("value", self.0); }
-///     fn load(&mut self, from: &mut Stored<'_>) -> kpass::Result<()> { self.0 = from.one("value")?; Ok(()) }
+///     fn load(&mut self, from: &mut Stored<'_>) -> kpass::Result<()> {
+///         self.0 = from.one("value")?;
+///         Ok(())
+///     }
 /// }
 /// let journal = None;
 /// let (mut steps, mut state) = Steps::begin(journal, "halving", || Halving(1.0));

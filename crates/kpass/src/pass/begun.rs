@@ -1,4 +1,4 @@
-//! Rows of segments of which a process holds only a part.
+//! Rows of segments that a process has only in part.
 //!
 //! Floating-point sums depend on their order, so the state of a segment is computed from all of its
 //! rows, tile by tile from the first. A process with a part of a segment cannot fold it: it keeps

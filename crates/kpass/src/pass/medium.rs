@@ -10,7 +10,7 @@ use tempfile::{NamedTempFile, TempPath};
 ///
 /// A folder that all processes see is a medium; a server or another store of a cluster can be one
 /// too. A name consists of ASCII letters, digits, `-` and `.`, and is neither `.` nor `..`. An item
-/// appears completely or not at all. The errors are those of the storage.
+/// appears completely or not at all. Methods return the errors of the storage.
 pub trait Medium: Send + Sync {
     /// Returns the place, for messages.
     fn place(&self) -> PathBuf;

@@ -3,7 +3,7 @@
 //!
 //! Every name begins with the mark of the job, which is a digest of its options and its files. So a
 //! run sees, replaces and removes only what processes of the same job have stored, and neither
-//! other files in the folder nor those of another job.
+//! other files in the folder nor items of another job.
 
 use super::life::{Life, Lives, Sign};
 use super::medium::Medium;

@@ -1,7 +1,8 @@
 //! Random Fourier features: a shift-invariant kernel as an average of plane waves.
 //!
 //! ```text
-//! k(x − z) = k(0) E cos ω·(x − z) ≈ phi(x)·phi(z),   phi(x) = √(k(0)/q) (cos ω_j·x, sin ω_j·x)_{j = 1..q}
+//! k(x − z) = k(0) E cos ω·(x − z) ≈ phi(x)·phi(z)
+//! phi(x) = √(k(0)/q) (cos ω_j·x, sin ω_j·x)_{j = 1..q}
 //! ```
 //!
 //! The features do not depend on the rows, need no landmarks and no triangular solve, and converge
@@ -9,8 +10,8 @@
 //! so the trace error of a projection says nothing here; see [`crate::quality`] for errors that do.
 //!
 //! Sine and cosine are paired, which has a smaller error than cosines with random phases
-//! (Sutherland, Schneider, "On the error of random Fourier features", UAI 2015). Columns 2j and 2j
-//! + 1 belong to frequency j.
+//! (Sutherland, Schneider, "On the error of random Fourier features", UAI 2015). Columns 2j and
+//! 2j + 1 belong to frequency j.
 //!
 //! Reference: Rahimi, Recht, "Random features for large-scale kernel machines", NIPS 2007.
 
