@@ -5,8 +5,9 @@ use kpass::shown;
 /// Result of a fallible operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error about kernels, landmarks or maps. Rows, features and characters (`at`) are counted from
-/// 0.
+/// An error about kernels, landmarks or maps.
+///
+/// Rows, features and characters (`at`) are counted from 0.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the message of a variant says what its fields are")]

@@ -11,9 +11,9 @@ use crate::Lanes;
 ///
 /// The names differ from faer's (`sqrt`, `abs`, `fmax`, …), so that both can be in scope.
 pub trait Real: kpass::Real + faer::traits::RealField + Lanes {
-    /// 0.
+    /// Zero.
     const ZERO: Self;
-    /// 1.
+    /// One.
     const ONE: Self;
     /// The largest finite number; kernels saturate there instead of becoming infinite.
     const LARGEST: Self;
@@ -181,10 +181,10 @@ macro_rules! shared {
 //   the sum;
 // * between the first two numbers of `exponential` the result is normal: ln 2^-126 and ln 2^128, ln
 //   2^-1022 and ln 2^1024, rounded inwards. ln 2 comes in two parts, the first of 15 or 32
-//   significant bits, so that its product with n is exact. exp(r) = 1 + r + r² q(r), |r| ≤ ln 2 /
-//   2: relative error 3.1e-9 or 3.6e-18 before rounding;
-// * at the first number of `halvings` 2^-r = 1 exactly, and the exponent field becomes 0. 2^-r = 1
-//   + r q(r), |r| ≤ 1/2: the polynomial of `exponential`, in -r ln 2;
+//   significant bits, so that its product with n is exact. exp(r) = 1 + r + r² q(r) for |r| ≤
+//   ½ ln 2: relative error 3.1e-9 or 3.6e-18 before rounding;
+// * at the first number of `halvings` 2^-r = 1 exactly, and the exponent field becomes 0. The
+//   formula is 2^-r = 1 + r q(r) for |r| ≤ 1/2, with the polynomial of `exponential`, in -r ln 2;
 // * the power series of cosine and sine are as long as the precision of the type requires.
 
 impl Real for f32 {

@@ -53,7 +53,7 @@ pub enum Error {
     /// A line of a text file that does not fit the table.
     #[error("{0}")]
     BadLine(Box<BadLine>),
-    /// A label column with so many distinct labels that it must be a measurement.
+    /// A label column with too many distinct labels, which is surely a measurement.
     #[error(
         "column {column:?} has more than {limit} distinct labels, or texts that are too long for labels; a class or a group has a short name, and a quantity is learned by regression"
     )]

@@ -47,8 +47,8 @@ fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     if names.is_empty() { "no columns".to_string() } else { text }
 }
 
-/// Returns the candidate with the fewest edits from `name`, if it may be a typing error: up to a
-/// third of the letters, rounded up; upper and lower case are equal.
+/// Returns the candidate with the fewest edits from `name`, if it is near enough for a typing
+/// error: at most a third of the letters, rounded up, are different. Letter case is ignored.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let folded = name.to_lowercase();
     let allowed = name.chars().count().div_ceil(3);

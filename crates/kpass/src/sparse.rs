@@ -127,7 +127,7 @@ impl SparseColumn {
         Self { shape, starts: vec![0], places: Vec::new(), values: Vec::new() }
     }
 
-    /// Returns the shape in which its rows have room.
+    /// Returns the shape that has room for its rows.
     pub fn shape(&self) -> SparseShape {
         self.shape
     }
@@ -233,8 +233,7 @@ pub fn entries<T: Real>(row: &[T]) -> (&[T], &[T]) {
     (&places[..count], &values[..count])
 }
 
-/// Returns rows of `numbers` values each with the room of rows of `wanted` values, which must not
-/// be fewer.
+/// Returns rows of `numbers` values, each extended to `wanted` values, which must not be fewer.
 pub fn with_room<T: Real>(rows: &[T], numbers: usize, wanted: usize) -> Vec<T> {
     let mut roomy = Vec::with_capacity(rows.len() / numbers.max(1) * wanted);
     for row in rows.chunks_exact(numbers.max(1)) {

@@ -380,9 +380,9 @@ fn first_number<V: Real>(x: &[V], d: usize, c: usize) -> f64 {
     x[c..].iter().step_by(d).map(|v| v.to_f64()).find(|v| !v.is_nan()).unwrap_or(0.0)
 }
 
-/// Smallest difference between values that count as different, in units of the last place of the
-/// largest. A column that is a constant computed in slightly different ways differs by a few such
-/// units, and dividing by its deviation would enlarge rounding noise to the size of a real feature.
+/// Largest deviation of values that count as equal, in units of the last place of the largest. A
+/// constant that is computed in slightly different ways varies by a few such units, and dividing by
+/// its deviation would enlarge rounding noise to the size of a real feature.
 const CONSTANT_ULPS: f64 = 8.0;
 
 /// Returns true if a deviation is rounding noise compared with values as large as `magnitude`.

@@ -53,8 +53,8 @@ impl Nystrom {
         Self { seed, ..self }
     }
 
-    /// Sets the number of threads; one per core by default. The features do not depend on it, to
-    /// the last bit.
+    /// Sets the number of threads; one per core by default. The features are bitwise independent of
+    /// it.
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
         Self { threads, ..self }

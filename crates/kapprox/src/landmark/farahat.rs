@@ -36,7 +36,7 @@ pub(super) const SCHEME: Scheme = Scheme {
     ..Scheme::new("farahat", "the row whose column explains most of the residual matrix", &Farahat)
 };
 
-/// Number of groups c of the sketch. The relative error of a column norm is then about √(2/c) = 12
+/// Number of groups c of the sketch. The relative error of a column norm is then √(2/c), about 12
 /// %; a greedy choice needs no more.
 const GROUPS: usize = 128;
 

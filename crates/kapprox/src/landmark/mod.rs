@@ -126,8 +126,8 @@ pub struct ChoiceSize {
 }
 
 impl Scheme {
-    /// Returns a scheme that draws at random for one rank by residuals, without targets and without
-    /// memory. Set fields for other properties.
+    /// Returns a scheme with default properties: not nested, seeded, without targets,
+    /// [`Effort::Factor`] and without memory. Set fields for others.
     pub const fn new(name: &'static str, about: &'static str, rule: &'static dyn AnyLandmarks) -> Self {
         let effort = Effort::Factor;
         Self { name, about, nested: false, seeded: true, needs_targets: false, effort, bytes: |_| 0, rule }

@@ -18,8 +18,8 @@ pub(super) struct RowRule<F> {
     /// Random keys of the rows, and the fraction of the rows that take part in this round; nothing
     /// is computed for the others.
     pub(super) part: Option<(Stream, f64)>,
-    /// Lower bound of residuals: rounding may give less for rows that matter. 0 leaves out spanned
-    /// rows.
+    /// Lower bound applied to residuals, because rounding may give too little for a row that
+    /// matters. 0 leaves out spanned rows.
     pub(super) least: f64,
     /// Key of a row with a positive residual; the rows with the largest keys are kept. `None`
     /// leaves the row out.
@@ -64,7 +64,7 @@ impl<'a, T: Real, F: Fn(u64, f64) -> Option<f64> + Sync> Round<'a, T, F> {
 pub(super) struct Residuals<T> {
     /// Number of rows that took part.
     pub(super) rows: u64,
-    /// Sum of their residuals; smaller ones are raised to [`RowRule::least`].
+    /// Sum of their residuals, each at least [`RowRule::least`].
     pub(super) sum: f64,
     /// Rows with the largest keys; their weights are the residuals.
     pub(super) best: BestRows<T>,

@@ -25,8 +25,8 @@ pub(super) struct Independent<T> {
 }
 
 impl<T: Real> Independent<T> {
-    /// Returns the independent landmarks, in their order if that is sound and otherwise by
-    /// [`LEVELS`].
+    /// Returns the independent landmarks, in their order if no feature then exceeds
+    /// [`MOST_AMPLIFIED`], and otherwise by [`LEVELS`].
     ///
     /// Cost m²d + 2m³/3 flops in their order, otherwise m²d + m²r for each level.
     pub(super) fn of(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, workers: &Workers) -> Result<Self> {

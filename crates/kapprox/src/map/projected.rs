@@ -13,10 +13,8 @@
 //! |---|---|---|
 //! | [`Projected::eigen`] | the leading eigenvectors of K_SS | Williams, Seeger 2000; Kwak 2013 |
 //! | [`Projected::randomised`] | the same, randomised: m²r instead of m³ | Li, Kwok, Lu 2010 |
-//! | [`Projected::double`] | the same, approximated from part of the landmarks | Lim, Kim, Park,
-//! Jung 2015 |
-//! | [`Projected::truncated`] | the leading directions over all rows | Pourkamali-Anaraki, Becker
-//! 2018 |
+//! | [`Projected::double`] | the same, from part of the landmarks | Lim, Kim, Park, Jung 2015 |
+//! | [`Projected::truncated`] | leading directions of all rows | Pourkamali-Anaraki, Becker 2018 |
 
 use super::family::{Built, MapFamily, MapRequest, MapShape, OnLandmarks};
 use super::independent::{kernel_matrix, widened};

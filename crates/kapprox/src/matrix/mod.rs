@@ -99,8 +99,8 @@ impl PartialCholesky {
 ///
 /// Takes `rank` pivots, or fewer if the trace error reaches `tolerance` earlier or if the residual
 /// is rounding. Entries may be wrong by `tolerance` times the largest diagonal entry. Proposals
-/// come in blocks and are accepted or rejected so that the law is that of single draws, see
-/// [`RpCholesky`](crate::landmark::RpCholesky).
+/// come in blocks and are accepted or rejected so that the pivots have the same law as single
+/// draws, see [`RpCholesky`](crate::landmark::RpCholesky).
 ///
 /// # Errors
 /// [`Error::Indefinite`] for a negative diagonal entry, or for columns that a positive
@@ -151,7 +151,7 @@ pub fn greedy(matrix: &dyn Entries, rank: usize, tolerance: f64, workers: &Worke
 /// with the columns of the accepted ones.
 const BLOCK: (usize, usize) = (16, 128);
 
-/// Number of columns that are checked at the end, and at a time if all columns are.
+/// Number of columns checked at the end, and number of columns per step if all are checked.
 const CHECKED: u64 = 8;
 const COLUMNS: usize = 64;
 

@@ -14,7 +14,7 @@ pub struct Norm {
 }
 
 impl Norm {
-    /// ‖E‖ / ‖K‖.
+    /// Returns ‖E‖ / ‖K‖.
     pub fn relative(&self) -> Measure {
         self.error.relative_to(self.whole)
     }

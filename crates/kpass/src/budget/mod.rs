@@ -38,7 +38,7 @@ pub struct Term {
     pub name: String,
     /// Number of bytes.
     pub bytes: usize,
-    /// Advice that reduces the bytes, as the end of a sentence: "lower `rank`"; empty if only more
+    /// Advice for reducing the bytes, as the end of a sentence: "lower `rank`"; empty if only more
     /// memory helps.
     pub remedy: &'static str,
 }

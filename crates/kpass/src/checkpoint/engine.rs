@@ -127,14 +127,14 @@ pub enum Taken {
     /// The process that claimed these segments has left: this process must fold them now.
     Lost(Range<u64>),
     /// The rows of these segments, which begin with the requested one, are at hand ([`BegunRows`]):
-    /// this process folds them and gives them to nobody.
+    /// this process folds them and does not give them to the engine.
     Here(Range<u64>),
 }
 
 /// Divides the passes of a run among processes and collects their states.
 ///
-/// The law: some process claims every segment, and [`Engine::take`] returns to each process the
-/// states that the others gave.
+/// The law: every segment is claimed by some process, and [`Engine::take`] returns the states of
+/// all processes to each of them.
 pub trait Engine: Sync {
     /// Begins the job that the manifest describes. Called once, before the first pass.
     ///

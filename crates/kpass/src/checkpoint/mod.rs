@@ -59,7 +59,7 @@ pub const FORMAT: u64 = 2;
 /// Default time between two saves of a pass: the work that a crash may cost.
 pub const EVERY: Duration = Duration::from_secs(30);
 
-/// The end of a pass and the end of a run are saved if at least this part of the time between saves
+/// The end of a pass and the end of a run are saved if at least 1/`WORTH` of the time between saves
 /// would be lost: a second of work, with the default half minute.
 const WORTH: u32 = 30;
 

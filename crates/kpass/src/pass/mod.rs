@@ -3,7 +3,7 @@
 //! ```text
 //!              segment 0        segment 1        segment 2   …        fixed ranges of stored rows
 //! feeder  ──▶ [tile][tile][t] │ [tile][tile]… │                      decodes ahead of its lane
-//! lane ──▶ step step step flush ─▶ deliver one state, new for each segment
+//! lane    ──▶ step step step flush ─▶ deliver                        one state for each segment
 //!                                       └── in segment order ──▶ stretch of 32 ──▶ total
 //! ```
 //!
@@ -55,8 +55,8 @@ pub trait Fold<T: Real>: Sync {
     fn init(&self) -> Self::State;
     /// Returns the buffers for one lane.
     fn scratch(&self) -> Self::Scratch;
-    /// Adds the rows of one tile to the state. Parallel work must use `workers` and no other pool,
-    /// whose threads lanes may hold.
+    /// Adds the rows of one tile to the state. Parallel work must use `workers`, because lanes may
+    /// hold the threads of any other pool.
     fn step(
         &self,
         state: &mut Self::State,

@@ -1,7 +1,7 @@
 //! Processes that share the passes of a run through a medium, such as a folder.
 //!
 //! A pass is cut into lots, which depend only on its rows. A process claims a lot by creating a
-//! text under the lot's name, which succeeds only once, and gives the states of its nodes. In the
+//! text under the lot's name, which succeeds only once, and stores the states of its nodes. In the
 //! next pass over the same rows it starts with the lots that it folded before, because it may have
 //! kept what it made of them. It leaves the lots of other processes to them as long as they may
 //! just be slower. One process claims the merging, stores the total and removes the rest; the
@@ -43,8 +43,8 @@ const POLL: Duration = Duration::from_millis(20);
 /// replaced file up to a minute late.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Minimum number of lots of a pass with as many segments: then the last of many processes waits
-/// little for another.
+/// Minimum number of lots of a pass that has at least this many segments: the last of many
+/// processes then waits only briefly for another.
 const LOTS: u64 = 32;
 
 /// An engine that shares the passes of a run through a [`Medium`].

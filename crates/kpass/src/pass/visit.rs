@@ -1,4 +1,4 @@
-//! Passes without a state: their results go to a file or to memory, or are an error.
+//! Passes without a state: their results go to a file or to memory, or are only an error.
 
 use super::{Fold, Pass, PassReport, run::run};
 use crate::{Error, Real, RowBlock, RowSource, Workers};

@@ -75,8 +75,8 @@ impl<B> Pool<B> {
 
 /// Threads for the work inside one step, and the stop request that long steps check.
 ///
-/// The caller cuts the parts of [`Workers::run`], never the number of threads, and they write to
-/// separate places: so one thread or many give the same bits.
+/// The caller determines the parts of [`Workers::run`], whatever the number of threads, and they
+/// write to separate places: so one thread or many give the same bits.
 #[derive(Clone, Debug, Default)]
 pub struct Workers {
     pool: Option<Arc<rayon::ThreadPool>>,

@@ -12,8 +12,8 @@ use crate::{Real, vectorised};
 use faer::{MatMut, MatRef};
 use rand::{Rng, RngExt};
 
-/// Largest number of features that a dense matrix rotates instead: the transforms cost no less
-/// there, and their rows are not uniform.
+/// Largest number of features for which a dense rotation matrix is used instead: the transforms
+/// cost no less there, and their rows are not uniform.
 ///
 /// Signs give few rotations in few dimensions: at n = 2 and 4 most directions never occur, and the
 /// fourth cumulant of a coordinate is off by 0.09 at n = 8, 0.03 at 16 and 0.007 at 32.

@@ -1,8 +1,8 @@
 //! Randomised Halton points: evenly spread in the unit cube, each of them uniform.
 //!
 //! Coordinate c of point i is the radical inverse of i in base p_c, the c-th prime, with randomly
-//! permuted digits and an own permutation for each place. Every point is uniform on the cube, so
-//! averages over the points are unbiased; the points avoid one another, so averages of smooth
+//! permuted digits and a separate permutation for each place. Every point is uniform on the cube,
+//! so averages over the points are unbiased; the points avoid one another, so averages of smooth
 //! functions have smaller errors than over independent points.
 //!
 //! Reference: Owen, "A randomized Halton algorithm in R", arXiv 1706.02808, 2017.
