@@ -39,7 +39,7 @@ impl<T: Real> LandmarkSet<T> {
     pub fn len(&self) -> usize {
         self.rows.len()
     }
-    /// Returns true if there are no landmarks.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

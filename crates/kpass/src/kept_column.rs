@@ -100,7 +100,7 @@ impl KeptValues {
     }
 }
 
-/// A kept column of some rows: values, some of which may be missing.
+/// A kept column of some rows, with values that may be missing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeptColumn {
     values: KeptValues,
@@ -129,7 +129,7 @@ impl KeptColumn {
         Self { values, valid: valid.contains(&false).then_some(valid) }
     }
 
-    /// Returns a column of numbers, some of which may be missing.
+    /// Returns a column of numbers that may be missing.
     pub fn optional(values: &[Option<f64>]) -> Self {
         let valid = values.iter().any(Option::is_none).then(|| values.iter().map(Option::is_some).collect());
         Self { values: KeptValues::F64(values.iter().map(|value| value.unwrap_or_default()).collect()), valid }
@@ -176,7 +176,7 @@ impl KeptColumn {
         self.values.as_output().len()
     }
 
-    /// Returns true if there are no rows.
+    /// Returns whether the column is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -284,7 +284,7 @@ pub enum Output<'a> {
     Text(&'a Strings),
     Binary(&'a Strings),
     Sparse(&'a SparseColumn),
-    /// Values, some of which may be missing.
+    /// Values that may be missing.
     Kept(&'a KeptColumn),
 }
 
@@ -303,7 +303,7 @@ impl Output<'_> {
         }
     }
 
-    /// Returns true if there are no values.
+    /// Returns whether the batch is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -104,7 +104,7 @@ impl<T: Real> MemoryRows<T> {
         self.n
     }
 
-    /// Returns true if there are no rows.
+    /// Returns whether the source is empty.
     pub fn is_empty(&self) -> bool {
         self.n == 0
     }

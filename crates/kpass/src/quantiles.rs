@@ -38,7 +38,7 @@ pub(crate) fn identity() -> impl Iterator<Item = f64> {
     SCORES.iter().copied()
 }
 
-/// Returns the knots of ascending values with weights, of which there must be at least one.
+/// Returns the knots of at least one ascending value, each with its weight.
 pub(crate) fn knots(ascending: &[(f64, f64)]) -> impl Iterator<Item = f64> {
     let total = ascending.iter().map(|(_, weight)| weight).sum::<f64>();
     (0..KNOTS).map(move |k| quantile(ascending, (2 * k + 1) as f64 * total, (2 * KNOTS) as f64, false))

@@ -142,7 +142,7 @@ impl SparseColumn {
         self.starts.len() - 1
     }
 
-    /// Returns true if there are no rows.
+    /// Returns whether the column is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

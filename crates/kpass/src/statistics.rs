@@ -112,7 +112,7 @@ impl LabelCounts {
         self.counts.len()
     }
 
-    /// Returns true if there are no labels.
+    /// Returns whether no label was counted.
     pub fn is_empty(&self) -> bool {
         self.counts.is_empty()
     }
@@ -177,7 +177,7 @@ impl Statistics {
         Self { features, targets, weights: vec![none; usize::from(shape.weighted)], ..Self::default() }
     }
 
-    /// Checks after the last merge that there are no more than [`LABEL_LIMIT`] classes and
+    /// Checks after the last merge that there are at most [`LABEL_LIMIT`] classes and
     /// [`GROUP_LIMIT`] groups.
     pub fn check(&self, class_column: &str, group_column: &str) -> Result<()> {
         self.classes.check(class_column, LABEL_LIMIT)?;

@@ -48,7 +48,7 @@ impl Strings {
         self.ends.len()
     }
 
-    /// Returns true if there are no strings.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }

@@ -16,7 +16,7 @@ pub trait Points {
     /// Returns the values, row-major, and the number of columns.
     ///
     /// # Errors
-    /// [`Error::Shape`] if rows have different lengths, or if there are no rows or no columns.
+    /// [`Error::Shape`] if rows have different lengths, or if rows or columns are missing.
     fn row_major(&self) -> Result<(Vec<f64>, usize)>;
 }
 

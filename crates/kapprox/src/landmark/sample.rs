@@ -30,7 +30,7 @@ impl<T: Real> RowSample<T> {
     pub fn len(&self) -> usize {
         self.rows.len()
     }
-    /// Returns true if there are no rows.
+    /// Returns whether the sample is empty.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

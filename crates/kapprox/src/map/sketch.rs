@@ -3,7 +3,7 @@
 //! (γ x·z + c₀)^q is the inner product of the q-fold tensor powers of x̃ = (√γ x, √c₀). A count
 //! sketch of a tensor power is the circular convolution of count sketches of x̃, which is a product
 //! after Fourier transforms: p log p instead of d^q numbers. The features are an unbiased estimate
-//! but not a projection, so there is no certificate.
+//! but not a projection, so they have no certificate.
 //!
 //! Reference: Pham, Pagh, "Fast and scalable polynomial kernels via explicit feature maps", KDD
 //! 2013.

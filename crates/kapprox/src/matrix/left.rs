@@ -18,7 +18,7 @@ impl PartialCholesky {
     ) -> Result<()> {
         let largest = diagonal.iter().copied().fold(0.0, f64::max);
         if largest == 0.0 {
-            // there is no pivot then, which the caller reports
+            // no pivot exists then, which the caller reports
             return Ok(());
         }
         let near = matrix.rounding().sqrt();

@@ -37,7 +37,7 @@ impl Metric {
     /// Returns the metric that multiplies each feature by its own factor.
     ///
     /// # Errors
-    /// [`Error::Metric`] if there is no factor, if one is not finite, or if all are 0.
+    /// [`Error::Metric`] if `factors` is empty, if one is not finite, or if all are 0.
     pub fn diagonal(factors: Vec<f64>) -> Result<Self> {
         check(&factors)?;
         Ok(Self { entries: factors, outputs: None })

@@ -96,7 +96,7 @@ impl MeasuredRows {
 }
 
 impl<T: Real> Approximation<'_, T> {
-    /// Draws `count` rows uniformly without replacement, or all rows if there are no more: one
+    /// Draws `count` rows uniformly without replacement, or all rows if there are fewer: one
     /// pass, c(d + 2p) numbers.
     fn hold(&self, count: usize, seed: u64) -> Result<MeasuredRows> {
         let sample = uniform_sample(&self.data, count, Purpose::Quality, seed)?;

@@ -25,7 +25,7 @@ pub struct SampleSpectrum {
 }
 
 /// Computes the spectrum on `count` rows drawn uniformly without replacement, or on all rows if
-/// there are no more.
+/// there are fewer.
 ///
 /// One pass, c² kernel evaluations, 4c³/3 flops and c² numbers: 2,000 rows take 32 MB and some
 /// seconds.

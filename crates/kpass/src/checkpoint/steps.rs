@@ -4,8 +4,8 @@ use super::entry::{restore, verify};
 use super::{Cut, Entry, Journal, Persist};
 use crate::Result;
 
-/// Unit and cut of an iteration's entry: every step works on all rows, so there is no tile or
-/// segment.
+/// Unit and cut of an iteration's entry: every step works on all rows, so tiles and segments do not
+/// apply.
 const STEPS: &str = "steps";
 const WHOLE: Cut = Cut { tile: 0, segment: 0, start: 0, end: 0 };
 
