@@ -1,6 +1,7 @@
-//! Dense decompositions whose bits do not depend on the number of threads.
+//! Dense decompositions that are bitwise independent of the number of threads.
 //!
-//! faer's eigenvalue and QR decompositions sum one partial per thread, so they run on the calling thread here.
+//! faer's eigenvalue and QR decompositions add one partial sum per thread, so they run on the
+//! calling thread here.
 
 use crate::{Error, Result};
 use faer::dyn_stack::{MemBuffer, MemStack};
@@ -11,16 +12,18 @@ use faer::linalg::qr::no_pivoting::factor::{qr_in_place, qr_in_place_scratch, re
 use faer::linalg::svd::{ComputeSvdVectors, svd, svd_scratch};
 use faer::{Accum, Conj, Mat, MatMut, MatRef, Par, diag::Diag};
 
-/// Eigenvalues, ascending, and orthonormal eigenvectors of a symmetric matrix; its lower triangle is read. 9m³ flops.
+/// Computes the eigenvalues, ascending, and orthonormal eigenvectors of a symmetric matrix.
+///
+/// Reads the lower triangle. 9m³ flops.
 ///
 /// # Errors
-/// [`Error::NotFinite`] where the iteration does not converge, which finite matrices do not cause.
+/// [`Error::NotFinite`] if the iteration does not converge, which finite matrices do not cause.
 pub fn symmetric_eigen(matrix: MatRef<'_, f64>) -> Result<(Vec<f64>, Mat<f64>)> {
     let mut vectors = Mat::zeros(matrix.nrows(), matrix.nrows());
     Ok((eigen(matrix, Some(vectors.as_mut()))?, vectors))
 }
 
-/// The eigenvalues of a symmetric matrix, ascending, without eigenvectors. 4m³/3 flops.
+/// Computes the eigenvalues of a symmetric matrix, ascending, without eigenvectors. 4m³/3 flops.
 ///
 /// # Errors
 /// The errors of [`symmetric_eigen`].
@@ -46,8 +49,10 @@ fn no_convergence() -> Error {
     }
 }
 
-/// The singular vectors and values of A = U diag(s) Vᵀ: U, the values, descending, and V, of as many columns as the smaller side of A. About
-/// 20m³ flops for a square matrix.
+/// Computes the thin singular value decomposition A = U diag(s) Vᵀ and returns U, s (descending)
+/// and V.
+///
+/// U and V have min(m, n) columns. About 20m³ flops for a square matrix.
 ///
 /// # Errors
 /// The errors of [`symmetric_eigen`].
@@ -62,7 +67,8 @@ pub fn singular(a: MatRef<'_, f64>) -> Result<(Mat<f64>, Vec<f64>, Mat<f64>)> {
     Ok((u, values.column_vector().iter().copied().collect(), v))
 }
 
-/// An orthonormal basis of the columns, the Q of A = Q R, and the signs of R's diagonal. A must not be wider than high.
+/// Returns an orthonormal basis of the columns, the Q of A = Q R, and the signs of R's diagonal. A
+/// must not have more columns than rows.
 pub fn orthonormal(mut a: Mat<f64>) -> (Mat<f64>, Vec<f64>) {
     let (m, n) = a.shape();
     let block = recommended_block_size::<f64>(m, n);
@@ -84,7 +90,7 @@ pub fn orthonormal(mut a: Mat<f64>) -> (Mat<f64>, Vec<f64>) {
     (q, signs)
 }
 
-/// The product A B.
+/// Returns the product A B.
 pub fn product(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> Mat<f64> {
     let mut out = Mat::zeros(a.nrows(), b.ncols());
     matmul(out.as_mut(), Accum::Replace, a, b, 1.0, Par::Seq);
@@ -99,7 +105,7 @@ mod tests {
     fn decompositions_reconstruct() {
         for m in [1, 5, 40, 130] {
             let wave = |i: usize, j: usize| ((i * 31 + j * 17) as f64).sin() + ((j * 31 + i * 17) as f64).sin();
-            // waves alone have rank four
+            // the waves alone have rank four
             let a = Mat::from_fn(m, m, |i, j| wave(i, j) + if i == j { 3.0 + i as f64 } else { 0.0 });
             let (values, v) = symmetric_eigen(a.as_ref()).unwrap();
             let scaled = Mat::from_fn(m, m, |i, j| v[(i, j)] * values[j]);

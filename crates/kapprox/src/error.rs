@@ -2,86 +2,88 @@
 
 use kpass::shown;
 
-/// Result of every fallible operation of this crate.
+/// Result of a fallible operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error about kernels, landmarks or maps. Rows, features and characters (`at`) are counted from 0.
+/// An error about kernels, landmarks or maps.
+///
+/// Rows, features and characters (`at`) are counted from 0.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the message of a variant says what its fields are")]
 pub enum Error {
-    /// Data, disk or memory.
+    /// An error of the data, the disk or the memory.
     #[error(transparent)]
     Store(#[from] kpass::Error),
-    /// A kernel expression that cannot be understood.
+    /// A kernel expression that cannot be parsed.
     #[error("{message}\n{}", drawing(text, *at))]
     Kernel { text: String, at: usize, message: String },
-    /// A kernel that is not known on sparse points.
+    /// A kernel that does not support sparse rows.
     #[error("the kernel {kernel} does not take sparse rows; these do, on all columns and with one length: {known}")]
     Sparse { kernel: String, known: String },
-    /// A name that no landmark scheme has.
+    /// A landmark scheme with an unknown name.
     #[error("no landmark scheme is called {name:?}; the schemes are {known}")]
     UnknownScheme { name: String, known: String },
-    /// Points of another shape.
+    /// A matrix or table with an unexpected shape.
     #[error("{what}: expected {expected}, got {got}")]
     Shape { what: &'static str, expected: usize, got: usize },
     /// The kernel matrix of the landmarks has no usable pivot.
     #[error("no landmark is left: {why}")]
     NoLandmarks { why: String },
-    /// Numbers that are no metric.
+    /// Numbers that do not form a metric.
     #[error("this is no metric: {why}")]
     Metric { why: String },
-    /// Random features were asked of a kernel that has none of the kind.
+    /// A kernel without random features of the requested kind.
     #[error("the kernel has no such random features: {why}; {remedy}")]
     NoSpectrum { why: String, remedy: &'static str },
-    /// A map was to have more features than any machine holds tiles of.
+    /// A map with more features than the supported maximum.
     #[error("the map {map} would have more than {most} features; lower `rank`, or the map's own numbers")]
     TooManyFeatures { map: String, most: usize },
-    /// A scheme that looks at targets was given rows without.
+    /// A scheme that needs targets, on rows without targets.
     #[error("the landmark scheme {scheme} looks at the targets and the rows have none; choose another scheme")]
     NoTargets { scheme: &'static str },
-    /// A kernel expression with a name that no kernel has.
+    /// A kernel expression with an unknown kernel name.
     #[error("{message}\n{}", drawing(text, *at))]
     UnknownKernel { name: String, text: String, at: usize, message: String },
-    /// A value that a kernel is not defined for.
+    /// A value outside the domain of a kernel.
     #[error(
         "the kernel {kernel} needs features that are {domain}, but row {row}, feature {feature} is {}; use `scale` none if the column is right as stored, or another kernel",
         shown::number(*value)
     )]
     Domain { kernel: &'static str, domain: String, row: u64, feature: usize, value: f64 },
-    /// A kernel whose parameters do not suit its number of features.
+    /// A kernel whose parameters do not fit its number of features.
     #[error("the kernel {kernel} looks at {features} features, {why}")]
     Features { kernel: &'static str, features: usize, why: String },
-    /// A kernel is restricted to columns that are no features.
+    /// A kernel restricted to columns that are not features.
     #[error("the kernel {kernel} is restricted to {name:?}, but no feature is called so{hint}")]
     NoSuchFeature { kernel: &'static str, name: String, hint: String },
-    /// A kernel is restricted to a range of columns whose ends are in the wrong order.
+    /// A kernel restricted to a range of columns whose ends are in the wrong order.
     #[error(
         "the kernel {kernel} is restricted to {first}..{last}, but {last} comes before {first}; turn the range round"
     )]
     Backwards { kernel: &'static str, first: String, last: String },
-    /// A kernel with negative eigenvalues where the mathematics needs there to be none.
+    /// A kernel with negative eigenvalues where a positive definite one is required.
     #[error("the kernel {kernel} is not positive definite, and {what} needs that; choose another kernel")]
     NotPositiveDefinite { kernel: String, what: &'static str },
-    /// A matrix with negative eigenvalues where the mathematics needs there to be none.
+    /// A matrix with negative eigenvalues where a positive semi-definite one is required.
     #[error(
         "the matrix is not positive semi-definite: {why} in row {row} (counted from 0); make it so, as by adding to its diagonal"
     )]
     Indefinite { row: u64, why: String },
-    /// More rows than a measure over all pairs of rows is made for.
+    /// More rows than the maximum of a measure over all pairs of rows.
     #[error(
         "{what} over all pairs of rows is for at most {most} rows, and there are {rows}; take a sample of the rows, or its bounds"
     )]
     TooManyRows { what: &'static str, rows: u64, most: u64 },
-    /// A number that is not finite where the mathematics says it must be.
+    /// A number that is not finite where a finite one is required.
     #[error("{what} is not finite; {remedy}")]
     NotFinite { what: String, remedy: String },
 }
 
-/// Letters of an expression on either side of the one that is pointed at.
+/// Number of characters shown on either side of the marked one.
 const AROUND: usize = 30;
 
-/// The expression, or the part of a long one, and a mark under character `at`.
+/// Returns the expression, or the relevant part of a long one, with a mark under character `at`.
 fn drawing(text: &str, at: usize) -> String {
     let letters: Vec<char> = text.chars().collect();
     let at = at.min(letters.len());

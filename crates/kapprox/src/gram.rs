@@ -1,57 +1,67 @@
 //! Rows of a Gram matrix `ΦᵀΦ`, added to sums in `f64`.
 //!
-//! A strip of rows of the matrix belongs to as many features. They are packed as panels, 512 rows of Φ at a time, and stay in a
-//! second-level cache while the features before them pass, a few at a time. So each feature is packed once for a block of rows, threads that
-//! compute different strips share nothing, and what is above the diagonal is not computed.
+//! A strip of h rows of the matrix belongs to h features. The features of the strip are packed into
+//! panels, 512 rows of Φ at a time. The panels stay in the second-level cache while all features up
+//! to the end of the strip pass by, a few at a time. So each feature is packed once per block of
+//! rows, threads that compute different strips share no data, and tiles above the diagonal are
+//! skipped.
 //!
-//! (Register tiling and packing after Goto, van de Geijn, *Anatomy of High-Performance Matrix Multiplication*, ACM TOMS 34, 2008.)
+//! (Register tiling and packing after Goto, van de Geijn, *Anatomy of High-Performance Matrix
+//! Multiplication*, ACM TOMS 34, 2008.)
 
 use crate::Real;
 use crate::kernel::{Aligned, Products, Tall, accumulate, fill_column, height, pieces};
 use faer::{Mat, MatMut, MatRef};
 use pulp::{Simd, WithSimd};
 
-/// A multiple of the heights of all panels: 48 rows of `f32` with AVX-512, 16 with AVX2, half of them in `f64`.
+/// A multiple of every panel height: 48 rows of `f32` with AVX-512, 16 with AVX2, half as many in
+/// `f64`.
 const ROWS: usize = 48;
 
-/// Rows of Φ that are packed together: a panel of 48 features in `f32` is 96 KiB.
+/// Number of rows of Φ packed together: a panel of 48 features in `f32` is 96 KiB.
 const DEPTH: usize = 512;
 
-/// Products that are summed one after the other, before their sum is added to the others: rounding then grows with 128 + n/128 of n products.
+/// Number of products summed in sequence before their sum is added to the total: the rounding error
+/// of n products then grows with 128 + n/128.
 const TERMS: usize = 128;
 
-/// Most features that pass together.
+/// Maximum number of features that pass by together.
 const WIDEST: usize = 8;
 
-/// Rows of a strip of a Gram matrix of p features: ten strips or more, which a few threads end together, of up to 192 rows.
+/// Returns the number of rows of a strip of a Gram matrix of p features, 48 to 192.
+///
+/// From p = 480 on there are at least ten strips, so that a few threads finish together.
 pub fn strip_height(p: usize) -> usize {
     ROWS * (p / (10 * ROWS)).clamp(1, 4)
 }
 
-/// Buffers of [`add_rows`], kept over calls.
+/// Buffers of [`add_rows`], reused across calls.
 #[derive(Debug, Default)]
 pub struct Panels<T> {
     /// Features of the strip, in panels.
     panels: Aligned<T>,
-    /// The features that pass, where they are not in memory one after the other.
+    /// Features that pass by, if their columns are not contiguous in memory.
     passing: Aligned<T>,
-    /// Products of the features of the strip with those before: a column for each of those.
+    /// Products of the features of the strip with every feature up to its end, one column per
+    /// feature.
     products: Aligned<T>,
 }
 
 impl<T: Real> Panels<T> {
-    /// Bytes of the buffers for p features.
+    /// Returns the size of the buffers for p features, in bytes.
     pub fn bytes(p: usize) -> usize {
         let strip = strip_height(p);
         size_of::<T>() * (strip * DEPTH + WIDEST * DEPTH + strip * p.next_multiple_of(WIDEST))
     }
 }
 
-/// Adds to `g` (h x p) rows `first..first + h` of the lower triangle of `ΦᵀΦ`; entries above its diagonal stay. Φ is n x p; it is copied where
-/// neither its rows nor its columns are contiguous.
+/// Adds rows `first..first + h` of the lower triangle of `ΦᵀΦ` to `g` (h x p); entries above the
+/// diagonal are unchanged.
 ///
-/// Sums over the rows of Φ are in `T`, and are added in `f64`: call it for a few thousand rows at a time. An entry has the same bits in
-/// whatever strip it is. About 2·n·h·(`first` + h/2) flops; h of [`strip_height`] is fastest.
+/// Φ is n x p and is copied if neither its rows nor its columns are contiguous. Sums over the rows
+/// of Φ are in `T` and are added in `f64`: call it for a few thousand rows at a time. The bits of
+/// an entry do not depend on the strip that contains it. About 2·n·h·(`first` + h/2) flops; h of
+/// [`strip_height`] is fastest.
 ///
 /// ```
 /// use kapprox::{faer::{Mat, mat}, gram};
@@ -62,7 +72,7 @@ impl<T: Real> Panels<T> {
 /// ```
 ///
 /// # Panics
-/// Where `g` has another number of columns than Φ, or rows that it has not.
+/// If `g` does not have as many columns as Φ, or if `first + h` exceeds that number.
 pub fn add_rows<T: Real>(phi: MatRef<'_, T>, first: usize, g: MatMut<'_, f64>, buffers: &mut Panels<T>) {
     let (p, end) = (phi.ncols(), first + g.nrows());
     assert!(g.ncols() == p && end <= p, "rows {first}..{end} of {} columns, for {p} features", g.ncols());
@@ -113,7 +123,8 @@ impl<T: Real> WithSimd for AddRows<'_, T> {
 }
 
 impl<T: Real> AddRows<'_, T> {
-    /// Products over `depth` rows of Φ, from row `k` on; added to those of the rows before.
+    /// Adds the products over `depth` rows of Φ, from row `k` on, to the products of the preceding
+    /// rows.
     #[inline(always)]
     fn products<S: Simd, const TALL: usize, const WIDE: usize>(&mut self, simd: S, k: usize, depth: usize) {
         let (first, rows, height) = (self.first, self.g.nrows(), height::<T, S>());
@@ -131,7 +142,7 @@ impl<T: Real> AddRows<'_, T> {
             let mut features = [&passing[..0]; WIDE];
             for (c, feature) in features.iter_mut().enumerate() {
                 *feature = match columns.try_as_col_major() {
-                    // what is beside the last column is computed, and not used
+                    // columns past the last one are computed and not used
                     Some(columns) => columns.col(c.min(count - 1)).as_slice(),
                     None => &passing[c * depth..][..depth],
                 };
@@ -152,7 +163,7 @@ impl<T: Real> AddRows<'_, T> {
     }
 }
 
-/// The sums of products of a panel with some `rows`.
+/// Returns the sums of products of a panel with each of `rows`.
 #[inline(always)]
 fn sums_of_products<T: Real, S: Simd, const TALL: usize, const WIDE: usize>(
     simd: S,
@@ -176,7 +187,8 @@ fn sums_of_products<T: Real, S: Simd, const TALL: usize, const WIDE: usize>(
     sums
 }
 
-/// `out[i width + c]` = number i of column c of `block`; places beside the last column keep what they have.
+/// Sets `out[i width + c]` to element i of column c of `block`; places past the last column are
+/// unchanged.
 #[inline(always)]
 fn pack<T: Real>(block: MatRef<'_, T>, width: usize, out: &mut [T]) {
     if let Some(block) = block.try_as_row_major() {
@@ -197,7 +209,6 @@ fn pack<T: Real>(block: MatRef<'_, T>, width: usize, out: &mut [T]) {
     }
 }
 
-/// Makes room for so many numbers, whatever they are.
 fn room<T: Real>(numbers: &mut Aligned<T>, len: usize) {
     if numbers.len() < len {
         numbers.zeros(len);

@@ -1,34 +1,35 @@
-//! Vectors of numbers, for the few loops that no compiler vectorises by itself.
+//! SIMD vectors, for the few loops that the compiler does not vectorise by itself.
 
 use pulp::Simd;
 
-/// A number with vectors of it, as wide as the instruction set `S` has them.
+/// A number type with SIMD vectors, as wide as in the instruction set `S`.
 ///
-/// Loops over slices vectorise by themselves (see [`vectorised`](crate::vectorised!)). Two dozen sums that must stay in
-/// registers do not: spelt as arrays of numbers, the compiler unrolls them into scalars, thirty times slower (measured).
+/// The compiler vectorises loops over slices (see [`vectorised`](crate::vectorised!)). It does not
+/// vectorise two dozen sums that must stay in registers: written as arrays of numbers, they are
+/// unrolled into scalars, thirty times slower (measured).
 pub trait Lanes: Sized {
-    /// As many numbers as a register of `S` holds.
+    /// A vector that fills a register of `S`.
     type Vector<S: Simd>: Copy;
 
-    /// `value` in every lane.
+    /// Returns a vector with `value` in every lane.
     fn splat<S: Simd>(simd: S, value: Self) -> Self::Vector<S>;
-    /// `a + b`.
+    /// Returns `a + b`.
     fn plus<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
-    /// `a - b`.
+    /// Returns `a - b`.
     fn minus<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
-    /// `a / b`.
+    /// Returns `a / b`.
     fn quotient<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
-    /// `a * b + c`, rounded once.
+    /// Returns `a * b + c`, rounded once.
     fn multiply_add<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>, c: Self::Vector<S>) -> Self::Vector<S>;
-    /// |a|.
+    /// Returns |a|.
     fn absolute<S: Simd>(simd: S, a: Self::Vector<S>) -> Self::Vector<S>;
-    /// The smaller of two numbers.
+    /// Returns the smaller of two numbers.
     fn least<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
-    /// The larger of two numbers.
+    /// Returns the larger of two numbers.
     fn greatest<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
-    /// The whole vectors at the start of a slice.
+    /// Returns the whole vectors at the start of a slice.
     fn vectors<S: Simd>(numbers: &[Self]) -> &[Self::Vector<S>];
-    /// The whole vectors at the start of a slice, to write to.
+    /// Returns the whole vectors at the start of a slice, mutably.
     fn vectors_mut<S: Simd>(numbers: &mut [Self]) -> &mut [Self::Vector<S>];
 }
 
@@ -59,7 +60,8 @@ macro_rules! lanes {
             }
             #[inline(always)]
             fn absolute<S: Simd>(simd: S, a: S::$vector) -> S::$vector {
-                // pulp has one, but its parts are calls where the compiler does not optimise for speed alone
+                // pulp's `abs` compiles to function calls unless the compiler optimises for speed
+                // alone
                 simd.$max(a, simd.$sub(simd.$splat(0.0), a))
             }
             #[inline(always)]
@@ -91,7 +93,8 @@ lanes! {
     mul_add_f64s, min_f64s, max_f64s, as_simd_f64s, as_mut_simd_f64s
 }
 
-/// The instruction set that kernels and products use on this machine: the same bits are promised within one.
+/// Returns the instruction set that kernels and products use on this machine. Results are bitwise
+/// reproducible within one instruction set.
 pub fn instruction_set() -> String {
     #[cfg(target_arch = "x86_64")]
     {

@@ -1,29 +1,33 @@
 //! Kernels, and the feature maps that approximate them.
 //!
-//! A [`KernelFunction`] sees two blocks of points. A [`FeatureMap`] turns rows into features `phi` with
-//! `phi(x)·phi(x') ≈ k(x, x')`, row by row, so that whatever is learned on features never needs the n x n matrix.
+//! A [`KernelFunction`] evaluates a kernel on two blocks of points. A [`FeatureMap`] turns rows
+//! into features `phi` with `phi(x)·phi(x') ≈ k(x, x')`, row by row, so that learning on features
+//! never needs the n x n matrix.
 //!
 //! ```
 //! use kapprox::{Kernel, Nystrom};
 //!
-//! let x: Vec<[f64; 2]> = (0..1000).map(|i| [f64::from(i * 7919 % 1000), f64::from(i)].map(|v| v / 250.0)).collect();
+//! let x: Vec<[f64; 2]> = (0..1000)
+//!     .map(|i| [f64::from(i * 7919 % 1000), f64::from(i)].map(|v| v / 250.0))
+//!     .collect();
 //! let phi = Nystrom::new(Kernel::gaussian(1.5), 60).fit(&x)?.transform(&x)?; // 1000 x 60
 //! # assert_eq!((phi.nrows(), phi.ncols()), (1000, 60));
 //! # Ok::<(), kapprox::Error>(())
 //! ```
 //!
-//! [`Nystrom`], [`RandomFourier`] and [`IncompleteCholesky`] take points in memory. Rows that are streamed go through the
-//! same parts: a [`landmark`] scheme, then a [`map`] of the landmarks.
+//! [`Nystrom`], [`RandomFourier`] and [`IncompleteCholesky`] take points in memory. Streamed rows
+//! use the same parts: a [`landmark`] scheme, then a [`map`] of the landmarks.
 //!
-//! Kernels stand in [`kernel::registry()`], landmark schemes in [`landmark::registry()`], maps in [`map::registry()`]; a program adds
-//! kernels and schemes of its own with [`kernel::register`] and [`landmark::register`]. A matrix without vectors is approximated by
-//! [`matrix`].
+//! [`kernel::registry()`] lists the kernels, [`landmark::registry()`] the landmark schemes and
+//! [`map::registry()`] the maps; [`kernel::register`] and [`landmark::register`] add kernels and
+//! schemes of the caller. [`matrix`] approximates a matrix without points.
 //!
 //! # Layouts
-//! Points are row-major (`n x d`, a row is contiguous), as they come from storage. Kernel blocks and features are
-//! column-major (`b x m`, a column is contiguous): the triangular solve and the Gram product both run fastest so.
+//! Points are row-major (`n x d`, a row is contiguous), as in storage. Kernel blocks and features
+//! are column-major (`b x m`, a column is contiguous): the triangular solve and the Gram product
+//! both run fastest in this layout.
 
-/// A closure that is compiled into the loops of every instruction set.
+/// A closure that is inlined into the loops of every instruction set.
 macro_rules! inlined {
     (|$($name:tt $(: $of:ty)?),*| $body:expr) => {
         #[inline(always)]

@@ -1,8 +1,9 @@
 //! The element type of kernel blocks, with arithmetic that vectorises.
 //!
-//! The library's `exp` is a call that no compiler vectorises: one call per entry costs more than the matrix product
-//! that made the entry. The functions here are straight-line code, marked `#[inline(always)]` so that they are compiled
-//! with the instruction set of the loop they stand in (see [`pulp::Arch::dispatch`]).
+//! The standard library's `exp` is a call, which does not vectorise: one call per entry costs more
+//! than the matrix product that made the entry. The functions here are straight-line code, marked
+//! `#[inline(always)]` so that they are compiled with the instruction set of the surrounding loop
+//! (see [`pulp::Arch::dispatch`]).
 
 use crate::Lanes;
 
@@ -10,72 +11,77 @@ use crate::Lanes;
 ///
 /// The names differ from faer's (`sqrt`, `abs`, `fmax`, …), so that both can be in scope.
 pub trait Real: kpass::Real + faer::traits::RealField + Lanes {
-    /// 0.
+    /// Zero.
     const ZERO: Self;
-    /// 1.
+    /// One.
     const ONE: Self;
     /// The largest finite number; kernels saturate there instead of becoming infinite.
     const LARGEST: Self;
     /// The smallest positive normal number.
     const SMALLEST: Self;
 
-    /// `self * factor + addend`, rounded once.
+    /// Returns `self * factor + addend`, rounded once.
     fn mul_plus(self, factor: Self, addend: Self) -> Self;
-    /// e to the power `self`: relative error below 1e-7 (`f32`) and 4.5e-16 (`f64`).
+    /// Returns e to the power `self`, with a relative error below 1e-7 (`f32`) and 4.5e-16 (`f64`).
     ///
-    /// Results below the smallest normal number are 0, and results beyond the largest are infinite; infinities and NaN
-    /// behave as in the library. Range reduction after Cody and Waite, *Software Manual for the Elementary Functions*
-    /// (1980), chapter 6: x = n ln 2 + r with ln 2 in two parts; then a polynomial in r, fitted for the least largest
-    /// relative error by Lawson's iteration (Lawson 1961; see Rice, *The Approximation of Functions* 2, 1969).
+    /// Results below the smallest normal number are 0, and results beyond the largest are infinite;
+    /// infinities and NaN behave as in the standard library. Range reduction after Cody and Waite,
+    /// *Software Manual for the Elementary Functions* (1980), chapter 6: x = n ln 2 + r with ln 2
+    /// in two parts; then a polynomial in r, fitted for the least largest relative error by
+    /// Lawson's iteration (Lawson 1961; see Rice, *The Approximation of Functions* 2, 1969).
     fn exponential(self) -> Self;
-    /// 2 to the power `-self`, for `self` ≥ 0; as accurate as [`exponential`](Self::exponential), and half of the work: no
-    /// range reduction, no overflow.
+    /// Returns 2 to the power `-self`, for `self` ≥ 0. It is as accurate as
+    /// [`exponential`](Self::exponential) at half the work: no range reduction, no overflow.
     ///
-    /// From 127 (`f32`) or 1023 (`f64`) on it is 0, also of infinity; in the unit before, where 2 to the power is no normal
-    /// number, it falls to that 0 in a straight line.
+    /// The result is 0 from 127 (`f32`) or 1023 (`f64`) on, also for infinity. In the unit before,
+    /// where the exact result is not a normal number, it falls to 0 in a straight line.
     fn halvings(self) -> Self;
-    /// The logarithm to base 2 of a positive normal number: absolute error below 8e-8 (`f32`) and 4e-16 (`f64`) where it is
-    /// below 1, relative above.
+    /// Returns the logarithm to base 2 of a positive normal number. The error is below 8e-8 (`f32`)
+    /// and 4e-16 (`f64`): absolute if the logarithm is below 1, relative above.
     ///
-    /// The exponent, and the logarithm of the mantissa m between √½ and √2: in `f32` a polynomial fitted as that of
-    /// [`exponential`](Self::exponential), in `f64` 2/ln 2 · artanh((m − 1)/(m + 1)) by its power series.
+    /// The exponent plus the logarithm of the mantissa m between √½ and √2: in `f32` a polynomial
+    /// fitted as for [`exponential`](Self::exponential), in `f64` 2/ln 2 · artanh((m − 1)/(m + 1))
+    /// by its power series.
     fn logarithm(self) -> Self;
-    /// The nearest whole number, to even in the middle, of one that is small beside the largest that this type tells apart.
+    /// Returns the nearest whole number, ties to even, if |self| is below 2²² (`f32`) or 2⁵¹
+    /// (`f64`).
     fn whole(self) -> Self;
-    /// Its cosine and its sine, for an angle of at most π/4.
+    /// Returns the cosine and the sine of an angle of at most π/4.
     fn cosine_and_sine(self) -> (Self, Self);
-    /// The square root, correctly rounded.
+    /// Returns the square root, correctly rounded.
     fn root(self) -> Self;
-    /// The larger of the two, and `other` where `self` is NaN: a single instruction.
+    /// Returns the larger of the two, or `other` if `self` is NaN: a single instruction.
     fn larger(self, other: Self) -> Self;
-    /// The smaller of the two, and `other` where `self` is NaN: a single instruction.
+    /// Returns the smaller of the two, or `other` if `self` is NaN: a single instruction.
     fn smaller(self, other: Self) -> Self;
-    /// Absolute value.
+    /// Returns the absolute value.
     fn magnitude(self) -> Self;
-    /// `self` to a whole power below 32, by repeated squaring.
+    /// Returns `self` to a whole power below 32, by repeated squaring.
     fn power(self, exponent: u32) -> Self;
-    /// `self` kept between the finite numbers.
+    /// Returns `self` clamped to the finite numbers.
     #[inline(always)]
     fn saturate(self) -> Self {
         self.larger(Self::ZERO - Self::LARGEST).smaller(Self::LARGEST)
     }
-    /// What a pair of things for `f32` and `f64` holds for this type.
+    /// Returns the member of a pair for this type.
     fn pick<P: PrecisionPair>(pair: P) -> P::For<Self>;
 }
 
-/// A thing that stands ready for both element types, such as a kernel; [`Real::pick`] takes the one for a type.
+/// A pair of values for both element types, such as a kernel; [`Real::pick`] selects the one for a
+/// type.
 ///
-/// So code that is generic in its element type reaches what was made at run time, and the number types know nothing of it.
+/// This lets generic code use values that were built at run time, while the number types do not
+/// depend on them.
 pub trait PrecisionPair {
-    /// What it holds for one type.
+    /// Member for one type.
     type For<T: Real>;
-    /// The one for `f32`.
+    /// Returns the member for `f32`.
     fn single(self) -> Self::For<f32>;
-    /// The one for `f64`.
+    /// Returns the member for `f64`.
     fn double(self) -> Self::For<f64>;
 }
 
-/// Σ c_i x^i, the constant first.
+/// Evaluates Σ c_i x^i; the constant comes first.
 macro_rules! polynomial {
     ($type:ident, $x:expr, $first:expr) => { $first };
     ($type:ident, $x:expr, $first:expr, $($rest:expr),+) => {
@@ -83,7 +89,7 @@ macro_rules! polynomial {
     };
 }
 
-/// Everything but constants and the logarithm is the same text for both types.
+/// Everything but the constants and the logarithm, which is the same text for both types.
 macro_rules! shared {
     (
         $type:ident, $pick:ident,
@@ -121,7 +127,8 @@ macro_rules! shared {
         fn power(self, exponent: u32) -> Self {
             let (mut result, mut square) = (1.0, self);
             for bit in 0..5 {
-                // a choice, not a branch: the loop around it stays vectorisable, and an overflow that is not chosen is harmless
+                // a selection, not a branch: the surrounding loop stays vectorisable, and an
+                // overflow that is not selected is harmless
                 result = if exponent >> bit & 1 == 1 { result * square } else { result };
                 square *= square;
             }
@@ -139,7 +146,7 @@ macro_rules! shared {
             let r = n.mul_add(-$ln2_low, r);
             let q = polynomial!($type, r, $($exponential),+);
             let p = (q * r).mul_add(r, r) + 1.0;
-            // · 2^n through the exponent field
+            // multiply by 2^n through the exponent field
             let scaled = $type::from_bits(p.to_bits().wrapping_add(shifted.to_bits() << $mantissa));
             let scaled = if self < $lowest { 0.0 } else { scaled };
             if self > $highest { $type::INFINITY } else { scaled }
@@ -147,8 +154,8 @@ macro_rules! shared {
         #[inline(always)]
         fn halvings(self) -> Self {
             const MOST: $type = $most;
-            // bits order numbers ≥ 0 as they are, with NaN above: comparing those leaves the units for sums and products free, and
-            // vectorises as a minimum over NaNs does not
+            // bits order numbers ≥ 0 like their values, with NaN above: comparing bits leaves the
+            // units for sums and products free, and vectorises, unlike a minimum over NaNs
             let least = self.to_bits().cast_signed().min(MOST.to_bits().cast_signed());
             let x = $type::from_bits(least.cast_unsigned());
             let shifted = $to_whole - x;
@@ -170,13 +177,15 @@ macro_rules! shared {
 }
 
 // The constants of `shared`:
-// * adding `to_whole`, 1.5 · 2^23 or 1.5 · 2^52, leaves the nearest whole number in the low bits of the sum;
-// * between the first two numbers of `exponential` the result is normal: ln 2^-126 and ln 2^128, ln 2^-1022 and ln 2^1024, rounded
-//   inwards. ln 2 comes in two parts, the first of 15 or 32 significant bits, so that its product with n is exact.
-//   exp(r) = 1 + r + r² q(r), |r| ≤ ln 2 / 2: relative error 3.1e-9 or 3.6e-18 before rounding;
-// * at the first number of `halvings` 2^-r = 1 exactly, and the exponent field becomes 0. 2^-r = 1 + r q(r), |r| ≤ 1/2: the
-//   polynomial of `exponential`, in -r ln 2;
-// * the power series of cosine and sine go as far as the type sees them.
+// * adding `to_whole`, 1.5 · 2^23 or 1.5 · 2^52, leaves the nearest whole number in the low bits of
+//   the sum;
+// * between the first two numbers of `exponential` the result is normal: ln 2^-126 and ln 2^128, ln
+//   2^-1022 and ln 2^1024, rounded inwards. ln 2 comes in two parts, the first of 15 or 32
+//   significant bits, so that its product with n is exact. exp(r) = 1 + r + r² q(r) for |r| ≤
+//   ½ ln 2: relative error 3.1e-9 or 3.6e-18 before rounding;
+// * at the first number of `halvings` 2^-r = 1 exactly, and the exponent field becomes 0. The
+//   formula is 2^-r = 1 + r q(r) for |r| ≤ 1/2, with the polynomial of `exponential`, in -r ln 2;
+// * the power series of cosine and sine are as long as the precision of the type requires.
 
 impl Real for f32 {
     shared! {
@@ -192,10 +201,10 @@ impl Real for f32 {
 
     #[inline(always)]
     fn logarithm(self) -> Self {
-        // √½ as bits: below it the mantissa counts as one of the next exponent
+        // √½ as bits: subtracting it gives the exponent for a mantissa from √½ to √2
         const HALF_ROOT: i32 = std::f32::consts::FRAC_1_SQRT_2.to_bits().cast_signed();
-        // log₂(1 + t) = t q(t), √½ ≤ 1 + t ≤ √2: absolute error 1.8e-8 before rounding. No division: one costs as much as
-        // the whole polynomial
+        // log₂(1 + t) = t q(t), √½ ≤ 1 + t ≤ √2: absolute error 1.8e-8 before rounding. Avoids a
+        // division, which costs as much as the whole polynomial
         const Q: [f32; 9] = [
             1.442_694_9,
             -7.213_471_5e-1,
@@ -208,7 +217,8 @@ impl Real for f32 {
             1.254_124_3e-1,
         ];
 
-        // differences of bits cannot overflow; that they are not checked lets loops vectorise in every profile
+        // differences of bits cannot overflow; without overflow checks, loops vectorise in every
+        // profile
         let bits = self.to_bits().cast_signed();
         let exponent = bits.wrapping_sub(HALF_ROOT) >> 23;
         let t = f32::from_bits(bits.wrapping_sub(exponent << 23).cast_unsigned()) - 1.0;
@@ -276,7 +286,7 @@ impl Real for f64 {
 
     #[inline(always)]
     fn logarithm(self) -> Self {
-        // √½ as bits: below it the mantissa counts as one of the next exponent
+        // √½ as bits: subtracting it gives the exponent for a mantissa from √½ to √2
         const HALF_ROOT: i64 = std::f64::consts::FRAC_1_SQRT_2.to_bits().cast_signed();
         let bits = self.to_bits().cast_signed();
         let exponent = bits.wrapping_sub(HALF_ROOT) >> 52;
@@ -292,21 +302,23 @@ impl Real for f64 {
     }
 }
 
-/// `(cos 2πt, sin 2πt)` of t turns: absolute error below 2e-7 (`f32`) and 5e-16 (`f64`), for |t| below 2²² and 2⁵¹.
+/// Returns `(cos 2πt, sin 2πt)` of t turns, with an absolute error below 2e-7 (`f32`) and 5e-16
+/// (`f64`), for |t| below 2²² and 2⁵¹.
 ///
-/// The quarter turn around the angle gives the signs; inside it, up to an eighth of a turn away, the Taylor series of both
-/// are summed as far as the type sees them. Whole turns are taken off exactly, t − round(t), where radians would need π to as
-/// many digits as the angle has; so frequencies are stored divided by 2π.
+/// The nearest quarter turn gives the signs; within it, up to an eighth of a turn away, the Taylor
+/// series of both are summed to the precision of the type. Whole turns are subtracted exactly, t −
+/// round(t); radians would need π to as many digits as the angle has, so frequencies are stored
+/// divided by 2π.
 #[inline(always)]
 pub(crate) fn cosine_sine<T: Real>(t: T) -> (T, T) {
     let r = t - t.whole();
-    // the nearest quarter, and what is left: |s| ≤ 1/8
+    // the nearest quarter and the remainder: |s| ≤ 1/8
     let quarters = (r * T::from_f64(4.0)).whole();
     let s = r - quarters * T::from_f64(0.25);
     let (cosine, sine) = (s * T::from_f64(std::f64::consts::TAU)).cosine_and_sine();
     let swap = quarters.magnitude() == T::ONE;
     let (cosine, sine) = if swap { (T::ZERO - sine, cosine) } else { (cosine, sine) };
-    // at −1 quarter both turn round; at ±2 both do; at 1 they are right
+    // at −1 quarter and at ±2 both signs flip; at 1 they are right
     let negate = quarters.magnitude() == T::ONE + T::ONE || quarters == T::ZERO - T::ONE;
     if negate { (T::ZERO - cosine, T::ZERO - sine) } else { (cosine, sine) }
 }

@@ -1,14 +1,17 @@
 //! Forward substitution for many rows at once: `phi = k L⁻ᵀ`, the features of kernel values.
 //!
-//! Rows are in panels of a few vectors, features in groups of a few. The features before a group are subtracted from it by sums of products that
-//! stay in registers; then the small triangle of the group is solved, in registers too. The features that are found are copied to panels, so that
-//! the sums read them in order.
+//! Rows are in panels of a few vectors, features in groups of a few. Sums of products that stay in
+//! registers subtract the features before a group from the group; then the small triangle of the
+//! group is solved, in registers too. The computed features are copied to panels, so that the sums
+//! read them in order.
 //!
-//! [`DEPTH`] features at a time are found, and are then subtracted from all later ones, so that their panels stay in a second-level cache, whatever
-//! the rank. The features of a row depend on this row alone: they have the same bits in any number of rows.
+//! [`DEPTH`] features at a time are computed and then subtracted from all later ones, so that their
+//! panels stay in a second-level cache, whatever the rank. The features of a row depend on this row
+//! alone: they have the same bits in any number of rows.
 //!
-//! (Register tiling after Goto, van de Geijn, *Anatomy of High-Performance Matrix Multiplication*, ACM TOMS 34, 2008; the solve within the
-//! tile as in Goto, van de Geijn, *High-performance implementation of the level-3 BLAS*, ACM TOMS 35, 2008.)
+//! (Register tiling after Goto, van de Geijn, *Anatomy of High-Performance Matrix Multiplication*,
+//! ACM TOMS 34, 2008; the solve within the tile as in Goto, van de Geijn, *High-performance
+//! implementation of the level-3 BLAS*, ACM TOMS 35, 2008.)
 
 use crate::Real;
 use crate::kernel::{Aligned, Products, Tall, accumulate, fill_column, height, read, write};
@@ -16,22 +19,25 @@ use faer::{MatMut, MatRef, prelude::*};
 use kpass::Pool;
 use pulp::{Simd, WithSimd};
 
-/// Numbers of each row of a panel, a multiple of [`TOGETHER`]: a panel of 48 rows in `f32` is 95 KiB.
+/// Number of features in a panel, a multiple of [`TOGETHER`]: a panel of 48 rows in `f32` is 95
+/// KiB.
 const DEPTH: usize = 504;
 
-/// Bytes of panels that pass together: a part of a second-level cache, and a whole strip of the Nyström map.
+/// Bytes of panels that are processed together: a part of a second-level cache, and a whole strip
+/// of the Nyström map.
 const PANELS: usize = 288 * DEPTH * size_of::<f32>();
 
-/// Rows of the factor that are stored together, a multiple of the width of every group.
+/// Number of rows of the factor stored together, a multiple of the width of every group.
 const TOGETHER: usize = 24;
 
 /// A lower triangular factor L, r x r, prepared for forward substitution.
 ///
-/// Holds r²/2 + 13r numbers, and for each thread up to 567 KiB of panels.
+/// Stores r²/2 + 13r numbers, and up to 567 KiB of panels per thread.
 #[derive(Debug)]
 pub(crate) struct Lower<T> {
     order: usize,
-    /// Rows of −L up to the end of the diagonal's group: those of a group one after the other. Zeros fill the last group.
+    /// Rows of −L up to the end of the diagonal's group, one after the other. Zeros fill the last
+    /// group.
     rows: Vec<T>,
     /// 1 / L_jj.
     inverses: Vec<T>,
@@ -53,7 +59,7 @@ impl<T: Real> Lower<T> {
         Self { order, rows, inverses, panels: Pool::default() }
     }
 
-    /// Bytes of a factor of order r.
+    /// Returns the bytes of a factor of order r.
     pub(crate) const fn bytes(r: usize) -> usize {
         let padded = r.next_multiple_of(TOGETHER);
         (start(padded) + padded) * size_of::<T>()
@@ -66,18 +72,18 @@ impl<T: Real> Lower<T> {
         });
     }
 
-    /// Row i of −L, up to the end of its group.
+    /// Returns row i of −L, up to the end of its group.
     fn row(&self, i: usize) -> &[T] {
         &self.rows[start(i)..][..length(i)]
     }
 }
 
-/// Numbers of row i that are stored.
+/// Returns the number of stored entries of row i.
 const fn length(i: usize) -> usize {
     (i / TOGETHER + 1) * TOGETHER
 }
 
-/// Where row i begins: groups before it have 24·24, 24·48, … numbers.
+/// Returns where row i begins: the groups before it have 24·24, 24·48, … numbers.
 const fn start(i: usize) -> usize {
     let group = i / TOGETHER;
     TOGETHER * TOGETHER * group * (group + 1) / 2 + i % TOGETHER * length(i)
@@ -86,9 +92,9 @@ const fn start(i: usize) -> usize {
 struct Substitution<'a, T: Real> {
     lower: &'a Lower<T>,
     x: MatMut<'a, T>,
-    /// Features found, in panels.
+    /// Computed features, in panels.
     panels: &'a mut Aligned<T>,
-    /// Room for columns that have strides.
+    /// Buffer for columns that are not contiguous.
     spare: Vec<T>,
 }
 
@@ -112,7 +118,7 @@ impl<T: Real> Substitution<'_, T> {
         if self.panels.len() < room {
             self.panels.zeros(room);
         }
-        // loops, no closures: those would be compiled for the oldest machine
+        // loops instead of closures, which would be compiled for the oldest machine
         for first in (0..rows).step_by((together * height).max(1)) {
             let count = rows.min(first + together * height) - first;
             for from in (0..order).step_by(DEPTH) {
@@ -123,8 +129,8 @@ impl<T: Real> Substitution<'_, T> {
         }
     }
 
-    /// Subtracts features `from..from + depth` from a group of features from j on, in `rows` rows from `first` on; solves for the group where it
-    /// is one of them.
+    /// Subtracts features `from..from + depth` from the group of features that starts at j, in
+    /// `rows` rows from `first` on; solves for the group if it is one of them.
     #[inline(always)]
     fn group<S: Simd, const TALL: usize, const WIDE: usize>(
         &mut self,
@@ -153,7 +159,8 @@ impl<T: Real> Substitution<'_, T> {
             }
             let (panel, _) = T::vectors_mut::<S>(panel).as_chunks_mut::<TALL>();
             let (found, rest) = panel.split_at_mut(known);
-            // from the kernel values on, not from 0: what is left of them becomes smaller with each feature, and so does its rounding
+            // start from the kernel values, not from 0: the remainder shrinks with each feature,
+            // and so does its rounding
             tile = accumulate::<T, S, Products, TALL, WIDE, false>(simd, found, &factor, tile);
             if known < depth {
                 self.lower.triangle::<S, TALL, WIDE>(simd, j, &mut tile);
@@ -172,7 +179,8 @@ impl<T: Real> Substitution<'_, T> {
 }
 
 impl<T: Real> Lower<T> {
-    /// Solves for a group of features, from j on, from which all before are subtracted.
+    /// Solves for the group of features that starts at j, after all earlier features were
+    /// subtracted.
     #[inline(always)]
     fn triangle<S: Simd, const TALL: usize, const WIDE: usize>(
         &self,

@@ -1,27 +1,30 @@
 //! Products of many rows with a few columns.
 //!
-//! A general product packs both of its factors. With a few columns, one for each class, that costs more than the product:
-//! here the few columns are packed, the many rows are read from where they are, once for every three vectors of columns,
-//! and the sums of a few rows (or features) stay in registers while the other index runs. With up to three columns, which
-//! would fill a small part of a vector, vectors are of features: dot products of a few rows at a time.
-//! (`benches/benches/thin.rs` has both ways side by side.)
+//! A general product packs both of its factors. With a few columns, one per class, that costs more
+//! than the product. Here the few columns are packed and the many rows are read in place, once for
+//! every three vectors of columns; the sums of a few rows (or features) stay in registers while the
+//! other index runs. Up to three columns would fill only a small part of a vector: then vectors run
+//! over features, as dot products of a few rows at a time. (`benches/benches/thin.rs` compares
+//! both.)
 //!
-//! Register tiling after Goto, van de Geijn, "Anatomy of High-Performance Matrix Multiplication", ACM TOMS 34, 2008.
+//! Register tiling after Goto, van de Geijn, "Anatomy of High-Performance Matrix Multiplication",
+//! ACM TOMS 34, 2008.
 
 use crate::{Real, kernel::Aligned};
 use pulp::{Simd, WithSimd};
 
-/// Vectors of columns whose sums are in registers at a time, in [`times`].
+/// Number of vectors of columns whose sums are in registers at a time, in [`times`].
 const WIDE: usize = 3;
-/// Columns up to which [`times`] takes dot products.
+/// Largest number of columns for which [`times`] computes dot products.
 const NARROW: usize = 3;
-/// Vectors of features whose sums are in registers at a time, in [`add_transposed`]: by two, or by this many where there are
-/// few columns, so that a row is read in long pieces and enough sums are under way.
+/// Number of vectors of features whose sums are in registers at a time, in [`add_transposed`], if
+/// there are few columns; otherwise two. So a row is read in long pieces and enough sums are
+/// computed at once.
 const TALLEST: usize = 8;
 
-/// `out` (b x c, row-major) = `x` (b x p, row-major) · `w` (p x c, row-major). 2bpc flops.
+/// Computes `out` (b x c, row-major) = `x` (b x p, row-major) · `w` (p x c, row-major). 2bpc flops.
 ///
-/// Every row has the bits that it has alone.
+/// Each row of the result has the same bits as if it were computed alone.
 ///
 /// ```
 /// let (x, w) = ([1.0, 2.0, 3.0, 4.0], [1.0, 10.0]);
@@ -31,7 +34,7 @@ const TALLEST: usize = 8;
 /// ```
 ///
 /// # Panics
-/// Where the lengths do not fit together.
+/// If the lengths do not match.
 pub fn times<T: Real>(x: &[T], w: &[T], p: usize, out: &mut [T]) {
     if p > 0 && !w.is_empty() {
         let c = w.len() / p;
@@ -40,10 +43,11 @@ pub fn times<T: Real>(x: &[T], w: &[T], p: usize, out: &mut [T]) {
     }
 }
 
-/// `sums` (width x c, row-major) += columns `first..first + width` of `x` (b x p, row-major), transposed, times `right`
-/// (b x c, row-major). 2b·width·c flops.
+/// Adds to `sums` (width x c, row-major) columns `first..first + width` of `x` (b x p, row-major),
+/// transposed, times `right` (b x c, row-major). 2b·width·c flops.
 ///
-/// Products and their sum over the b rows have the precision of the features: a few hundred rows a call.
+/// Products and their sum over the b rows have the precision of the features: pass a few hundred
+/// rows per call.
 ///
 /// ```
 /// let (x, right) = ([1.0f32, 2.0, 3.0, 4.0], [1.0, 10.0]);
@@ -54,7 +58,7 @@ pub fn times<T: Real>(x: &[T], w: &[T], p: usize, out: &mut [T]) {
 /// ```
 ///
 /// # Panics
-/// Where the lengths do not fit together.
+/// If the lengths do not match.
 pub fn add_transposed<T: Real>(x: &[T], p: usize, first: usize, right: &[T], sums: &mut [f64]) {
     let b = x.len().checked_div(p).unwrap_or(0);
     if let Some(c) = right.len().checked_div(b).filter(|c| *c > 0) {
@@ -70,7 +74,8 @@ const fn lanes<T: Real, S: Simd>() -> usize {
     size_of::<T::Vector<S>>() / size_of::<T>()
 }
 
-/// `to` = some columns of `from` (rows x c), padded with zeros to `width` columns.
+/// Copies columns of `from` (rows x c) from `first` on to `to`, padded with zeros to `width`
+/// columns.
 fn pack<T: Real>(from: &[T], c: usize, first: usize, width: usize, to: &mut Aligned<T>) {
     let columns = width.min(c - first);
     let to = to.zeros(from.len() / c * width);
@@ -98,7 +103,7 @@ impl<T: Real> WithSimd for Times<'_, T> {
 }
 
 impl<T: Real> Times<'_, T> {
-    /// The product, with the sums of `ROWS` rows in registers.
+    /// Computes the product with the sums of `ROWS` rows in registers.
     #[inline(always)]
     fn by_rows<S: Simd, const ROWS: usize>(self, simd: S) {
         let (Self { x, w, p, c, out }, lanes) = (self, lanes::<T, S>());
@@ -208,8 +213,8 @@ impl<T: Real> Group<'_, T> {
         }
     }
 
-    /// The sums of a few rows. No index of the loop over features can fail: one that could would keep the sums in
-    /// memory.
+    /// Computes the sums of a few rows. No index in the loop over features can fail: one that could
+    /// would keep the sums in memory.
     #[inline(always)]
     fn rows<S: Simd, const ROWS: usize, const VECTORS: usize>(
         &self,
@@ -240,7 +245,7 @@ impl<T: Real> Group<'_, T> {
     }
 }
 
-/// Numbers of the widest vector there is.
+/// Number of elements of the widest vector.
 const MOST_LANES: usize = 16;
 
 struct Transposed<'a, T> {
@@ -258,12 +263,12 @@ impl<T: Real> WithSimd for Transposed<'_, T> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let most = if S::REGISTER_COUNT >= 32 { 10 } else { 5 };
-        // groups of equal widths waste the fewest lanes
+        // equal widths of the groups waste the fewest lanes
         let width = self.c.div_ceil(self.c.div_ceil(most));
         let mut packed = Aligned::default();
         let mut this = self;
         for column in (0..this.c).step_by(width) {
-            // direct calls: through a pointer they would be compiled for the oldest machine
+            // direct calls: calls through a pointer would be compiled for the oldest machine
             if const { S::REGISTER_COUNT >= 32 } {
                 match width {
                     1 => this.run::<S, 1, TALLEST>(simd, column, width, &mut packed),
@@ -293,7 +298,8 @@ impl<T: Real> Transposed<'_, T> {
     ) {
         let (c, tall) = (self.c, TALL * lanes::<T, S>());
         let columns = width.min(c - column);
-        // the columns after the last one of the group belong to the next: they are computed, and not used
+        // the columns after the last one of the group belong to the next group: they are computed
+        // and not used
         pack(self.right, c, column, COLUMNS, packed);
         let (right, _) = packed.as_chunks::<COLUMNS>();
         let mut spare: Vec<T> = Vec::new();
@@ -320,7 +326,8 @@ impl<T: Real> Transposed<'_, T> {
     }
 }
 
-/// Features `from..` of the rows, some vectors of them, times every column of `right`.
+/// Returns the products of a few vectors of features, from `from` on, with every column of `right`,
+/// summed over the rows.
 #[inline(always)]
 fn products<T: Real, S: Simd, const COLUMNS: usize, const TALL: usize>(
     simd: S,

@@ -1,9 +1,10 @@
 //! Files that appear whole or not at all.
 //!
-//! A file is written beside its destination under a temporary name, flushed to the disk and renamed. Whatever ends the
-//! writing before that leaves nothing behind: dropping the file removes it, and [`remove_temporaries`] removes all
-//! that are being written when a signal ends the process. From [`stop_outputs`] on no output takes its name: what a run
-//! computes after a wish to stop may be incomplete.
+//! A file is written next to its destination under a temporary name, flushed to the disk and
+//! renamed. If the writing ends before that, nothing is left behind: dropping the file removes it,
+//! and [`remove_temporaries`] removes all files that are being written when a signal ends the
+//! process. After [`stop_outputs`] no output is renamed to its destination, because results
+//! computed after a stop request may be incomplete.
 
 use crate::{Error, Result};
 use std::collections::BTreeSet;
@@ -18,9 +19,9 @@ static FILES: Mutex<Files> = Mutex::new(Files { temporary: BTreeSet::new(), writ
 
 struct Files {
     temporary: BTreeSet<PathBuf>,
-    /// Outputs that have taken their names, since [`watch_outputs`].
+    /// Outputs committed since [`watch_outputs`].
     written: Option<Vec<PathBuf>>,
-    /// True from [`stop_outputs`] on.
+    /// True after [`stop_outputs`].
     stopped: bool,
 }
 
@@ -28,10 +29,10 @@ fn files<R>(change: impl FnOnce(&mut Files) -> R) -> R {
     change(&mut FILES.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Removes every temporary file that is being written. For the thread that ends the process after a signal; writers
-/// that go on afterwards fail when they finish.
+/// Removes every temporary file that is being written. For the thread that ends the process after a
+/// signal; writers that continue afterwards fail when they commit.
 pub fn remove_temporaries() {
-    // that thread may have been stopped while it changed the list
+    // that thread may have been interrupted while it changed the list
     let tried = (0..100).find_map(|_| {
         FILES.try_lock().ok().or_else(|| {
             std::thread::sleep(Duration::from_millis(10));
@@ -39,22 +40,24 @@ pub fn remove_temporaries() {
         })
     });
     for path in tried.map(|mut files| std::mem::take(&mut files.temporary)).unwrap_or_default() {
-        // it may have been renamed or removed this moment
+        // it may just have been renamed or removed
         let _ = std::fs::remove_file(path);
     }
 }
 
-/// Records the outputs that take their names from now on, for [`written_outputs`].
+/// Starts to record committed outputs, for [`written_outputs`].
 pub fn watch_outputs() {
     files(|files| files.written = Some(Vec::new()));
 }
 
-/// Returns the outputs that have taken their names since [`watch_outputs`], in this order; files of checkpoints are not outputs.
+/// Returns the outputs committed since [`watch_outputs`], in this order; checkpoint files are not
+/// outputs.
 pub fn written_outputs() -> Vec<PathBuf> {
     files(|files| files.written.clone().unwrap_or_default())
 }
 
-/// Makes every [`AtomicFile::commit`] of an output fail with [`Error::Interrupted`] from now on; files of checkpoints are still written.
+/// Makes every [`AtomicFile::commit`] of an output fail with [`Error::Interrupted`] from now on;
+/// checkpoint files are still written.
 pub fn stop_outputs() {
     files(|files| files.stopped = true);
 }
@@ -62,36 +65,36 @@ pub fn stop_outputs() {
 const PREFIX: &str = ".kmill-";
 const SUFFIX: &str = ".tmp";
 
-/// Random letters and digits between the two.
+/// Number of random letters and digits between prefix and suffix.
 const RANDOM: usize = 6;
 
-/// True for the name of a temporary file, such as a killed process leaves.
+/// Returns true for the name of a temporary file, such as a killed process leaves.
 pub(crate) fn is_temporary(name: &str) -> bool {
     let random = name.strip_prefix(PREFIX).and_then(|name| name.strip_suffix(SUFFIX));
     random.is_some_and(|random| random.len() == RANDOM && random.bytes().all(|byte| byte.is_ascii_alphanumeric()))
 }
 
-/// Bytes gathered before they are written.
+/// Size of the write buffer, in bytes.
 pub const BUFFER_BYTES: usize = 256 << 10;
 
-/// A file being written that takes its place at [`AtomicFile::commit`].
+/// A file being written that appears at its destination on [`AtomicFile::commit`].
 #[derive(Debug)]
 pub struct AtomicFile {
-    // an Option only so that commit can take it out of a value that has a destructor
+    // an Option only so that `commit` can take it out of a value that has a destructor
     writer: Option<BufWriter<NamedTempFile>>,
     temporary: PathBuf,
     destination: PathBuf,
-    /// False for a file of a checkpoint.
+    /// False for a checkpoint file.
     is_output: bool,
 }
 
 impl AtomicFile {
-    /// The path at which a file that is called `path` will be: symbolic links are followed, also one whose file is not
-    /// there yet.
+    /// Returns the path at which a file named `path` will appear. Symbolic links are followed, even
+    /// to a file that does not exist yet.
     ///
     /// # Errors
-    /// [`Error::Output`] where the path names a folder, a device, a pipe or a socket, which no file may replace, and
-    /// where there is no folder; [`Error::Io`] for a folder that nothing can be written to.
+    /// [`Error::Output`] if the path is a folder, a device, a pipe or a socket, which a file must
+    /// not replace, or if its folder does not exist; [`Error::Io`] if the folder is not writable.
     pub fn destination(path: &Path) -> Result<PathBuf> {
         let metadata = match std::fs::metadata(path) {
             Ok(metadata) => metadata,
@@ -106,15 +109,16 @@ impl AtomicFile {
         Ok(file)
     }
 
-    /// Starts a file that will be `path`, or the file behind it where that is a symbolic link. The present file stays
-    /// until [`AtomicFile::commit`], and gives the new one its mode, its owner and its group.
+    /// Starts a file that will appear at `path`, or at the target of a symbolic link. The present
+    /// file stays until [`AtomicFile::commit`]; the new one inherits its mode, its owner and its
+    /// group.
     ///
     /// # Errors
     /// The errors of [`AtomicFile::destination`].
     pub fn create(path: &Path) -> Result<Self> {
         let destination = Self::destination(path)?;
         let folder = folder(&destination);
-        // registered under the same lock, so that remove_temporaries misses none
+        // registered under the same lock, so that `remove_temporaries` misses no file
         let file = files(|files| {
             let file = builder().tempfile_in(folder)?;
             files.temporary.insert(file.path().to_path_buf());
@@ -127,7 +131,8 @@ impl AtomicFile {
         Ok(Self { writer, temporary, destination, is_output: true })
     }
 
-    /// [`AtomicFile::create`] for a file of a checkpoint, which is also written after [`stop_outputs`].
+    /// Starts a checkpoint file: like [`AtomicFile::create`], but it is also written after
+    /// [`stop_outputs`].
     ///
     /// # Errors
     /// The errors of [`AtomicFile::destination`].
@@ -137,12 +142,12 @@ impl AtomicFile {
         Ok(file)
     }
 
-    /// The path at which the file appears after [`AtomicFile::commit`].
+    /// Returns the path at which the file appears after [`AtomicFile::commit`].
     pub fn path(&self) -> &Path {
         &self.destination
     }
 
-    /// Flushes everything to the disk and renames the file to its place.
+    /// Flushes everything to the disk and renames the file to its destination.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Interrupted`] after [`stop_outputs`].
@@ -151,7 +156,8 @@ impl AtomicFile {
         let failed = |source: io::Error| Error::io("write", &self.destination)(source);
         let file = writer.into_inner().map_err(|error| failed(error.into_error()))?;
         file.as_file().sync_all().map_err(failed)?;
-        // under the lock, so that nobody is told of a file that is about to take its name, or has just done so
+        // under the lock, so that renaming and recording are one step for `stop_outputs` and
+        // `written_outputs`
         files(|files| {
             if files.stopped && self.is_output {
                 return Err(Error::Interrupted);
@@ -165,7 +171,8 @@ impl AtomicFile {
         Ok(())
     }
 
-    /// Brings everything written so far to the disk, so that only the renaming is left to [`AtomicFile::commit`].
+    /// Flushes everything written so far to the disk, so that [`AtomicFile::commit`] has only to
+    /// rename.
     pub fn settle(&mut self) -> Result<()> {
         let path = self.destination.clone();
         let settled = self.flush().and_then(|()| self.writer()?.get_ref().as_file().sync_all());
@@ -203,8 +210,8 @@ impl Seek for AtomicFile {
     }
 }
 
-/// Gives a new file the owner, the group and the mode of the file that it replaces. Where the group cannot be kept, another one
-/// gets no rights.
+/// Gives a new file the owner, the group and the mode of the file that it replaces. If the group
+/// cannot be kept, the new group gets no rights.
 fn inherit(replaced: &Path, file: &File) -> io::Result<()> {
     #[cfg(unix)]
     {
@@ -233,13 +240,13 @@ fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// The path of a file that does not exist yet; a link is followed to the path it points to.
+/// Returns the path of a file that does not exist yet; a link is followed to the path it points to.
 fn absent(path: &Path) -> Result<PathBuf> {
     if path.as_os_str().as_encoded_bytes().ends_with(b"/") || path.file_name().is_none() {
         return Err(refusal(path, "this is a folder".to_string(), "name a file in it"));
     }
     let mut file = path.to_path_buf();
-    // the links end: the operating system has followed them to a name that is not there
+    // the links end: the operating system has followed them to a missing name
     while let Ok(target) = std::fs::read_link(&file) {
         file = folder(&file).join(target);
     }
@@ -253,7 +260,7 @@ fn absent(path: &Path) -> Result<PathBuf> {
     Ok(file.file_name().map_or(file.clone(), |name| within.join(name)))
 }
 
-/// The kind of thing that the metadata describe, in words, such as a folder or a device.
+/// Returns the kind of file in words, such as a folder or a device.
 fn kind(metadata: &std::fs::Metadata) -> &'static str {
     #[cfg(unix)]
     {
@@ -272,7 +279,8 @@ fn kind(metadata: &std::fs::Metadata) -> &'static str {
     if metadata.is_dir() { "a folder" } else { "no regular file" }
 }
 
-/// Checks, before any work, that new files can be made in the folder; a file that replaces another is new, too.
+/// Checks, before any work, that new files can be made in the folder, which replacing a file also
+/// needs.
 fn writable(folder: &Path, path: &Path) -> Result<()> {
     #[cfg(unix)]
     rustix::fs::access(folder, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)
@@ -280,18 +288,19 @@ fn writable(folder: &Path, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes temporary files, which are called so that [`is_temporary`] knows them.
+/// Returns a builder of temporary files whose names [`is_temporary`] recognises.
 pub(crate) fn builder() -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(PREFIX).rand_bytes(RANDOM).suffix(SUFFIX);
-    // temporary files are private by default; this one becomes an ordinary file, as the umask has it
+    // temporary files are private by default; this one becomes an ordinary file, with the mode of
+    // the umask
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     builder
 }
 
-/// Makes the new name survive a power cut, where folders can be synchronised.
+/// Makes the new name survive a power failure, if the file system can synchronise folders.
 fn sync_folder(file: &Path) {
-    // not every file system can; the file itself is safe either way
+    // the file itself is safe even if this fails
     let _ = File::open(folder(file)).and_then(|folder| folder.sync_all());
 }

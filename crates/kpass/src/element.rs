@@ -1,6 +1,6 @@
-//! Types of the numbers that arrays hold.
+//! Element types of arrays.
 
-/// Type of the values in row-major bytes; all little-endian, as the machine is.
+/// Type of the values in row-major bytes, all little-endian, like the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are the types")]
 pub enum Element {
@@ -19,7 +19,7 @@ pub enum Element {
 }
 
 impl Element {
-    /// Bytes per value.
+    /// Returns the number of bytes per value.
     pub fn size(self) -> usize {
         match self {
             Self::I8 | Self::U8 | Self::Bool => 1,
@@ -30,7 +30,7 @@ impl Element {
     }
 }
 
-/// Types of numbers that files hold.
+/// A type of numbers that files hold.
 pub trait Plain: bytemuck::Pod {
     /// The type as an [`Element`].
     const ELEMENT: Element;

@@ -2,71 +2,71 @@
 
 use std::path::{Path, PathBuf};
 
-/// Result of every fallible operation of this crate.
+/// Result of a fallible operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error about data, disk or memory. The text is one sentence a person can act on.
+/// An error about data, disk or memory. The message is one sentence that a person can act on.
 ///
-/// Rows are counted from 0 and lines from 1, both within their file; sizes are in bytes. A `hint` begins with "; " or is empty, and a
-/// `remedy` is advice, such as a parameter to lower.
+/// Rows are counted from 0 and lines from 1, both within their file; sizes are in bytes. A `hint`
+/// begins with "; " or is empty, and a `remedy` is advice, such as a parameter to lower.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the message of a variant says what its fields are")]
 pub enum Error {
-    /// No file is there, or a glob matched none.
+    /// A file that does not exist, or a glob without a match.
     #[error("no such file: {path}{}", or_else(hint, "; check the path"), path = path.display())]
     NotFound { path: PathBuf, hint: String },
-    /// The operating system refused.
+    /// An error of the operating system.
     #[error("cannot {action} {path}: {}; {}", crate::system_error::plain(source).0, crate::system_error::plain(source).1, path = path.display())]
     Io { action: &'static str, path: PathBuf, source: std::io::Error },
-    /// The path names something that no file may replace, or a place where no file can be made.
+    /// A path that a file must not replace, or at which no file can be made.
     #[error("{path} cannot be written: {why}; {remedy}", path = path.display())]
     Output { path: PathBuf, why: String, remedy: &'static str },
-    /// The file is not of the format it was opened as, or is damaged.
+    /// A file that is damaged or does not have the expected format.
     #[error("{path} cannot be read as {format}: {}{}", crate::shown::words(detail), repair(detail), path = path.display())]
     Malformed { path: PathBuf, format: &'static str, detail: String },
-    /// A pipe, a device or a folder where a file is needed.
+    /// A pipe, a device or a folder instead of a file.
     #[error("{path} is no regular file; kmill reads a table several times and in any place: save it as a file first, or give it as standard input, whose name is -", path = path.display())]
     NotAFile { path: PathBuf },
-    /// No reader or writer for this kind of file.
+    /// A kind of file without a reader or writer.
     #[error("{path}: unknown kind of file; kmill reads {known}: name one of these", path = path.display())]
     UnknownFormat { path: PathBuf, known: String },
-    /// Two files of one table have different columns.
+    /// Two files of one table with different columns.
     #[error("{second} does not continue {first}: {difference}", first = first.display(), second = second.display())]
     SchemaMismatch { first: PathBuf, second: PathBuf, difference: String },
     /// A column name or pattern that matches nothing.
     #[error("{path} has no column {name:?}{hint}", path = path.display())]
     NoSuchColumn { path: PathBuf, name: String, hint: String },
-    /// A column that holds no numbers where numbers are needed.
+    /// A column without numbers where numbers are needed.
     #[error("column {column:?} of {path} holds {got}, but {expected}", path = path.display())]
     WrongType { path: PathBuf, column: String, got: String, expected: String },
     /// A missing, NaN or infinite value.
     #[error("{path}: {place}, column {column:?} is {value}; {remedy}", path = path.display(), place = place(*row, *line))]
     BadValue { path: PathBuf, row: u64, line: Option<u64>, column: String, value: String, remedy: &'static str },
-    /// A row whose texts are longer than the budget has room for.
+    /// A row whose texts exceed the budget.
     #[error("{path}: row {row} (counted from 0), column {column:?} brings the row's texts to {bytes}, and the budget has room for {room}; leave the column out or raise `memory` to {needed}",
         path = path.display(), bytes = crate::shown::bytes(*bytes), room = crate::shown::bytes(*room), needed = crate::shown::bytes_up(*needed))]
     LargeRow { path: PathBuf, row: u64, column: String, bytes: usize, room: usize, needed: usize },
-    /// A list that is not as long as the lists of the other rows.
+    /// A list whose length differs from the lists of the other rows.
     #[error("{path}: row {row} (counted from 0), list column {column:?} has {got} instead of {expected} values; {remedy}", path = path.display())]
     ListLength { path: PathBuf, row: u64, column: String, expected: usize, got: usize, remedy: &'static str },
     /// A line of a text file that does not fit the table.
     #[error("{0}")]
     BadLine(Box<BadLine>),
-    /// A label column with so many distinct labels that it is surely a measurement.
+    /// A label column with too many distinct labels, which is surely a measurement.
     #[error(
         "column {column:?} has more than {limit} distinct labels, or texts that are too long for labels; a class or a group has a short name, and a quantity is learned by regression"
     )]
     TooManyLabels { column: String, limit: usize },
-    /// A column that was named as categories, with more values than are taken.
+    /// A categorical column with more values than supported.
     #[error("column {column:?} has more than {} values, too many for a feature of each; give `hash` 256 for features of its text, or leave the column out", crate::shown::count(*limit as u64))]
     TooManyValues { column: String, limit: usize },
-    /// Rows were asked for while the values of a column of categories are not known.
+    /// A request for rows before the values of a categorical column are known.
     #[error(
         "the values of column {column:?} are not known yet; find them first (`Run::coded`, or `Selected::search`), or set `categories` none"
     )]
     Uncoded { column: String },
-    /// Two files that belong together have different numbers of rows.
+    /// Two files that belong together, with different numbers of rows.
     #[error("{second} has {second_rows} rows, {first} has {first_rows}; they need one row for each other", first = first.display(), second = second.display())]
     RowCount { first: PathBuf, first_rows: u64, second: PathBuf, second_rows: u64 },
     /// A text that could not be parsed.
@@ -75,7 +75,7 @@ pub enum Error {
     /// A table or a selection without rows, or without features.
     #[error("{what}: {why}")]
     Empty { what: String, why: String },
-    /// The plan does not fit the budget.
+    /// A plan that exceeds the budget.
     #[error("{what} needs {needs}, the budget is {budget} (`memory`): the largest part is {largest} with {largest_bytes}; {remedy}{or}raise `memory` to {up}",
         needs = crate::shown::bytes(*needed), budget = crate::shown::bytes(*budget), largest_bytes = crate::shown::bytes(*largest_bytes),
         or = if remedy.is_empty() { "" } else { " or " }, up = crate::shown::bytes_up(*needed))]
@@ -87,33 +87,33 @@ pub enum Error {
         largest_bytes: usize,
         remedy: &'static str,
     },
-    /// A cache larger than what is left of the space allowed for caches.
+    /// A cache larger than the remaining space for caches.
     #[error("a cache in {folder} needs {needed}, and {left} of what scratch may take is left; allow more or do without",
         folder = folder.display(), needed = size(*needed), left = size(*left))]
     OverScratch { folder: PathBuf, needed: u64, left: u64 },
-    /// The disk of the scratch folder is full.
+    /// A full disk of the scratch folder.
     #[error("the disk of {folder} is full: a cache there needs {needed}{free}; free some space or choose another `scratch` folder",
         folder = folder.display(), needed = size(*needed), free = free.map_or(String::new(), |free| format!(", {} are free", size(free))))]
     ScratchFull { folder: PathBuf, needed: u64, free: Option<u64> },
-    /// A file that is not what it was when it was opened.
+    /// A file that changed since it was opened.
     #[error("{path} changed while it was read: {change}; run again when nobody writes to it", path = path.display())]
     Changed { path: PathBuf, change: String },
     /// A file that kmill wrote, with contents that contradict each other.
     #[error("{path} is damaged: {detail}", path = path.display())]
     Damaged { path: PathBuf, detail: String },
-    /// A checkpoint that this run cannot go on from.
+    /// A checkpoint from which this run cannot continue.
     #[error("{path} is the checkpoint of another run: {difference}; continue with the command of that run, or start afresh with `fresh`", path = path.display())]
     OtherCheckpoint { path: PathBuf, difference: String },
-    /// A folder where the checkpoint would be, with something else in it.
+    /// A folder at the path of the checkpoint, with something else in it.
     #[error("{path} is where the checkpoint goes, but {found} is no part of one; move it away or name the output otherwise", path = path.display(), found = found.display())]
     NotACheckpoint { path: PathBuf, found: PathBuf },
-    /// Processes that share a run and do not get on.
+    /// A conflict between processes that share a run.
     #[error("{folder}: {why}", folder = folder.display())]
     Engine { folder: PathBuf, why: String },
-    /// Rows of a table that are somewhere else.
+    /// Rows of a table that are not in this shard.
     #[error("rows {}..{} are not here: this is a shard; name files that hold them", rows.start, rows.end)]
     Elsewhere { rows: std::ops::Range<u64> },
-    /// The run was asked to stop.
+    /// A run that was asked to stop.
     #[error("interrupted: nothing was written")]
     Interrupted,
     /// A thread of a pass ended without a result: a bug.
@@ -134,18 +134,19 @@ impl Error {
         }
     }
 
-    /// A file that is damaged, or of another format.
+    /// Returns the error of a file that is damaged, or has another format.
     pub fn malformed(path: &Path, format: &'static str, detail: impl Into<String>) -> Self {
         Self::Malformed { path: path.to_path_buf(), format, detail: detail.into() }
     }
 
-    /// A column that holds what it must not hold.
+    /// Returns the error of a column with values of a wrong type.
     pub fn wrong_type(path: &Path, column: &str, got: impl Into<String>, expected: impl Into<String>) -> Self {
         let (path, column) = (path.to_path_buf(), column.to_string());
         Self::WrongType { path, column, got: got.into(), expected: expected.into() }
     }
 
-    /// What was found at a path, `None` where nothing is there; other errors as [`Error::io`].
+    /// Returns what was found at a path, or `None` if nothing is there; other errors as
+    /// [`Error::io`].
     pub fn unless_absent<V>(found: std::io::Result<V>, action: &'static str, path: &Path) -> Result<Option<V>> {
         match found {
             Ok(found) => Ok(Some(found)),
@@ -154,7 +155,8 @@ impl Error {
         }
     }
 
-    /// True for what is neither in the job nor in its rows, such as a wish to stop or a full disk: the same job may succeed later.
+    /// Returns true for errors that depend neither on the job nor on its rows, such as a stop
+    /// request or a full disk: the same job may succeed later.
     pub fn may_pass(&self) -> bool {
         matches!(
             self,
@@ -167,8 +169,8 @@ impl Error {
         )
     }
 
-    /// The error of work that had the budget less so many bytes, which something else holds: names the whole budget, and one that
-    /// has room for both.
+    /// Corrects an error of work whose budget was reduced by `bytes` that something else holds: it
+    /// then names the whole budget, and one with room for both.
     #[must_use]
     pub fn beside(mut self, bytes: usize) -> Self {
         match &mut self {
@@ -186,13 +188,13 @@ fn size(bytes: u64) -> String {
     crate::shown::bytes(usize::try_from(bytes).unwrap_or(usize::MAX))
 }
 
-/// The place of a row in words, which say that rows are counted from 0.
+/// Returns the place of a row in words, which say that rows are counted from 0.
 fn place(row: u64, line: Option<u64>) -> String {
     let line = line.map_or(String::new(), |line| format!(", line {line}"));
     format!("row {row} (counted from 0){line}")
 }
 
-/// An error in a line of a text file: what was expected there and what was found, in words.
+/// An error in a line of a text file: what was expected and what was found, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are the parts of the message")]
 pub struct BadLine {
@@ -217,7 +219,7 @@ fn or_else<'a>(hint: &'a str, usual: &'a str) -> &'a str {
     if hint.is_empty() { usual } else { hint }
 }
 
-/// Advice on a damaged file; empty where its detail gives some already.
+/// Returns advice on a damaged file; empty if `detail` contains some already.
 fn repair(detail: &str) -> &'static str {
     if detail.contains("; ") { "" } else { "; copy it again, or write it anew" }
 }

@@ -7,46 +7,47 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-/// Bytes at the start of a file that are digested: any header.
+/// Number of bytes digested at the start of a file, which cover any header.
 const START: u64 = 4 << 10;
 
-/// Bytes at the end of a file that are digested: the footer of a Parquet or Arrow file, as a rule.
+/// Number of bytes digested at the end of a file, which usually cover the footer of a Parquet or
+/// Arrow file.
 const END: u64 = 64 << 10;
 
 /// Name that stands for standard input.
 pub const STDIN: &str = "-";
 
-/// The scheme of an address; `None` for a path.
+/// Returns the scheme of a URL; `None` for a path.
 pub fn scheme(path: &Path) -> Option<&str> {
     let (scheme, rest) = path.to_str()?.split_once("://")?;
     let word = scheme.len() > 1 && scheme.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
     (word && !rest.is_empty()).then_some(scheme)
 }
 
-/// Properties that tell a file from another, or from itself before it was changed: length, time of the last change, the
-/// place on the file system, and a digest of its first 4 KiB and last 64 KiB.
+/// Properties that distinguish a file from others, and from itself before a change: length, time of
+/// the last change, place on the file system, and a digest of its first 4 KiB and last 64 KiB.
 ///
-/// The digest is compared between runs; within a run length, time and place are, which costs one call to the operating
-/// system and no reading.
+/// The digest is compared between runs. Within a run, length, time and place are compared, which
+/// costs one system call and no reading.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// The file, as it was named.
+    /// Path of the file, as given.
     #[serde(serialize_with = "crate::shown::lossy_path")]
     pub path: PathBuf,
     /// Length in bytes.
     pub length: u64,
-    /// Nanoseconds after 1970 of the last change; 0 where the file system does not tell.
+    /// Time of the last change in nanoseconds after 1970; 0 if the file system does not report it.
     pub modified: u64,
     /// Digest of both ends.
     pub digest: String,
-    /// Device and number of the file, which change when another takes its name. They do not outlive a copy or a mount
-    /// and so are no part of a checkpoint.
+    /// Device and inode number, which change if another file takes the name. They do not survive a
+    /// copy or a mount and are therefore not part of a checkpoint.
     #[serde(skip)]
     place: (u64, u64),
 }
 
-/// The metadata of a regular file on a disk. Opening a pipe would wait for a writer, and what the
-/// kernel makes up while it is read, such as `/proc/kmsg`, may have no end.
+/// Returns the metadata of a regular file on a disk. Opening a pipe would wait for a writer, and a
+/// file that the kernel generates, such as `/proc/kmsg`, may have no end.
 ///
 /// # Errors
 /// [`Error::NotFound`], [`Error::NotAFile`] and [`Error::Io`].
@@ -64,7 +65,7 @@ pub fn regular(path: &Path) -> Result<Metadata> {
     }
 }
 
-/// Refuses standard input that may have no end: all but a regular file, a pipe, a socket and a
+/// Rejects standard input that may have no end: anything but a regular file, a pipe, a socket and a
 /// terminal.
 pub fn check_input() -> Result<()> {
     #[cfg(target_os = "linux")]
@@ -82,7 +83,7 @@ pub fn check_input() -> Result<()> {
 }
 
 impl Identity {
-    /// The identity of the file at `path`.
+    /// Returns the identity of the file at `path`.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotAFile`] and [`Error::Io`].
@@ -94,7 +95,8 @@ impl Identity {
         Ok(Self { modified: modified(&metadata), place: place(&metadata), ..Self::of_content(path, &file)? })
     }
 
-    /// The identity of what is in an open file, under a name that leads nowhere: length and digest.
+    /// Returns the identity of the content of an open file, its length and digest; `path` is only a
+    /// name.
     pub fn of_content(path: &Path, mut file: &File) -> Result<Self> {
         let failed = |error| Error::io("read", path)(error);
         let length = file.metadata().map_err(failed)?.len();
@@ -110,18 +112,20 @@ impl Identity {
         Ok(Self { path: path.to_path_buf(), length, modified: 0, digest, place: (0, 0) })
     }
 
-    /// The identity of an object at a distance, by its address, its length and what its store says of its version.
+    /// Returns the identity of a remote object, from its address, its length and the version that
+    /// its store reports.
     pub fn told(address: &Path, length: u64, version: &str) -> Self {
         let digest = Digest::of(version.as_bytes());
         Self { path: address.to_path_buf(), length, modified: 0, digest, place: (0, 0) }
     }
 
-    /// Checks that the path still names the file it named, and that nobody wrote to it.
+    /// Checks that the path still names the same file, and that nobody wrote to it.
     ///
     /// # Errors
     /// [`Error::Changed`] with what changed.
     pub fn check(&self) -> Result<()> {
-        // what came through standard input is in a file that nobody else knows, and a store is told the version with every request
+        // standard input is in a file that nobody else knows, and requests to a store name the
+        // version
         if self.path == Path::new(STDIN) || scheme(&self.path).is_some() {
             return Ok(());
         }
@@ -136,7 +140,7 @@ impl Identity {
         if self.place != place(&metadata) { changed("another file has its name now".to_string()) } else { Ok(()) }
     }
 
-    /// How the file `now` differs from this one, which was there before; the place is not looked at.
+    /// Returns how the file `now` differs from this earlier one; ignores the place.
     pub(crate) fn difference(&self, now: &Self) -> Option<String> {
         if self.length != now.length {
             return Some(format!("it had {} bytes and has {}", self.length, now.length));
@@ -191,7 +195,8 @@ mod tests {
         told("it had 300000 bytes and has 299999");
         put(&whole, SystemTime::now());
         told("it was written to");
-        // same length and time, other bytes: seen where they are header or footer, the rest is up to the time
+        // same length and time, other bytes: seen in header and footer, otherwise only the time
+        // shows them
         for (at, seen) in [(0, true), (4095, true), (150_000, false), (299_999, true)] {
             let mut other = whole.clone();
             other[at] = 8;

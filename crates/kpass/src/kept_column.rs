@@ -1,4 +1,4 @@
-//! Columns that are carried along unchanged, such as an id beside a prediction.
+//! Columns that are carried along unchanged, such as an id next to a prediction.
 
 use crate::Strings;
 use crate::sparse::{SparseColumn, SparseShape};
@@ -19,12 +19,12 @@ pub enum OutputKind {
 }
 
 impl OutputKind {
-    /// True for values whose bytes are not known beforehand: text, bytes and sparse rows.
+    /// Returns true for values of variable size: text, bytes and sparse rows.
     pub fn is_long(self) -> bool {
         matches!(self, Self::Text | Self::Binary | Self::Sparse(_))
     }
 
-    /// Bytes of a value; of text, bytes and sparse rows without what they hold.
+    /// Returns the bytes of a value; for text, bytes and sparse rows without their content.
     pub fn bytes(self) -> usize {
         match self {
             Self::Bool => 1,
@@ -49,7 +49,7 @@ impl std::fmt::Display for OutputKind {
     }
 }
 
-/// Values of a kept column. The value of a row without one is arbitrary.
+/// Values of a kept column. The value of a row is arbitrary if it is missing.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the names are the types")]
 pub enum KeptValues {
@@ -64,7 +64,7 @@ pub enum KeptValues {
 }
 
 impl KeptValues {
-    /// The values as a sink takes them.
+    /// Returns the values as a sink takes them.
     pub fn as_output(&self) -> Output<'_> {
         match self {
             Self::F32(v) => Output::F32(v),
@@ -78,7 +78,7 @@ impl KeptValues {
         }
     }
 
-    /// The value of a row as a whole number, if the column holds integers or truth values.
+    /// Returns the value of a row as a whole number, if the column holds integers or booleans.
     #[inline]
     pub fn integer(&self, row: usize) -> Option<i128> {
         match self {
@@ -89,7 +89,7 @@ impl KeptValues {
         }
     }
 
-    /// The value of a row, if the column holds numbers or truth values.
+    /// Returns the value of a row, if the column holds numbers or booleans.
     #[inline]
     pub fn number(&self, row: usize) -> Option<f64> {
         match self {
@@ -100,16 +100,16 @@ impl KeptValues {
     }
 }
 
-/// A kept column of some rows: values, some of which may be missing.
+/// A kept column of some rows, with values that may be missing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeptColumn {
     values: KeptValues,
-    /// For each row, true if it has a value; `None` where all have one.
+    /// For each row, true if it has a value; `None` if all rows have one.
     valid: Option<Vec<bool>>,
 }
 
 impl KeptColumn {
-    /// An empty column for values of this kind.
+    /// Returns an empty column for values of this kind.
     pub fn new(kind: OutputKind) -> Self {
         let values = match kind {
             OutputKind::F32 => KeptValues::F32(Vec::new()),
@@ -124,38 +124,38 @@ impl KeptColumn {
         Self { values, valid: None }
     }
 
-    /// A column of these values, of which those are missing where `valid` is false.
+    /// Returns a column of these values; a value is missing if its `valid` is false.
     pub fn new_valid(values: KeptValues, valid: Vec<bool>) -> Self {
         Self { values, valid: valid.contains(&false).then_some(valid) }
     }
 
-    /// A column of numbers some of which may be missing.
+    /// Returns a column of numbers that may be missing.
     pub fn optional(values: &[Option<f64>]) -> Self {
         let valid = values.iter().any(Option::is_none).then(|| values.iter().map(Option::is_some).collect());
         Self { values: KeptValues::F64(values.iter().map(|value| value.unwrap_or_default()).collect()), valid }
     }
 
-    /// The values; arbitrary where one is missing.
+    /// Returns the values; missing ones are arbitrary.
     pub fn values(&self) -> &KeptValues {
         &self.values
     }
 
-    /// The values and the flags of missing ones, for a reader to append to.
+    /// Returns the values and the flags of missing ones, for a reader to append to.
     pub fn parts_mut(&mut self) -> (&mut KeptValues, &mut Option<Vec<bool>>) {
         (&mut self.values, &mut self.valid)
     }
 
-    /// For each row, true if it has a value; `None` where all have one.
+    /// Returns, for each row, true if it has a value; `None` if all rows have one.
     pub fn valid(&self) -> Option<&[bool]> {
         self.valid.as_deref()
     }
 
-    /// True for a row without a value.
+    /// Returns true for a row without a value.
     pub fn is_null(&self, row: usize) -> bool {
         self.valid.as_ref().is_some_and(|valid| !valid[row])
     }
 
-    /// The first row, counted from row `start` on, whose number is missing, NaN or infinite.
+    /// Returns the first row whose number is missing, NaN or infinite, counted from row `start` on.
     pub fn first_missing(&self, start: usize) -> Option<usize> {
         let finite = |row: usize| match &self.values {
             KeptValues::Sparse(values) => values.rows().largest(row).is_finite(),
@@ -166,17 +166,17 @@ impl KeptColumn {
         odd.into_iter().chain(null).min()
     }
 
-    /// The type of the values.
+    /// Returns the type of the values.
     pub fn kind(&self) -> OutputKind {
         self.values.as_output().kind()
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.values.as_output().len()
     }
 
-    /// True if there are no rows.
+    /// Returns whether the column is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -198,7 +198,7 @@ impl KeptColumn {
     /// Appends some rows of a column of the same kind.
     ///
     /// # Panics
-    /// If the kinds differ: the caller has made both.
+    /// If the kinds differ.
     pub fn append(&mut self, later: &Self, rows: Range<usize>) {
         let before = self.len();
         match (&mut self.values, &later.values) {
@@ -223,10 +223,11 @@ impl KeptColumn {
         }
     }
 
-    /// A copy of the column as another kind of number: fractions are rounded, whole numbers and truth values never.
+    /// Returns a copy of the column as another kind of number. Fractions are rounded; whole numbers
+    /// and booleans must be exact.
     ///
     /// # Errors
-    /// The first row with a value that the kind cannot hold, and the value.
+    /// The first row whose value the kind cannot hold, and the value.
     pub fn cast(&self, kind: OutputKind) -> Result<Self, (usize, String)> {
         let mut cast = Self { valid: self.valid.clone(), ..Self::new(kind) };
         for row in 0..self.len() {
@@ -256,13 +257,13 @@ impl KeptColumn {
     }
 }
 
-/// A fraction as float32, unless it is too large.
+/// Returns a fraction as float32, unless it is too large.
 fn narrow(value: f64) -> Result<f32, String> {
     let narrow = value as f32;
     if narrow.is_finite() || !value.is_finite() { Ok(narrow) } else { Err(format!("{value:e}, too large for float32")) }
 }
 
-/// The whole number itself, if a float with so many binary digits holds it and all smaller ones.
+/// Returns the whole number, if a float with this many binary digits holds it and all smaller ones.
 fn exact(value: i128, digits: u32, float: &str) -> Result<i128, String> {
     if value.unsigned_abs() <= 1 << digits {
         Ok(value)
@@ -283,12 +284,12 @@ pub enum Output<'a> {
     Text(&'a Strings),
     Binary(&'a Strings),
     Sparse(&'a SparseColumn),
-    /// Values some of which may be missing.
+    /// Values that may be missing.
     Kept(&'a KeptColumn),
 }
 
 impl Output<'_> {
-    /// Number of values.
+    /// Returns the number of values.
     pub fn len(&self) -> usize {
         match self {
             Self::F32(v) => v.len(),
@@ -302,12 +303,12 @@ impl Output<'_> {
         }
     }
 
-    /// True if there are no values.
+    /// Returns whether the batch is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The type of the values.
+    /// Returns the type of the values.
     pub fn kind(&self) -> OutputKind {
         match self {
             Self::F32(_) => OutputKind::F32,

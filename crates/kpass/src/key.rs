@@ -1,14 +1,16 @@
-//! Random numbers that belong to a row, not to a loop.
+//! Random numbers that belong to rows, not to loops.
 //!
-//! The key of a row is a pure function of (seed, purpose, round, stored row number). Whoever visits the row, in
-//! whatever order, in whatever chunk, on whatever thread, draws the same number; so samples, folds and landmark
-//! proposals do not depend on how the table was read.
+//! The key of a row is a pure function of (seed, purpose, round, stored row number). Every visit of
+//! the row, in any order, in any chunk, on any thread, draws the same number; so samples, folds and
+//! landmark proposals do not depend on how the table was read.
 //!
-//! The generator is counter-based: each 64-bit word goes through the finaliser of SplitMix64 (Steele, Lea, Flood,
-//! "Fast splittable pseudorandom number generators", OOPSLA 2014), which is a bijection with full avalanche. Two
-//! chained applications separate the stream from the row counter.
+//! The generator is counter-based: each 64-bit word goes through the finaliser of SplitMix64
+//! (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014), which is a
+//! bijection with full avalanche. Two chained applications separate the stream from the row
+//! counter.
 
-/// The purpose of a stream of keys. Streams with different purposes are independent for the same seed.
+/// The purpose of a stream of keys. Streams with different purposes are independent for the same
+/// seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Purpose {
@@ -28,7 +30,8 @@ pub enum Purpose {
     Data,
     /// Frequencies, hashes and signs of random features.
     Frequencies,
-    /// Sample of rows that errors of an approximation are measured on: independent of the landmarks.
+    /// Sample of rows on which the errors of an approximation are measured, independent of the
+    /// landmarks.
     Quality,
     /// Sample of rows and seeds of a clustering.
     Clusters,
@@ -36,13 +39,14 @@ pub enum Purpose {
     Sketch,
     /// Random labels of rows under a null hypothesis; the round is the permutation.
     Permutations,
-    /// Sample of rows whose gradients are averaged, where those of all would cost more than the fit.
+    /// Sample of rows whose gradients are averaged, if the gradients of all rows would cost more
+    /// than the fit.
     Gradients,
-    /// Small steps away from points at which a search stands still; the round is the search.
+    /// Small steps away from points at which a search stalls; the round is the search.
     Nudges,
-    /// Folds of the rows that effects of values are learned from.
+    /// Folds of the rows for out-of-fold target encoding.
     Effects,
-    /// Sample of rows that a tree of leaves is grown from.
+    /// Sample of rows from which a tree of leaves is grown.
     Leaves,
 }
 
@@ -60,7 +64,8 @@ pub struct Stream(u64);
 /// 2^64 divided by the golden ratio: the Weyl increment of SplitMix64.
 const WEYL: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// The finaliser of SplitMix64: a permutation of 64-bit words in which every bit of the result depends on all bits of `z`.
+/// The finaliser of SplitMix64: a permutation of 64-bit words in which every bit of the result
+/// depends on all bits of `z`.
 #[inline(always)]
 pub fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -69,26 +74,27 @@ pub fn mix(mut z: u64) -> u64 {
 }
 
 impl Stream {
-    /// The stream of one seed, purpose and round.
+    /// Returns the stream of one seed, purpose and round.
     pub fn new(seed: u64, purpose: Purpose, round: u64) -> Self {
         let a = mix(seed.wrapping_add(WEYL));
         let b = mix(a ^ (purpose as u64 + 1).wrapping_mul(WEYL));
         Self(mix(b ^ round.wrapping_add(1).wrapping_mul(0xD1B5_4A32_D192_ED03)))
     }
 
-    /// 64 uniform bits for row `row`.
+    /// Returns 64 uniform bits for row `row`.
     #[inline(always)]
     pub fn word(&self, row: u64) -> u64 {
         mix(self.0 ^ mix(row.wrapping_add(1).wrapping_mul(WEYL)))
     }
 
-    /// A uniform number in the open interval (0, 1): never 0, so that its logarithm is finite.
+    /// Returns a uniform number in the open interval (0, 1): never 0, so that its logarithm is
+    /// finite.
     #[inline(always)]
     pub fn uniform(&self, row: u64) -> f64 {
         ((self.word(row) >> 12) as f64 + 0.5) * (1.0 / (1u64 << 52) as f64)
     }
 
-    /// A uniform integer below `bound` (bias below 2^-32 for bounds below 2^32).
+    /// Returns a uniform integer below `bound` (bias below 2^-32 for bounds below 2^32).
     #[inline(always)]
     pub fn below(&self, row: u64, bound: u64) -> u64 {
         ((u128::from(self.word(row)) * u128::from(bound)) >> 64) as u64

@@ -1,15 +1,19 @@
-//! Passes over rows: the one loop of the whole workspace, under a memory budget and with the same bits on any number of threads.
+//! Passes over rows: the one loop of the whole workspace, under a memory budget and bitwise
+//! reproducible on any number of threads.
 //!
 //! The crate answers four questions and no others:
 //!
-//! * **what are the rows?** A [`RowSource`] returns [`RowBlock`]s of numbers for any range of stored rows;
-//! * **how are they folded?** A [`Pass`] folds segments of a fixed size on parallel lanes and merges them in row order, so that the
-//!   result has the same bits on any number of threads;
-//! * **what does it cost?** Every consumer states its [`Footprint`], and a [`Plan`] adds them up before work starts;
-//! * **what remains of a run that was stopped?** A [`checkpoint`] holds the states of its passes, and the next run continues with the
-//!   same bits.
+//! * **what are the rows?** A [`RowSource`] returns [`RowBlock`]s of numbers for any range of
+//!   stored rows;
+//! * **how are they folded?** A [`Pass`] folds segments of a fixed size on parallel lanes and
+//!   merges them in row order, so that the result has the same bits on any number of threads;
+//! * **what does it cost?** Every consumer states its [`Footprint`], and a [`Plan`] adds them up
+//!   before work starts;
+//! * **what remains of a stopped run?** A [`checkpoint`] holds the states of its passes, and the
+//!   next run continues with the same bits.
 //!
-//! It knows no file format, no kernel and no solver. The crate `kstore` reads tables as sources of rows.
+//! It contains no file format, no kernel and no solver. The crate `kstore` reads tables as sources
+//! of rows.
 //!
 //! # Example
 //!
@@ -34,7 +38,13 @@
 //!         Total::default()
 //!     }
 //!     fn scratch(&self) {}
-//!     fn step(&self, sum: &mut Total, _: &mut (), block: &RowBlock<'_, f64>, _: &Workers) -> Result<(), Error> {
+//!     fn step(
+//!         &self,
+//!         sum: &mut Total,
+//!         _: &mut (),
+//!         block: &RowBlock<'_, f64>,
+//!         _: &Workers,
+//!     ) -> Result<(), Error> {
 //!         sum.0 += block.x.iter().sum::<f64>();
 //!         Ok(())
 //!     }

@@ -1,17 +1,20 @@
-//! Rows that are in memory already: candidates for landmarks, and data of library users.
+//! Rows in memory: candidates for landmarks, and data of library users.
 
 use crate::rows::{Coded, RowBlock};
 use crate::{Error, Footprint, Label, Real, Result, RowBuf, RowCursor, RowSource, TableShape};
 use std::{ops::Range, sync::Arc};
 
-/// A source of rows from arrays in memory.
+/// A source of rows in memory.
 ///
-/// Positions run from 0 to the number of rows, and segments are ranges of positions; the row *numbers* that blocks
-/// carry are those given to [`MemoryRows::numbered`], such as the stored rows that the rows were copied from.
+/// Positions run from 0 to the number of rows, and segments are ranges of positions. Blocks carry
+/// the row *numbers* of [`MemoryRows::numbered`], such as the stored rows that the rows were copied
+/// from.
 ///
 /// ```
 /// use kpass::{MemoryRows, RowBuf, RowSource};
-/// let rows = MemoryRows::new(vec![1.0, 2.0, 3.0, 4.0f32], 2)?.with_targets(vec![5.0, 6.0], 1)?.numbered(vec![7, 9])?;
+/// let rows = MemoryRows::new(vec![1.0, 2.0, 3.0, 4.0f32], 2)?
+///     .with_targets(vec![5.0, 6.0], 1)?
+///     .numbered(vec![7, 9])?;
 /// let mut buf = RowBuf::new(10);
 /// assert!(rows.open(0..2)?.next(&mut buf)?);
 /// assert_eq!((buf.rows, buf.y), (vec![7, 9], vec![5.0, 6.0]));
@@ -31,7 +34,7 @@ pub struct MemoryRows<T> {
 }
 
 impl<T: Real> MemoryRows<T> {
-    /// A source of the rows in `x`, of `d` features each, one row after the other.
+    /// Returns a source of the rows in `x`, row-major, with `d` features each.
     pub fn new(x: Vec<T>, d: usize) -> Result<Self> {
         if d == 0 || !x.len().is_multiple_of(d) {
             return Err(shape(format!("{} values are no whole rows of {d} features", x.len())));
@@ -39,12 +42,13 @@ impl<T: Real> MemoryRows<T> {
         Ok(Self { n: x.len() / d, x, d, ..Self::default() })
     }
 
-    /// A source without rows yet, of `d` features and `t` targets; [`MemoryRows::push`] adds rows.
+    /// Returns a source without rows, with `d` features and `t` targets; [`MemoryRows::push`] adds
+    /// rows.
     pub fn empty(d: usize, t: usize) -> Self {
         Self { d, t, rows: Some(Vec::new()), ..Self::default() }
     }
 
-    /// Adds targets, `t` for each row.
+    /// Adds targets, `t` per row.
     pub fn with_targets(mut self, y: Vec<f64>, t: usize) -> Result<Self> {
         if y.len() != self.n * t {
             return Err(shape(format!("{} targets for {} rows of {t}", y.len(), self.n)));
@@ -73,7 +77,7 @@ impl<T: Real> MemoryRows<T> {
         Ok(self)
     }
 
-    /// Gives the rows their stored row numbers; without, they are numbered by position.
+    /// Sets the stored row numbers; by default the rows are numbered by position.
     pub fn numbered(mut self, rows: Vec<u64>) -> Result<Self> {
         if rows.len() != self.n {
             return Err(shape(format!("{} row numbers for {} rows", rows.len(), self.n)));
@@ -82,8 +86,7 @@ impl<T: Real> MemoryRows<T> {
         Ok(self)
     }
 
-    /// Appends row `i` of a block, with its targets, weight and row number. Labels are not carried
-    /// along.
+    /// Appends row `i` of a block, with its targets, weight and row number, but without labels.
     pub fn push(&mut self, block: &RowBlock<'_, T>, i: usize) {
         debug_assert_eq!((block.d, block.t), (self.d, self.t));
         let position = self.n as u64;
@@ -96,47 +99,47 @@ impl<T: Real> MemoryRows<T> {
         self.n += 1;
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.n
     }
 
-    /// True if there are no rows.
+    /// Returns whether the source is empty.
     pub fn is_empty(&self) -> bool {
         self.n == 0
     }
 
-    /// The features, row-major.
+    /// Returns the features, row-major.
     pub fn x(&self) -> &[T] {
         &self.x
     }
 
-    /// The targets, row-major.
+    /// Returns the targets, row-major.
     pub fn y(&self) -> &[f64] {
         &self.y
     }
 
-    /// The weights of the rows; `None` if all weigh 1.
+    /// Returns the weights of the rows; `None` if all weigh 1.
     pub fn weights(&self) -> Option<&[f64]> {
         self.weight.as_deref()
     }
 
-    /// Stored row number of the row at `position`.
+    /// Returns the stored row number of the row at `position`.
     pub fn row(&self, position: usize) -> u64 {
         self.rows.as_ref().map_or(position as u64, |rows| rows[position])
     }
 
-    /// Codes of the classes of the rows, where there is a class column.
+    /// Returns the class codes of the rows, if there is a class column.
     pub fn class_codes(&self) -> Option<&[u32]> {
         self.classes.as_ref().map(|(codes, _)| &codes[..])
     }
 
-    /// Codes of the folds of the rows, where there is a fold column.
+    /// Returns the fold codes of the rows, if there is a fold column.
     pub fn group_codes(&self) -> Option<&[u32]> {
         self.groups.as_ref().map(|(codes, _)| &codes[..])
     }
 
-    /// Bytes held.
+    /// Returns the bytes held.
     pub fn bytes(&self) -> usize {
         let codes = |column: &Option<(Vec<u32>, _)>| column.as_ref().map_or(0, |(codes, _)| codes.capacity() * 4);
         self.x.capacity() * size_of::<T>()

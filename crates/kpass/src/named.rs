@@ -1,20 +1,21 @@
-//! Registries: what is found by name, the entries of a crate and those that a program registers when it starts.
+//! Registries of named entries: the entries of a crate, and entries that a program registers when
+//! it starts.
 
 use crate::{Error, Result};
 use std::sync::{PoisonError, RwLock};
 
 /// An entry of a [`Registry`].
 pub trait Named: Sync + 'static {
-    /// What it is, in messages.
+    /// Kind of the entries, in messages.
     const WHAT: &'static str;
-    /// Its name.
+    /// Returns the name.
     fn name(&self) -> &'static str;
 }
 
 /// Entries by name.
 ///
-/// Registered ones are the process's, not a value that is handed around: a model file names its kernel, and whoever reads it
-/// must find the same kernel by that name.
+/// Registered entries belong to the process, not to a value that is passed around: a model file
+/// names its kernel, and every reader must find the same kernel by that name.
 pub struct Registry<E: 'static> {
     own: &'static [E],
     registered: RwLock<Vec<&'static E>>,
@@ -27,23 +28,24 @@ impl<E: Named> std::fmt::Debug for Registry<E> {
 }
 
 impl<E: Named> Registry<E> {
-    /// A registry of the entries of a crate.
+    /// Returns a registry of the entries of a crate.
     pub const fn new(own: &'static [E]) -> Self {
         Self { own, registered: RwLock::new(Vec::new()) }
     }
 
-    /// The entries of this crate.
+    /// Returns the entries of this crate.
     pub fn own(&self) -> &'static [E] {
         self.own
     }
 
-    /// All entries: of this crate, then in the order in which they were registered.
+    /// Returns all entries: first the ones of this crate, then the registered ones, in the order of
+    /// registration.
     pub fn all(&self) -> Vec<&'static E> {
         let registered = self.registered.read().unwrap_or_else(PoisonError::into_inner);
         self.own.iter().chain(registered.iter().copied()).collect()
     }
 
-    /// The entry of a name; `None` where there is none.
+    /// Returns the entry with this name.
     pub fn by_name(&self, name: &str) -> Option<&'static E> {
         self.all().into_iter().find(|entry| entry.name() == name)
     }
@@ -51,7 +53,7 @@ impl<E: Named> Registry<E> {
     /// Adds an entry.
     ///
     /// # Errors
-    /// [`Error::Register`] where its name is taken or is no word.
+    /// [`Error::Register`] if the name is taken or not valid.
     pub fn register(&self, entry: &'static E) -> Result<()> {
         let name = entry.name();
         let refuse = |why| Err(Error::Register { what: E::WHAT, name, why });
@@ -67,7 +69,7 @@ impl<E: Named> Registry<E> {
     }
 }
 
-/// Whether expressions and options can hold a name as it is.
+/// Returns whether expressions and options can hold a name unchanged.
 fn is_word(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_lowercase())
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')

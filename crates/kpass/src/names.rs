@@ -1,11 +1,12 @@
-//! Columns found by their names.
+//! Columns found by name.
 
-/// The place of `name` among the names.
+/// Returns the position of `name` among the names.
 pub fn position(names: &[impl AsRef<str>], name: &str) -> Option<usize> {
     names.iter().position(|column| column.as_ref() == name)
 }
 
-/// The places of `name[0]`, `name[1]`, …, the columns that come from a list column, in their order; empty if there are none.
+/// Returns the positions of `name[0]`, `name[1]`, …, the columns of a list column, in their order;
+/// empty if there are none.
 pub fn items(names: &[impl AsRef<str>], name: &str) -> Vec<usize> {
     let item = |column: &str| {
         let item = column.strip_prefix(name)?.strip_prefix('[')?.strip_suffix(']')?;
@@ -14,7 +15,8 @@ pub fn items(names: &[impl AsRef<str>], name: &str) -> Vec<usize> {
     places_where(names, |column| item(column).is_some())
 }
 
-/// The places of `name=…`, the features that come from a column of categories; empty if there are none.
+/// Returns the positions of `name=…`, the features of a categorical column; empty if there are
+/// none.
 pub fn values(names: &[impl AsRef<str>], name: &str) -> Vec<usize> {
     places_where(names, |column| column.strip_prefix(name).is_some_and(|rest| rest.starts_with('=')))
 }
@@ -23,7 +25,8 @@ fn places_where(names: &[impl AsRef<str>], such: impl Fn(&str) -> bool) -> Vec<u
     (0..names.len()).filter(|place| such(names[*place].as_ref())).collect()
 }
 
-/// The text to add to "there is no column `name`": the nearest name, or the names that exist.
+/// Returns the text to add to "there is no column `name`": the nearest name, or the names that
+/// exist.
 pub fn hint(names: &[impl AsRef<str>], name: &str) -> String {
     let all = || names.iter().map(AsRef::as_ref);
     match nearest(name, all()) {
@@ -32,7 +35,7 @@ pub fn hint(names: &[impl AsRef<str>], name: &str) -> String {
     }
 }
 
-/// Names shown before a list is cut short: a line of text, not a screenful.
+/// Number of names shown before a list is cut: a line of text, not a screenful.
 const SHOWN: usize = 12;
 
 fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
@@ -44,8 +47,8 @@ fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     if names.is_empty() { "no columns".to_string() } else { text }
 }
 
-/// The candidate that differs from `name` by the fewest edits, if it is near enough to be a slip of the fingers:
-/// a third of the letters, and always when only the case differs.
+/// Returns the candidate with the fewest edits from `name`, if it is near enough for a typing
+/// error: at most a third of the letters, rounded up, are different. Letter case is ignored.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let folded = name.to_lowercase();
     let allowed = name.chars().count().div_ceil(3);
@@ -57,7 +60,7 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, candidate)| candidate)
 }
 
-/// Levenshtein's edit distance.
+/// Computes Levenshtein's edit distance.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

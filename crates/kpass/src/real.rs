@@ -1,11 +1,11 @@
-//! The element types rows are stored in.
+//! The element types of stored rows.
 
 use crate::element::Plain;
 use std::fmt::{Debug, Display};
 
-/// A type that arrays of states are made of.
+/// An element type of the arrays of states.
 pub trait Number: Plain {
-    /// The type's name in the file.
+    /// Name of the type in the file.
     const DTYPE: safetensors::Dtype;
 }
 
@@ -18,38 +18,40 @@ macro_rules! numbers {
 }
 numbers!(f32: F32, f64: F64, u64: U64, u32: U32, u16: U16, i64: I64, u8: U8);
 
-/// `f32` or `f64`: the one type parameter that travels through the workspace.
+/// `f32` or `f64`: the one type parameter of the whole workspace.
 ///
-/// Rows, kernel blocks and features are kept in `T`; whatever is summed over blocks is `f64`.
+/// Rows, kernel blocks and features are stored in `T`; sums over blocks are `f64`.
 pub trait Real: Number + Debug + Display + Default + PartialOrd + Send + Sync {
     /// `"f32"` or `"f64"`, the name of the type in the parameter `precision`.
     const NAME: &'static str;
     /// Distance from 1 to the next larger number, as `f64`.
     const EPSILON: f64;
-    /// The bytes that hold some values, in the machine's order.
+    /// Returns the bytes of some values, in the machine's order.
     fn bytes(values: &[Self]) -> &[u8] {
         bytemuck::cast_slice(values)
     }
-    /// The bytes of some values, to be overwritten: any bytes are values.
+    /// Returns the bytes of some values, for overwriting: any bytes are values.
     fn bytes_mut(values: &mut [Self]) -> &mut [u8] {
         bytemuck::cast_slice_mut(values)
     }
-    /// The nearest `T` to `value`.
+    /// Returns the nearest `T` to `value`.
     fn from_f64(value: f64) -> Self;
-    /// This number in `f64`, exactly.
+    /// Returns this number in `f64`, exactly.
     fn to_f64(self) -> f64;
-    /// False for NaN and the infinities. Not by way of f64, which would halve the width of a vector.
+    /// Returns false for NaN and the infinities. Does not convert to f64, which would halve the
+    /// width of a vector.
     fn is_finite(self) -> bool;
-    /// False if any value is NaN or infinite.
+    /// Returns false if any value is NaN or infinite.
     fn all_finite(values: &[Self]) -> bool;
-    /// Writes four columns of one length to the first four places of rows of `d`.
+    /// Writes four columns of equal length to the first four places of rows of `d`.
     #[inline(always)]
     fn transpose(columns: [&[Self]; 4], d: usize, out: &mut [Self]) {
         transpose_singly(columns, d, out);
     }
 }
 
-/// Runs loops compiled for the best instruction set of this machine: `vectorised!(loops)` is their value.
+/// Runs loops compiled for the best instruction set of this machine: `vectorised!(loops)` returns
+/// their value.
 #[macro_export]
 macro_rules! vectorised {
     ($loops:expr) => {
@@ -60,11 +62,12 @@ macro_rules! vectorised {
     };
 }
 
-/// What [`vectorised!`](crate::vectorised!) calls.
+/// The implementation of [`vectorised!`](crate::vectorised!).
 ///
-/// `loops` must be a closure marked `#[inline(always)]`. The bound says `FnOnce`, so that the compiler makes the closure
-/// that and nothing else: of a closure it takes for `FnMut` only the body would be inlined, not the shim around it, and
-/// the loops would be compiled for the oldest machine (30 to 45 times slower for the Laplacian, because of calls for `mul_add`).
+/// `loops` must be a closure marked `#[inline(always)]`. The bound is `FnOnce`, so that the
+/// compiler makes the closure that and nothing else: for a closure that it takes for `FnMut`, only
+/// the body would be inlined, not the shim around it, and the loops would be compiled for the
+/// oldest machine (30 to 45 times slower for the Laplacian, because of calls to `mul_add`).
 #[inline(always)]
 pub fn vectorised<R>(loops: impl FnOnce() -> R) -> R {
     pulp::Arch::new().dispatch(loops)
@@ -93,21 +96,22 @@ impl Real for f32 {
         f32::is_finite(self)
     }
     fn all_finite(values: &[Self]) -> bool {
-        // one more than the largest exponent carries into the sign
+        // adding one to the largest exponent carries into the sign
         const EXPONENT: u32 = 0x7f80_0000;
         const ONE: u32 = 0x0080_0000;
         vectorised!(values.iter().fold(0, |all, value| all | ((value.to_bits() & EXPONENT) + ONE)) >> 31 == 0)
     }
-    /// Four rows at a time in registers: left to itself the compiler moves every value alone.
+    /// Transposes four rows at a time in registers; by itself the compiler moves every value
+    /// separately.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     fn transpose(columns: [&[Self]; 4], d: usize, out: &mut [Self]) {
-        // every x86-64 has it
+        // every x86-64 has SSE
         let Some(sse) = pulp::core_arch::x86::Sse::try_new() else { return transpose_singly(columns, d, out) };
         let [(a, a_end), (b, b_end), (c, c_end), (e, e_end)] = columns.map(|column| column.as_chunks::<4>());
         for ((((a, b), c), e), out) in a.iter().zip(b).zip(c).zip(e).zip(out.chunks_mut(4 * d)) {
             let rows = square(sse, [*a, *b, *c, *e]);
-            // not by chunks of `d`, whose number would be a division
+            // not by chunks of `d`, whose number would need a division
             for (i, row) in rows.iter().enumerate() {
                 out[i * d..i * d + 4].copy_from_slice(row);
             }
@@ -117,7 +121,7 @@ impl Real for f32 {
     }
 }
 
-/// Four columns of four values as rows.
+/// Returns four columns of four values as rows.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn square(sse: pulp::core_arch::x86::Sse, columns: [[f32; 4]; 4]) -> [[f32; 4]; 4] {

@@ -3,7 +3,7 @@
 use crate::{Footprint, KeptColumn, Real, Result};
 use std::{fmt::Debug, ops::Range, sync::Arc};
 
-/// A class label or a group name, kept as it was in the file.
+/// A class label or a group name, as in the file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(untagged)]
 pub enum Label {
@@ -16,7 +16,7 @@ pub enum Label {
 }
 
 impl Label {
-    /// A digest, by which labels of a column are told apart.
+    /// Returns a digest that distinguishes the labels of a column.
     pub fn digest(&self) -> u64 {
         match self {
             Self::Bool(truth) => u64::from(*truth),
@@ -25,7 +25,7 @@ impl Label {
         }
     }
 
-    /// Bytes of its text; 0 for a number.
+    /// Returns the bytes of its text; 0 for a number.
     pub fn text_bytes(&self) -> usize {
         if let Self::Text(text) = self { text.len() } else { 0 }
     }
@@ -43,13 +43,14 @@ impl std::fmt::Display for Label {
 
 /// A label column of a block: `labels[codes[i]]` is the label of row i.
 ///
-/// While labels are being discovered the dictionary is the cursor's own and grows; once the source was given a
-/// dictionary the codes refer to it, and [`Coded::UNKNOWN`] marks labels it does not hold.
+/// While labels are being discovered, the cursor has a dictionary of its own, which grows. Once the
+/// source has a dictionary, the codes refer to it, and [`Coded::UNKNOWN`] marks labels that it does
+/// not hold.
 #[derive(Clone, Copy, Debug)]
 pub struct Coded<'a> {
-    /// One code per row of the block.
+    /// Codes, one per row of the block.
     pub codes: &'a [u32],
-    /// The dictionary.
+    /// Dictionary.
     pub labels: &'a [Label],
 }
 
@@ -61,36 +62,36 @@ impl Coded<'_> {
 /// Some rows of a table, in stored order.
 #[derive(Clone, Copy, Debug)]
 pub struct RowBlock<'a, T> {
-    /// Stored row number of each row: position over the sorted files, before any selection.
+    /// Stored row number of each row: its position over the sorted files, before any selection.
     pub rows: &'a [u64],
-    /// Features, `rows.len()` x `d`, row-major, scaled if the source was given a scaler.
+    /// Features, `rows.len()` x `d`, row-major, scaled if the source has a scaler.
     pub x: &'a [T],
     /// Number of features.
     pub d: usize,
-    /// Numeric targets, `rows.len()` x `t`, row-major; empty where there are none.
+    /// Numeric targets, `rows.len()` x `t`, row-major; empty if there are none.
     pub y: &'a [f64],
     /// Number of numeric targets.
     pub t: usize,
     /// Weights of the rows; `None` if all weigh 1.
     pub weight: Option<&'a [f64]>,
-    /// The class column, where the target is a label.
+    /// Class column, if the target is a label.
     pub classes: Option<Coded<'a>>,
-    /// The fold column, where folds come from one.
+    /// Fold column, if the folds come from a column.
     pub groups: Option<Coded<'a>>,
     /// Columns that are only carried along.
     pub kept: &'a [KeptColumn],
 }
 
 impl<T> RowBlock<'_, T> {
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
-    /// True for a block without rows.
+    /// Returns true for a block without rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
-    /// The weight of row `i`; `None` if all rows weigh 1.
+    /// Returns the weight of row `i`; `None` if all rows weigh 1.
     pub fn weight(&self, i: usize) -> Option<f64> {
         self.weight.map(|weights| weights[i])
     }
@@ -99,7 +100,7 @@ impl<T> RowBlock<'_, T> {
 /// Reusable storage behind a [`RowBlock`]; a cursor fills it up to `capacity` rows.
 #[derive(Clone, Debug, Default)]
 pub struct RowBuf<T> {
-    /// Most rows a cursor may put here: the tile.
+    /// Maximum number of rows that a cursor may put here: the tile.
     pub capacity: usize,
     /// Stored row numbers.
     pub rows: Vec<u64>,
@@ -122,11 +123,11 @@ pub struct RowBuf<T> {
 }
 
 impl<T: Real> RowBuf<T> {
-    /// An empty buffer for tiles of `capacity` rows.
+    /// Returns an empty buffer for tiles of `capacity` rows.
     pub fn new(capacity: usize) -> Self {
         Self { capacity, ..Self::default() }
     }
-    /// Bytes a row takes in a buffer, labels included and kept columns not.
+    /// Returns the bytes of a row in a buffer, including labels but not kept columns.
     pub fn bytes_per_row(shape: &TableShape) -> usize {
         let numbers = shape.targets + usize::from(shape.weighted);
         size_of::<u64>() + shape.features * size_of::<T>() + numbers * size_of::<f64>() + 2 * size_of::<u32>()
@@ -136,7 +137,8 @@ impl<T: Real> RowBuf<T> {
         self.x.clear();
         self.clear_but_x();
     }
-    /// Removes all rows but leaves old values in `x`: a cursor that overwrites them need not write zeros first.
+    /// Removes all rows but leaves old values in `x`: a cursor that overwrites them need not write
+    /// zeros first.
     pub fn clear_but_x(&mut self) {
         self.rows.clear();
         self.y.clear();
@@ -145,7 +147,7 @@ impl<T: Real> RowBuf<T> {
         self.groups.clear();
         self.kept.iter_mut().for_each(KeptColumn::clear);
     }
-    /// The rows as a block.
+    /// Returns the rows as a block.
     pub fn block(&self, shape: &TableShape) -> RowBlock<'_, T> {
         RowBlock {
             rows: &self.rows,
@@ -161,7 +163,7 @@ impl<T: Real> RowBuf<T> {
     }
 }
 
-/// The `count` values from place `start` on, with arbitrary content.
+/// Returns the `count` values from position `start` on, with arbitrary content.
 pub fn room<V: Copy + Default>(values: &mut Vec<V>, start: usize, count: usize) -> &mut [V] {
     if values.len() < start + count {
         values.resize(start + count, V::default());
@@ -169,21 +171,21 @@ pub fn room<V: Copy + Default>(values: &mut Vec<V>, start: usize, count: usize) 
     &mut values[start..start + count]
 }
 
-/// Makes room for `more` values and hands it out.
+/// Appends `more` values and returns them.
 pub fn grow<V: Copy + Default>(values: &mut Vec<V>, more: usize) -> &mut [V] {
     let have = values.len();
     values.resize(have + more, V::default());
     &mut values[have..]
 }
 
-/// Size of a table as a source gives it.
+/// The size of the table that a source provides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableShape {
-    /// Stored rows: the row numbers run from 0 to here. Selected rows may be fewer.
+    /// Number of stored rows: the row numbers run from 0 to here. Selected rows may be fewer.
     pub stored: u64,
-    /// Features per row, d.
+    /// Number of features per row, d.
     pub features: usize,
-    /// Numeric targets per row, t.
+    /// Number of numeric targets per row, t.
     pub targets: usize,
     /// True if rows have weights.
     pub weighted: bool,
@@ -191,21 +193,22 @@ pub struct TableShape {
 
 /// A table that can be read from any stored row on, by several cursors at once.
 pub trait RowSource<T: Real>: Debug + Send + Sync {
-    /// Stored rows, features and targets.
+    /// Returns the numbers of stored rows, features and targets.
     fn shape(&self) -> TableShape;
-    /// The stored rows that can be selected: a part of `0..shape().stored`. Segments outside are never opened.
+    /// Returns the stored rows that can be selected: a part of `0..shape().stored`. Segments
+    /// outside are never opened.
     fn range(&self) -> Range<u64> {
         0..self.shape().stored
     }
-    /// A cursor over the selected rows among the stored rows `segment`.
+    /// Opens a cursor over the selected rows among the stored rows `segment`.
     fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>>;
-    /// Bytes per open cursor, `per_row` for each row of the tile.
+    /// Returns the bytes per open cursor, `per_row` for each row of the tile.
     fn footprint(&self) -> Footprint;
-    /// Bytes held however many cursors are open: the metadata of the files.
+    /// Returns the bytes held however many cursors are open: the metadata of the files.
     fn held(&self) -> usize {
         0
     }
-    /// Bytes read from storage so far, over all cursors.
+    /// Returns the bytes read from storage so far, over all cursors.
     fn bytes_read(&self) -> u64 {
         0
     }
@@ -234,7 +237,7 @@ impl<T: Real, S: RowSource<T> + ?Sized> RowSource<T> for &S {
 
 /// A reader of the rows of one segment of a table.
 pub trait RowCursor<T: Real> {
-    /// Empties `buf` and fills it with the next rows: exactly `buf.capacity` of them, or fewer at the end of the
-    /// segment. Returns false when no row was left.
+    /// Empties `buf` and fills it with the next rows: exactly `buf.capacity` of them, or fewer at
+    /// the end of the segment. Returns false if no row was left.
     fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool>;
 }

@@ -4,29 +4,31 @@ use crate::quantiles::{self, KNOTS};
 use crate::{Statistics, statistics::is_noise};
 use serde::{Deserialize, Serialize};
 
-/// Transforms each feature to `u = (v - centre) * (1 / scale)`, to `asinh(u)` or to the score of u among the quantiles of the feature, in f64, before a value is narrowed to
-/// the working precision.
+/// Transforms each feature to `u = (v - centre) * (1 / scale)`, to `asinh(u)` or to the score of u
+/// among the quantiles of the feature, in f64, before the value is narrowed to the working
+/// precision.
 ///
-/// A feature of scale 0 becomes 0, whatever its value. `asinh` is the line u near 0 and the logarithm sign(u) ln(2|u|) far from it: it
-/// draws in the tails of counts, amounts and durations, on both sides.
+/// A feature of scale 0 becomes 0, whatever its value. `asinh(u)` is about u near 0 and sign(u)
+/// ln(2|u|) far from it: it draws in the tails of counts, amounts and durations, on both sides.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Scaler {
-    /// Subtracted from each feature.
+    /// Centre, subtracted from each feature.
     pub centre: Vec<f64>,
-    /// Each feature is divided by it; 0 for a constant feature.
+    /// Scale, by which each feature is divided; 0 for a constant feature.
     pub scale: Vec<f64>,
-    /// The value that replaces a missing one when `missing` is mean, per feature, in the units of the file.
+    /// Replacement of missing values when `missing` is mean, per feature, in the units of the file.
     pub mean: Vec<f64>,
-    /// True where a value goes through asinh after it was shifted and scaled.
+    /// True if asinh is applied after shifting and scaling.
     #[serde(default)]
     pub asinh: bool,
-    /// For each feature the quantiles, shifted and scaled, by which a value becomes its score; empty where it stays what it is.
+    /// Quantiles of each feature, shifted and scaled, that turn a value into its score; empty if
+    /// values are not turned into scores.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub knots: Vec<f64>,
 }
 
 impl Scaler {
-    /// A scaler to mean 0 and (population) deviation 1.
+    /// Returns a scaler to mean 0 and (population) deviation 1.
     pub fn standard(statistics: &Statistics) -> Self {
         let features = || statistics.features.iter();
         let scale = features().map(|f| if f.is_constant() { 0.0 } else { f.deviation() }).collect();
@@ -34,7 +36,7 @@ impl Scaler {
         Self { centre: mean.clone(), scale, mean, ..Self::default() }
     }
 
-    /// A scaler to the range from 0 to 1.
+    /// Returns a scaler to the range from 0 to 1.
     pub fn minmax(statistics: &Statistics) -> Self {
         let features = || statistics.features.iter();
         let centre = features().map(|f| if f.count == 0 { 0.0 } else { f.min }).collect();
@@ -42,13 +44,16 @@ impl Scaler {
         Self { centre, scale, ..Self::standard(statistics) }
     }
 
-    /// A scaler to asinh of what [`robust`](Self::robust) gives.
+    /// Returns a scaler to asinh of the result of [`robust`](Self::robust).
     pub fn asinh(statistics: &Statistics, rows: &[f64], weights: &[f64]) -> Self {
         Self { asinh: true, ..Self::robust(statistics, rows, weights) }
     }
 
-    /// A scaler to (v - median) / spread: the spread is the median distance from the median, or the deviation where that is 0, as in a
-    /// column that is mostly one value. `rows` are some rows of the table, row-major, and `weights` theirs, empty if all count alike; missing values are NaN. Costs d sorts of them.
+    /// Returns a scaler to (v - median) / spread. The spread is the median distance from the
+    /// median, or the deviation if that is 0, as in a column that is mostly one value.
+    ///
+    /// `rows` are some rows of the table, row-major, with NaN for missing values; `weights` are
+    /// their weights, empty if all are equal. Costs d sorts of the rows.
     pub fn robust(statistics: &Statistics, rows: &[f64], weights: &[f64]) -> Self {
         let d = statistics.features.len();
         let (mut scaler, mut values) = (Self::standard(statistics), Vec::new());
@@ -64,7 +69,8 @@ impl Scaler {
         scaler
     }
 
-    /// A scaler to the quantiles of one distribution for all features: a value by its rank among `rows`, which are those of [`robust`](Self::robust).
+    /// Returns a scaler to the quantiles of one distribution for all features: maps a value by its
+    /// rank among `rows`, which are as in [`robust`](Self::robust).
     pub fn quantile(statistics: &Statistics, rows: &[f64], weights: &[f64]) -> Self {
         let (d, mut values) = (statistics.features.len(), Vec::new());
         let mut scaler = Self::standard(statistics);
@@ -81,20 +87,20 @@ impl Scaler {
         scaler
     }
 
-    /// Lets a feature stay what it is, such as one that is 0 or 1.
+    /// Leaves a feature unchanged, such as one that is 0 or 1.
     pub fn keep(&mut self, i: usize) {
-        // asinh comes last
+        // asinh comes last: this scale keeps 0 and 1
         (self.centre[i], self.scale[i]) = (0.0, if self.asinh { 1.0 / 1f64.sinh() } else { 1.0 });
         let own = self.knots.iter_mut().skip(i * KNOTS).take(KNOTS);
         own.zip(quantiles::identity()).for_each(|(knot, score)| *knot = score);
     }
 
-    /// True where values are not on a line with those of the file.
+    /// Returns true if the transform is not linear.
     pub fn bends(&self) -> bool {
         self.asinh || !self.knots.is_empty()
     }
 
-    /// Number of numbers in `knots` for d features, where there are any.
+    /// Returns the length of `knots` for d features, if there are any knots.
     pub fn knots_of(d: usize) -> usize {
         d * KNOTS
     }
@@ -103,24 +109,25 @@ impl Scaler {
         (value - self.centre[i]) * factor(self.scale[i])
     }
 
-    /// A scaler that leaves values as they are.
+    /// Returns a scaler that leaves values unchanged.
     pub fn identity(statistics: &Statistics) -> Self {
         let d = statistics.features.len();
         Self { centre: vec![0.0; d], scale: vec![1.0; d], ..Self::standard(statistics) }
     }
 
-    /// Number of features.
+    /// Returns the number of features.
     pub fn features(&self) -> usize {
         self.centre.len()
     }
 
-    /// The scaled value of feature `i`.
+    /// Returns the scaled value of feature `i`.
     #[inline]
     pub fn apply(&self, i: usize, value: f64) -> f64 {
         self.bend(i, self.apply_line(i, value))
     }
 
-    /// A value of feature `i` on the line, through asinh or among its knots.
+    /// Returns a shifted and scaled value of feature `i` after asinh or the quantile transform, if
+    /// there is one.
     #[inline]
     pub fn bend(&self, i: usize, scaled: f64) -> f64 {
         match self.knots.get(i * KNOTS..(i + 1) * KNOTS) {
@@ -130,7 +137,8 @@ impl Scaler {
         }
     }
 
-    /// The value of feature `i` that becomes `scaled`: the inverse of [`Self::apply`], and the centre of a constant feature.
+    /// Returns the value of feature `i` that becomes `scaled`: the inverse of [`Self::apply`], and
+    /// the centre of a constant feature.
     #[inline]
     pub fn invert(&self, i: usize, scaled: f64) -> f64 {
         let scaled = match self.knots.get(i * KNOTS..(i + 1) * KNOTS) {
@@ -154,14 +162,14 @@ fn ascend(values: &mut [(f64, f64)]) {
     values.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
 }
 
-/// The lower median of values with weights; `None` of nothing. Sorts the values.
+/// Returns the lower median of values with weights; `None` without values. Sorts the values.
 fn median(values: &mut [(f64, f64)]) -> Option<f64> {
     ascend(values);
     let total = values.iter().map(|(_, weight)| weight).sum::<f64>();
     (!values.is_empty()).then(|| quantiles::quantile(values, total, 2.0, true))
 }
 
-/// The factor that a centred value is multiplied by: 1 / `scale`, or 0 for a scale of 0.
+/// Returns the factor of a centred value: 1 / `scale`, or 0 for a scale of 0.
 #[inline]
 pub fn factor(scale: f64) -> f64 {
     if scale == 0.0 { 0.0 } else { 1.0 / scale }

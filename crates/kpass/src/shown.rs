@@ -4,10 +4,11 @@ use serde::Serializer;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-/// Digits of a number that are shown before a power of ten is shorter and says more.
+/// Largest length of a number in plain notation; longer ones are shown with a power of ten.
 const DIGITS: usize = 20;
 
-/// The text as one line: control characters, which can move the cursor of a terminal or forge a line, become escapes.
+/// Returns the text as one line: control characters, which can move the cursor of a terminal or
+/// forge a line, become escapes.
 ///
 /// ```
 /// assert_eq!(kpass::shown::line("a\u{1b}[31m\nb"), "a\\u{1b}[31m\\nb");
@@ -17,14 +18,14 @@ pub fn line(text: &str) -> Cow<'_, str> {
     escaped(text, |_| false, |letter| letter.escape_default().to_string())
 }
 
-/// The text of a whole number with commas: `284,217` for 284217.
+/// Returns a whole number with commas: `284,217` for 284217.
 pub fn count(n: u64) -> String {
     let digits = n.to_string();
     let groups = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy);
     groups.collect::<Vec<_>>().join(",")
 }
 
-/// `1536` as `1.5 KiB`: three significant digits, binary units.
+/// Returns a number of bytes in binary units: `1536` as `1.5 KiB`.
 pub fn bytes(n: usize) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let (mut value, mut unit) = (n as f64, 0);
@@ -36,17 +37,20 @@ pub fn bytes(n: usize) -> String {
     format!("{value:.decimals$} {}", UNITS[unit])
 }
 
-/// The number of bytes rounded up to whole MiB, in the form that [`parse_bytes`](crate::budget::parse_bytes) reads.
+/// Returns the number of bytes rounded up to whole MiB, in the form that
+/// [`parse_bytes`](crate::budget::parse_bytes) reads.
 pub(crate) fn bytes_up(n: usize) -> String {
     format!("{}MiB", n.div_ceil(1 << 20))
 }
 
-/// The words of a text with single spaces between them: what a decoder says in several lines.
+/// Returns the words of a text with single spaces between them, for messages of decoders in several
+/// lines.
 pub fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What is wrong with a text that should be JSON of kmill, in words: its line and column, and types of this program, help nobody.
+/// Returns, in words, what is wrong with a text that should be JSON of kmill. Its line and column,
+/// and types of this program, would help nobody.
 pub fn json(error: &serde_json::Error) -> &'static str {
     use serde_json::error::Category;
     match error.classify() {
@@ -57,12 +61,13 @@ pub fn json(error: &serde_json::Error) -> &'static str {
     }
 }
 
-/// The path as one line of text, see [`line()`].
+/// Returns the path as one line of text, see [`line()`].
 pub fn path(path: &Path) -> String {
     line(&path.to_string_lossy()).into_owned()
 }
 
-/// Serialises a path as text: bytes that are no UTF-8 become the replacement character. Such a path is shown, never opened.
+/// Serialises a path as text: bytes that are not UTF-8 become the replacement character. Such a
+/// path is shown, never opened.
 ///
 /// ```
 /// #[derive(serde::Serialize)]
@@ -86,12 +91,13 @@ pub fn lossy_paths<S: Serializer>(paths: &[PathBuf], serializer: S) -> Result<S:
     serializer.collect_seq(paths.iter().map(|path| path.to_string_lossy()))
 }
 
-/// The text with control characters as escapes, as in [`line()`], but with its line ends kept.
+/// Returns the text with control characters as escapes, as in [`line()`], but with its line ends
+/// kept.
 pub fn lines(text: &str) -> Cow<'_, str> {
     escaped(text, |letter| letter == '\n', |letter| letter.escape_default().to_string())
 }
 
-/// A JSON text with the control characters of its strings as escapes of JSON.
+/// Returns a JSON text with the control characters of its strings as escapes of JSON.
 ///
 /// ```
 /// assert_eq!(kpass::shown::object("{\"a\u{202e}\": 1}"), "{\"a\\u202e\": 1}");
@@ -108,14 +114,14 @@ fn escaped(text: &str, keep: impl Fn(char) -> bool, escape: impl Fn(char) -> Str
     text.chars().map(|letter| if escapes(letter) { escape(letter) } else { letter.to_string() }).collect()
 }
 
-/// The control characters, and the marks that reverse the order of what is shown.
+/// Returns true for control characters, and for marks that reverse the order of the displayed text.
 fn is_control(letter: char) -> bool {
     letter.is_control() || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 const LETTERS: usize = 60;
 
-/// The beginning of a text that may be long.
+/// Returns the beginning of a text that may be long.
 ///
 /// ```
 /// assert_eq!(kpass::shown::short("ten"), "ten");
@@ -128,7 +134,8 @@ pub fn short(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// A number by the shortest digits that read back, as a power of ten where those would be many.
+/// Returns a number with the shortest digits that read back, with a power of ten if they would be
+/// many.
 ///
 /// ```
 /// assert_eq!(kpass::shown::number(0.5), "0.5");

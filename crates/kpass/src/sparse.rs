@@ -1,94 +1,98 @@
-//! Sparse rows: most numbers are 0, and only the others are stored.
+//! Sparse rows: most values are 0, and only the others are stored.
 //!
-//! In files and chunks they are lists of entries ([`SparseRows`], as in a compressed sparse row matrix). In blocks, samples and landmarks
-//! every row has room for as many entries as the longest row of its table has: first their places, then their values, and
-//! [`NO_PLACE`] with 0 where a row has fewer (the ELLPACK format). So a sparse row is a fixed number of numbers like any other, and what
-//! carries rows need not know of it: only those who compute with the numbers of a row do, the kernels.
+//! Files and chunks hold lists of entries ([`SparseRows`], as in a compressed sparse row matrix).
+//! In blocks, samples and landmarks every row has room for as many entries as the longest row of
+//! its table: first their places (column numbers), then their values, padded with [`NO_PLACE`] and
+//! 0 (the ELLPACK format). So a sparse row is a fixed number of values like any other row, and code
+//! that moves rows need not know of it. Only kernels, which compute with the values of a row, do.
 //!
-//! (Format: Grimes, Kincaid, Young, "ITPACK 2.0 user's guide", University of Texas at Austin, CNA-150, 1979.)
+//! (Format: Grimes, Kincaid, Young, "ITPACK 2.0 user's guide", University of Texas at Austin,
+//! CNA-150, 1979.)
 
 use crate::Real;
 use serde::{Deserialize, Serialize};
 
-/// What stands in the place of an entry that a row does not have.
+/// The place of a missing entry.
 pub const NO_PLACE: f64 = -1.0;
 
-/// The most columns whose places a number of 32 bits holds.
+/// Maximum number of columns whose places a 32-bit number holds.
 pub const MOST_SINGLE: usize = 1 << 24;
 
-/// Most columns of dense text. A line with more is damage, or data so sparse that dense rows are the wrong tool.
+/// Maximum number of columns of dense text. A line with more is damaged, or data so sparse that
+/// dense rows are the wrong tool.
 pub const COLUMN_LIMIT: usize = 100_000;
 
-/// The most columns at all.
+/// Maximum number of columns.
 pub const MOST_COLUMNS: usize = u32::MAX as usize;
 
 /// The size of sparse rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SparseShape {
-    /// Numbers of a row, zeros included: its columns.
+    /// Number of columns.
     pub width: usize,
-    /// Most entries of a row.
+    /// Maximum number of entries of a row.
     pub longest: usize,
 }
 
 impl SparseShape {
-    /// The shape that has room for the rows of both.
+    /// Returns the shape that has room for the rows of both.
     #[must_use]
     pub fn both(self, other: Self) -> Self {
         Self { width: self.width.max(other.width), longest: self.longest.max(other.longest) }
     }
 
-    /// True where rows take less room and time as they are: at least a thousand columns, and no row has entries in more than an eighth of them.
+    /// Returns true if sparse rows take less memory and time than dense ones: at least a thousand
+    /// columns, and no row has entries in more than an eighth of them.
     pub fn is_thin(self) -> bool {
         self.width >= 1_000 && self.longest <= self.width / 8
     }
 
-    /// True where a dense row would have more columns than a table may have.
+    /// Returns true if a dense row would have more columns than a table may have.
     pub fn must_stay(self) -> bool {
         self.width > COLUMN_LIMIT
     }
 
-    /// True for what rows can have.
+    /// Returns true if rows can have this shape.
     pub fn is_sound(self) -> bool {
         self.width <= MOST_COLUMNS && self.longest <= self.width
     }
 
-    /// Numbers of a row in a block.
+    /// Returns the number of values of a row in a block.
     pub fn numbers(self) -> usize {
         2 * self.longest.max(1)
     }
 }
 
-/// Bytes of an entry that is kept: its place and its value.
+/// Bytes of a stored entry: its place and its value.
 pub const ENTRY: usize = size_of::<u32>() + size_of::<f64>();
 
 /// Sparse rows of a chunk, one after the other.
 #[derive(Clone, Copy, Debug)]
 pub struct SparseRows<'a> {
-    /// For each row its first entry, and behind the last row the number of all.
+    /// First entry of each row, and after the last row the number of all entries.
     pub starts: &'a [usize],
-    /// The columns of the entries, which ascend within a row.
+    /// Columns of the entries, which ascend within a row.
     pub places: &'a [u32],
-    /// The values of the entries.
+    /// Values of the entries.
     pub values: &'a [f64],
 }
 
 impl<'a> SparseRows<'a> {
-    /// The entries of a row.
+    /// Returns the entries of a row.
     pub fn row(&self, row: usize) -> (&'a [u32], &'a [f64]) {
         let entries = self.starts[row]..self.starts[row + 1];
         (&self.places[entries.clone()], &self.values[entries])
     }
 
-    /// The value of a row that is furthest from 0; NaN where one of them is NaN.
+    /// Returns the value of a row that is furthest from 0; NaN if one of them is NaN.
     #[inline]
     pub fn largest(&self, row: usize) -> f64 {
         let larger = |a: f64, b: &f64| if b.is_nan() || b.abs() > a.abs() { *b } else { a };
         self.row(row).1.iter().fold(0.0, larger)
     }
 
-    /// Writes a row as it stands in a block, entries that are 0 left out. False where a value is not finite in `T`, or the row has
-    /// more entries than there is room for.
+    /// Writes a row in the layout of a block, without entries that are 0. Returns false if a value
+    /// is not finite in `T`, or if the row has more entries than there is room for.
     pub fn pack<T: Real>(&self, row: usize, out: &mut [T]) -> bool {
         let (places, values) = self.row(row);
         let room = out.len() / 2;
@@ -108,7 +112,7 @@ impl<'a> SparseRows<'a> {
     }
 }
 
-/// A column of sparse rows with entries of its own, in the layout of [`SparseRows`].
+/// A column that owns its sparse rows, in the layout of [`SparseRows`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct SparseColumn {
     shape: SparseShape,
@@ -118,27 +122,27 @@ pub struct SparseColumn {
 }
 
 impl SparseColumn {
-    /// A column without rows, for rows of this shape.
+    /// Returns a column without rows, for rows of this shape.
     pub fn new(shape: SparseShape) -> Self {
         Self { shape, starts: vec![0], places: Vec::new(), values: Vec::new() }
     }
 
-    /// The shape that its rows have room in.
+    /// Returns the shape that has room for its rows.
     pub fn shape(&self) -> SparseShape {
         self.shape
     }
 
-    /// Its rows.
+    /// Returns the rows.
     pub fn rows(&self) -> SparseRows<'_> {
         SparseRows { starts: &self.starts, places: &self.places, values: &self.values }
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.starts.len() - 1
     }
 
-    /// True if there are no rows.
+    /// Returns whether the column is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -159,7 +163,7 @@ impl SparseColumn {
         }
     }
 
-    /// Makes room for so many entries more, exactly: what is kept is counted.
+    /// Reserves room for exactly this many more entries, because stored bytes are counted.
     pub fn reserve(&mut self, entries: usize) {
         self.places.reserve_exact(entries);
         self.values.reserve_exact(entries);
@@ -178,8 +182,8 @@ impl SparseColumn {
         self.starts.push(self.places.len());
     }
 
-    /// Appends a row of entries of which a file tells the indices and the values, and says in words what is wrong with it. Entries that do
-    /// not ascend are put in order with `sort`.
+    /// Appends a row from the indices and values of a file; the error says in words what is wrong
+    /// with it. With `sort`, entries that do not ascend are sorted.
     pub fn push(
         &mut self,
         indices: impl Fn(usize) -> Option<i128>,
@@ -222,14 +226,14 @@ impl SparseColumn {
     }
 }
 
-/// The places and the values of the entries that a row of a block has.
+/// Returns the places and the values of the entries of a row in a block.
 pub fn entries<T: Real>(row: &[T]) -> (&[T], &[T]) {
     let (places, values) = row.split_at(row.len() / 2);
     let count = places.partition_point(|place| place.to_f64() >= 0.0);
     (&places[..count], &values[..count])
 }
 
-/// Rows of `numbers` numbers each, with as much room as rows of `wanted` numbers have, which is not less.
+/// Returns rows of `numbers` values, each extended to `wanted` values, which must not be fewer.
 pub fn with_room<T: Real>(rows: &[T], numbers: usize, wanted: usize) -> Vec<T> {
     let mut roomy = Vec::with_capacity(rows.len() / numbers.max(1) * wanted);
     for row in rows.chunks_exact(numbers.max(1)) {

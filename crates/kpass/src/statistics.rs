@@ -1,35 +1,39 @@
 //! Means, deviations and label counts of a table: a fold over its rows.
 //!
-//! Inside a tile the mean is found first and the squares are summed about it (two passes over numbers that are in
-//! cache). Across tiles and segments two sums are merged by the pairwise update of Chan, Golub and LeVeque,
-//! "Algorithms for computing the sample variance: analysis and recommendations", The American Statistician 37 (1983),
-//! 242–247. Nothing cancels, however far the values lie from 0.
+//! Within a tile the mean is computed first, and the squares are summed about it (two passes over
+//! numbers in cache). Across tiles and segments two sums are merged by the pairwise update of Chan,
+//! Golub and LeVeque, "Algorithms for computing the sample variance: analysis and recommendations",
+//! The American Statistician 37 (1983), 242–247. Nothing cancels, however far the values are from
+//! 0.
 
 use crate::checkpoint::{Arrays, Persist, Stored};
 use crate::rows::{Coded, Label, RowBlock};
 use crate::{Error, Fold, Merge, Real, Result, TableShape, Workers};
 use std::collections::HashMap;
 
-/// Most distinct labels of a class column. A column with more is a measurement, and one model per class of it would not be what was meant.
+/// Maximum number of distinct labels of a class column. A column with more is a measurement, for
+/// which one model per class makes no sense.
 pub const LABEL_LIMIT: usize = 10_000;
 
-/// Most distinct labels of a column of groups, such as the queries of a search engine: each lane that reads holds all of them.
+/// Maximum number of distinct labels of a group column, such as the queries of a search engine:
+/// each lane that reads holds all of them.
 pub const GROUP_LIMIT: usize = 100_000;
 
-/// Bytes of a label in a dictionary, and of its count.
+/// Bytes of a label and of its count in a dictionary.
 pub const LABEL_BYTES: usize = 128;
 
-/// Bytes of the text of a label, in the mean over as many labels as there may be.
+/// Bytes of the text of a label, as a mean over the maximum number of labels.
 pub const TEXT_BYTES: usize = LABEL_BYTES / 2;
 
-/// Count, mean, spread and extremes of one column; NaN is skipped. Rows count by their weights: a row of weight 2 as that row twice.
+/// Count, mean, spread and extremes of one column; NaN is skipped. Rows count by their weights: a
+/// row of weight 2 counts as that row twice.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Moments {
-    /// Values seen.
+    /// Number of values.
     pub count: u64,
     /// Sum of the weights of their rows; `count` without weights.
     pub weight: f64,
-    /// Their mean; 0 without values.
+    /// Mean of the values; 0 without values.
     pub mean: f64,
     /// Sum of squared differences from the mean.
     pub m2: f64,
@@ -37,7 +41,7 @@ pub struct Moments {
     pub min: f64,
     /// Largest value; minus infinite without values.
     pub max: f64,
-    /// The column holds integers: no difference between its values is the rounding of a computation. Set by
+    /// True if the column holds integers: differences between its values are never rounding. Set by
     /// `Selected::mark_integers` of the crate `kstore`, which knows the column.
     pub whole: bool,
 }
@@ -49,12 +53,13 @@ impl Default for Moments {
 }
 
 impl Moments {
-    /// Standard deviation of the population.
+    /// Returns the standard deviation of the population.
     pub fn deviation(&self) -> f64 {
         if self.count == 0 { 0.0 } else { (self.m2 / self.weight).sqrt() }
     }
 
-    /// True where the values differ by no more than rounding noise, of which integers have none.
+    /// Returns true if the values differ by no more than rounding noise, which integers do not
+    /// have.
     pub fn is_constant(&self) -> bool {
         match self.whole {
             true => self.min >= self.max,
@@ -82,7 +87,7 @@ impl Moments {
     }
 }
 
-/// How often each label of a column occurs, and the weight of its rows.
+/// Number of rows of each label of a column, and their weight.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LabelCounts {
     counts: HashMap<Label, (u64, f64)>,
@@ -90,24 +95,24 @@ pub struct LabelCounts {
 }
 
 impl LabelCounts {
-    /// Labels in ascending order, with their counts.
+    /// Returns the labels in ascending order, with their counts.
     pub fn sorted(&self) -> Vec<(Label, u64)> {
         let mut labels: Vec<_> = self.counts.iter().map(|(label, (count, _))| (label.clone(), *count)).collect();
         labels.sort();
         labels
     }
 
-    /// The weight of the rows of a label.
+    /// Returns the weight of the rows of a label.
     pub fn weight(&self, label: &Label) -> f64 {
         self.counts.get(label).map_or(0.0, |(_, weight)| *weight)
     }
 
-    /// Number of distinct labels.
+    /// Returns the number of distinct labels.
     pub fn len(&self) -> usize {
         self.counts.len()
     }
 
-    /// True if there are no labels.
+    /// Returns whether no label was counted.
     pub fn is_empty(&self) -> bool {
         self.counts.is_empty()
     }
@@ -116,7 +121,7 @@ impl LabelCounts {
         if let Some((rows, sum)) = self.counts.get_mut(label) {
             (*rows, *sum) = (*rows + count, *sum + weight);
         } else if self.holds(GROUP_LIMIT) {
-            // one more than allowed tells that there were too many; the rest need no memory
+            // one label above the limit shows that there were too many; the rest need no memory
             self.bytes += label.text_bytes();
             self.counts.insert(label.clone(), (count, weight));
         }
@@ -134,7 +139,8 @@ impl LabelCounts {
         }
     }
 
-    /// True where there are no more than `limit` labels, and no more text than these may have.
+    /// Returns true if there are at most `limit` labels, with at most as much text as these may
+    /// have.
     fn holds(&self, limit: usize) -> bool {
         self.len() <= limit && self.bytes <= TEXT_BYTES * limit
     }
@@ -147,31 +153,32 @@ impl LabelCounts {
 /// Counts, moments and labels of the rows of a table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Statistics {
-    /// Rows.
+    /// Number of rows.
     pub rows: u64,
-    /// One entry per feature.
+    /// Moments of each feature.
     pub features: Vec<Moments>,
-    /// One entry per numeric target.
+    /// Moments of each numeric target.
     pub targets: Vec<Moments>,
-    /// One entry for the weights; none if all rows weigh 1.
+    /// Moments of the weights; empty if all rows weigh 1.
     pub weights: Vec<Moments>,
-    /// Rows whose weight is not a whole number.
+    /// Number of rows whose weight is not a whole number.
     pub fractional: u64,
-    /// Labels of the class column; empty where there is none.
+    /// Labels of the class column; empty if there is none.
     pub classes: LabelCounts,
-    /// Labels of the fold column; empty where there is none.
+    /// Labels of the fold column; empty if there is none.
     pub groups: LabelCounts,
 }
 
 impl Statistics {
-    /// The statistics of no rows.
+    /// Returns the statistics of no rows.
     pub fn new(shape: &TableShape) -> Self {
         let none = Moments::default();
         let [features, targets] = [shape.features, shape.targets].map(|count| vec![none; count]);
         Self { features, targets, weights: vec![none; usize::from(shape.weighted)], ..Self::default() }
     }
 
-    /// Checks after the last merge that there are no more than [`LABEL_LIMIT`] classes and [`GROUP_LIMIT`] groups.
+    /// Checks after the last merge that there are at most [`LABEL_LIMIT`] classes and
+    /// [`GROUP_LIMIT`] groups.
     pub fn check(&self, class_column: &str, group_column: &str) -> Result<()> {
         self.classes.check(class_column, LABEL_LIMIT)?;
         self.groups.check(group_column, GROUP_LIMIT)
@@ -196,7 +203,7 @@ crate::persist!(Statistics {
     part "classes": classes, part "groups": groups
 });
 
-/// The counts in one array, and weight, mean, m2, min and max of every column in another.
+/// Stores the counts in one array, and weight, mean, m2, min and max of every column in another.
 impl Persist for Vec<Moments> {
     fn save<'a>(&'a self, out: &mut Arrays<'a>) {
         out.own("count", self.iter().map(|m| m.count).collect());
@@ -218,7 +225,7 @@ impl Persist for Vec<Moments> {
 impl Persist for LabelCounts {
     fn save<'a>(&'a self, out: &mut Arrays<'a>) {
         let (labels, counts): (Vec<Label>, Vec<u64>) = self.sorted().into_iter().unzip();
-        // labels are truth values, integers and text: there is nothing in them that JSON refuses
+        // labels are booleans, integers and text, which JSON always accepts
         out.own("labels", serde_json::to_vec(&labels).unwrap_or_default());
         out.own("weights", labels.iter().map(|label| self.weight(label)).collect());
         out.own("counts", counts);
@@ -237,19 +244,19 @@ impl Persist for LabelCounts {
     }
 }
 
-/// The fold that gathers [`Statistics`].
+/// A fold that computes [`Statistics`].
 #[derive(Clone, Copy, Debug)]
 pub struct StatisticsFold {
     shape: TableShape,
 }
 
 impl StatisticsFold {
-    /// A fold over rows of this shape.
+    /// Returns a fold over rows of this shape.
     pub fn new(shape: TableShape) -> Self {
         Self { shape }
     }
 
-    /// Bytes of a state, labels not counted.
+    /// Returns the bytes of a state without labels.
     pub fn state_bytes(&self) -> usize {
         let TableShape { features, targets, weighted, .. } = self.shape;
         size_of::<Statistics>() + (features + targets + usize::from(weighted)) * size_of::<Moments>()
@@ -305,14 +312,15 @@ impl<T: Real> Fold<T> for StatisticsFold {
 }
 
 impl StatisticsScratch {
-    /// Moments of a row-major tile, merged into `columns`.
+    /// Computes the moments of a row-major tile, and merges them into `columns`.
     fn columns<V: Real>(&mut self, x: &[V], columns: &mut [Moments]) {
         let d = columns.len();
         if d == 0 || x.is_empty() {
             return;
         }
-        // Values are taken relative to the first of their column, which makes a constant column exactly constant
-        // and keeps the sums small where the mean is large beside the deviation.
+        // Values are taken relative to the first of their column, which makes a constant column
+        // exactly constant and keeps the sums small if the mean is large compared with the
+        // deviation.
         self.shift.clear();
         self.shift.extend((0..d).map(|c| first_number(x, d, c)));
         for sums in [&mut self.weight, &mut self.sum, &mut self.square] {
@@ -328,7 +336,7 @@ impl StatisticsScratch {
                 *sum += present * offset;
             }
         }
-        // from here on the mean's distance from the shift
+        // from here on `sum` is the mean's distance from the shift
         for (sum, weight) in self.sum.iter_mut().zip(&self.weight) {
             *sum = if *weight > 0.0 { *sum / weight } else { 0.0 };
         }
@@ -372,12 +380,12 @@ fn first_number<V: Real>(x: &[V], d: usize, c: usize) -> f64 {
     x[c..].iter().step_by(d).map(|v| v.to_f64()).find(|v| !v.is_nan()).unwrap_or(0.0)
 }
 
-/// How far apart values must be, in units of the last place of the largest, to count as different: a column computed
-/// as a constant by slightly different routes differs by a few such units, and dividing by its deviation would blow
-/// rounding noise up to the size of a real feature.
+/// Largest deviation of values that count as equal, in units of the last place of the largest. A
+/// constant that is computed in slightly different ways varies by a few such units, and dividing by
+/// its deviation would enlarge rounding noise to the size of a real feature.
 const CONSTANT_ULPS: f64 = 8.0;
 
-/// True where a deviation is rounding noise beside values as large as `magnitude`.
+/// Returns true if a deviation is rounding noise compared with values as large as `magnitude`.
 pub(crate) fn is_noise(deviation: f64, magnitude: f64) -> bool {
     deviation <= CONSTANT_ULPS * f64::EPSILON * magnitude
 }
@@ -401,7 +409,7 @@ mod tests {
         assert!(statistics(&rows).weights.is_empty());
     }
 
-    /// Segments that each have few texts may have too much text together.
+    /// Segments with few texts each may have too much text together.
     #[test]
     fn the_texts_of_labels_are_bounded_across_segments() {
         let mut counts = LabelCounts::default();

@@ -1,8 +1,9 @@
-//! Many texts, or many strings of bytes, in one piece of memory.
+//! Many texts, or many byte strings, in one piece of memory.
 
 use std::ops::Range;
 
-/// Strings of bytes one after the other, and where each ends: 8 bytes each beside what they hold.
+/// Byte strings one after the other, with the end of each: 8 bytes per string in addition to its
+/// content.
 ///
 /// ```
 /// let cities: kpass::Strings = ["Ulm", "", "Bonn"].into_iter().collect();
@@ -27,27 +28,27 @@ impl Strings {
         self.ends.extend(other.ends[rows].iter().map(|end| end - first + before));
     }
 
-    /// Makes room for so many bytes more, exactly: what is kept is counted.
+    /// Reserves room for exactly this many more bytes, because stored bytes are counted.
     pub fn reserve(&mut self, bytes: usize) {
         self.bytes.reserve_exact(bytes);
     }
 
-    /// The bytes of string `row`.
+    /// Returns the bytes of string `row`.
     pub fn bytes(&self, row: usize) -> &[u8] {
         &self.bytes[self.start(row)..self.ends[row]]
     }
 
-    /// String `row` as text; empty where its bytes are no UTF-8.
+    /// Returns string `row` as text; empty if its bytes are not UTF-8.
     pub fn text(&self, row: usize) -> &str {
         std::str::from_utf8(self.bytes(row)).unwrap_or_default()
     }
 
-    /// Number of strings.
+    /// Returns the number of strings.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// True if there are no strings.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }

@@ -35,7 +35,8 @@ impl Checked {
     }
 }
 
-/// A feature map that [`Nystrom::fit`](super::Nystrom::fit) or [`RandomFourier::fit`](super::RandomFourier::fit) returned.
+/// A feature map that [`Nystrom::fit`](super::Nystrom::fit) or
+/// [`RandomFourier::fit`](super::RandomFourier::fit) returned.
 #[derive(Debug)]
 pub struct FittedMap {
     pub(super) kernel: Kernel,
@@ -48,8 +49,8 @@ impl FittedMap {
     /// Returns the features of the points: n x p, with φ(x)·φ(z) ≈ k(x, z).
     ///
     /// # Errors
-    /// [`Error::Shape`] for points with other columns than those of the fit; a value that is not finite or outside the
-    /// domain of the kernel.
+    /// [`Error::Shape`] if the points do not have as many columns as the points of the fit; a value
+    /// that is not finite or outside the domain of the kernel.
     pub fn transform<P: Points + ?Sized>(&self, x: &P) -> Result<Mat<f64>> {
         let x = Checked::new(x, &self.kernel)?;
         let (d, p) = self.map.dims();
@@ -61,8 +62,10 @@ impl FittedMap {
         Ok(features)
     }
 
-    /// Returns the relative trace error on the points, Σ (k(x, x) − ‖φ(x)‖²) / Σ k(x, x), or `None` if the map is not a
-    /// projection: the features of a random map have the trace of the kernel whatever their error is.
+    /// Returns the relative trace error on the points, Σ (k(x, x) − ‖φ(x)‖²) / Σ k(x, x).
+    ///
+    /// Returns `None` if the map is not a projection: the features of a random map have the trace
+    /// of the kernel whatever their error is.
     ///
     /// # Errors
     /// The errors of [`FittedMap::transform`].
@@ -85,12 +88,12 @@ impl FittedMap {
         Ok(Some(if trace > 0.0 { left / trace } else { 0.0 }))
     }
 
-    /// Returns the kernel, with every parameter a number.
+    /// Returns the kernel, with all parameters resolved to numbers.
     pub fn kernel(&self) -> &Kernel {
         &self.kernel
     }
 
-    /// Returns the map itself, to stream blocks of rows through it.
+    /// Returns the feature map, for streaming blocks of rows through it.
     pub fn map(&self) -> &dyn FeatureMap<f64> {
         &*self.map
     }

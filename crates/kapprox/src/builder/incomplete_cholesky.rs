@@ -4,21 +4,25 @@ use crate::Result;
 use crate::matrix::{self, Entries, Function, PartialCholesky};
 use kpass::Workers;
 
-/// Incomplete Cholesky factorisation of a positive semi-definite matrix: K ≈ F Fᵀ from `rank` of its columns.
+/// Incomplete Cholesky factorisation of a positive semi-definite matrix: K ≈ F Fᵀ, from `rank`
+/// columns of K.
 ///
-/// The pivots are drawn in proportion to the diagonal of the residual (randomly pivoted Cholesky), or are its largest
-/// entries with [`IncompleteCholesky::greedy`]. [`PartialCholesky::trace_error`] is the exact relative trace error.
+/// The pivots are drawn in proportion to the diagonal of the residual (randomly pivoted Cholesky);
+/// with [`IncompleteCholesky::greedy`] each pivot is its largest entry.
+/// [`PartialCholesky::trace_error`] is the exact relative trace error.
 /// *Cost*: n (r + 9) entries of K, n r² flops, 8 n r bytes.
 ///
 /// ```
 /// use kapprox::IncompleteCholesky;
 /// // the covariance of Brownian motion at the times 1, 2, …, 500
-/// let factor = IncompleteCholesky::new(200).tolerance(1e-2).run(500, |i, j| (i.min(j) + 1) as f64)?;
+/// let factor =
+///     IncompleteCholesky::new(200).tolerance(1e-2).run(500, |i, j| (i.min(j) + 1) as f64)?;
 /// assert!(factor.trace_error <= 1e-2 && factor.pivots.len() < 200);
 /// # Ok::<(), kapprox::Error>(())
 /// ```
 ///
-/// References: Fine, Scheinberg, JMLR 2, 2001; Chen, Epperly, Tropp, Webber, "Randomly pivoted Cholesky", arXiv 2207.06503.
+/// References: Fine, Scheinberg, JMLR 2, 2001; Chen, Epperly, Tropp, Webber, "Randomly pivoted
+/// Cholesky", arXiv 2207.06503.
 #[derive(Clone, Copy, Debug)]
 pub struct IncompleteCholesky {
     rank: usize,
@@ -33,7 +37,7 @@ impl IncompleteCholesky {
         Self { rank, tolerance: 0.0, greedy: false, seed: 0 }
     }
 
-    /// Sets the relative trace error at which the factorisation ends; 0 by default.
+    /// Sets the relative trace error at which the factorisation stops; 0 by default.
     #[must_use]
     pub fn tolerance(self, tolerance: f64) -> Self {
         Self { tolerance, ..self }
@@ -54,10 +58,10 @@ impl IncompleteCholesky {
     /// Factors the n x n matrix with the entries `entry(i, j)`.
     ///
     /// # Errors
-    /// [`Error::Indefinite`](crate::Error::Indefinite) if the matrix has a negative eigenvalue that shows in a column; an
-    /// entry that is not finite.
+    /// [`Error::Indefinite`](crate::Error::Indefinite) if a column reveals a negative eigenvalue of
+    /// the matrix; an entry that is not finite.
     pub fn run(&self, n: usize, entry: impl Fn(usize, usize) -> f64 + Sync) -> Result<PartialCholesky> {
-        // row numbers below n are numbers of the caller's size
+        // indices below n fit in the caller's usize
         self.run_on(&Function { n: n as u64, entry: |i: u64, j: u64| entry(i as usize, j as usize) })
     }
 

@@ -1,7 +1,8 @@
-//! Feature maps and factors by a few calls: what to build, then the points.
+//! Feature maps and factorisations in a few calls.
 //!
-//! [`Nystrom`] and [`RandomFourier`] fit a map to points in memory and transform points; [`IncompleteCholesky`] factors a
-//! matrix that is a function of two indices. Programs that stream rows use [`crate::landmark`] and [`crate::map`] directly.
+//! [`Nystrom`] and [`RandomFourier`] fit a map to points in memory and transform points;
+//! [`IncompleteCholesky`] factors a matrix given as a function of two indices. Programs that stream
+//! rows use [`crate::landmark`] and [`crate::map`] directly.
 
 mod fitted_map;
 mod incomplete_cholesky;

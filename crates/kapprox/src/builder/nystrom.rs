@@ -5,14 +5,16 @@ use crate::landmark::{self, Scan};
 use crate::{Error, Kernel, NystromMap, Result};
 use kpass::{Pass, Workers};
 
-/// The Nyström approximation: features that span the kernel functions of `rank` landmarks, chosen among the points.
+/// The Nyström approximation: features that span the kernel functions of `rank` landmarks, which
+/// are chosen among the points.
 ///
-/// K ≈ K_nm K_mm⁻¹ K_mn. *Cost* for n points of d columns: n m (d + m) flops for the map, and what the landmark scheme adds;
-/// 8 n d + 8 m² bytes.
+/// K ≈ K_nm K_mm⁻¹ K_mn. *Cost* for n points of d columns: n m (d + m) flops for the map, plus the
+/// cost of the landmark scheme; 8 n d + 8 m² bytes.
 ///
 /// ```
 /// use kapprox::{Kernel, Nystrom};
-/// let x: Vec<[f64; 2]> = (0..500).map(|i| [f64::from(i % 25) / 10.0, f64::from(i / 25) / 10.0]).collect();
+/// let x: Vec<[f64; 2]> =
+///     (0..500).map(|i| [f64::from(i % 25) / 10.0, f64::from(i / 25) / 10.0]).collect();
 /// let map = Nystrom::new(Kernel::gaussian(1.5), 60).landmarks("rpcholesky").fit(&x)?;
 /// let phi = map.transform(&[[0.5, 0.5], [1.0, 0.7]])?; // 2 x 60
 /// let product: f64 = (0..60).map(|j| phi[(0, j)] * phi[(1, j)]).sum();
@@ -32,13 +34,14 @@ pub struct Nystrom {
 }
 
 impl Nystrom {
-    /// Returns an approximation of `kernel` by `rank` landmarks. `sigma=median` is the median distance of the points.
+    /// Returns an approximation of `kernel` by `rank` landmarks. `sigma=median` selects the median
+    /// distance of the points.
     pub fn new(kernel: Kernel, rank: usize) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self { kernel, rank, landmarks: landmark::usual().name.to_string(), seed: 0, threads }
     }
 
-    /// Sets the scheme that chooses the landmarks, a name of [`landmark::registry`]; `rpcholesky` by default.
+    /// Sets the landmark scheme by its name in [`landmark::registry`]; `rpcholesky` by default.
     #[must_use]
     pub fn landmarks(self, scheme: &str) -> Self {
         Self { landmarks: scheme.to_string(), ..self }
@@ -50,7 +53,8 @@ impl Nystrom {
         Self { seed, ..self }
     }
 
-    /// Sets the number of threads; one for each core by default. It changes no bit of the features.
+    /// Sets the number of threads; one per core by default. The features are bitwise independent of
+    /// it.
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
         Self { threads, ..self }
@@ -59,8 +63,8 @@ impl Nystrom {
     /// Chooses the landmarks among the points and factors their kernel matrix.
     ///
     /// # Errors
-    /// Points that the kernel does not take; [`Error::UnknownScheme`]; a scheme that needs targets; a kernel that is not
-    /// positive definite or has an invalid parameter.
+    /// Points that the kernel rejects; [`Error::UnknownScheme`]; a scheme that needs targets; a
+    /// kernel that is not positive definite or has an invalid parameter.
     pub fn fit<P: Points + ?Sized>(&self, x: &P) -> Result<FittedMap> {
         let scheme = landmark::by_name(&self.landmarks).ok_or_else(|| Error::UnknownScheme {
             name: self.landmarks.clone(),

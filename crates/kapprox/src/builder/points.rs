@@ -1,9 +1,10 @@
-//! Points in memory, in the layouts that callers have.
+//! Points in memory, in the layouts that callers use.
 
 use crate::{Error, Real, Result};
 use faer::{Mat, MatRef};
 
-/// Points in memory, one in each row: a faer matrix, arrays of rows, or a slice of numbers as a single column.
+/// Points in memory, one per row: a faer matrix, arrays of rows, or a slice of numbers as a single
+/// column.
 ///
 /// ```
 /// use kapprox::Points;
@@ -12,10 +13,10 @@ use faer::{Mat, MatRef};
 /// # Ok::<(), kapprox::Error>(())
 /// ```
 pub trait Points {
-    /// Returns the numbers, row after row, and the number of columns.
+    /// Returns the values, row-major, and the number of columns.
     ///
     /// # Errors
-    /// [`Error::Shape`] if rows have different lengths, or no columns.
+    /// [`Error::Shape`] if rows have different lengths, or if rows or columns are missing.
     fn row_major(&self) -> Result<(Vec<f64>, usize)>;
 }
 
@@ -24,7 +25,7 @@ fn matrix<T: Real>(x: MatRef<'_, T>) -> Result<(Vec<f64>, usize)> {
     of_rows(n, (0..n).map(|i| (0..d).map(move |j| x[(i, j)].to_f64())))
 }
 
-/// The numbers of `n` rows, which must have as many columns as the first.
+/// Collects the values of `n` rows, which must all have as many columns as the first.
 fn of_rows<R: ExactSizeIterator<Item = f64>>(n: usize, rows: impl Iterator<Item = R>) -> Result<(Vec<f64>, usize)> {
     let (mut values, mut width) = (Vec::new(), None);
     for row in rows {
@@ -56,7 +57,6 @@ impl<T: Real> Points for Mat<T> {
     }
 }
 
-/// Rows of a slice.
 impl<T: Real, const D: usize> Points for [[T; D]] {
     fn row_major(&self) -> Result<(Vec<f64>, usize)> {
         of_rows(self.len(), self.iter().map(|row| row.iter().map(|v| v.to_f64())))

@@ -5,15 +5,17 @@ use crate::map::{self, Making, WithoutRows, random::Sampling};
 use crate::{Kernel, Result};
 use kpass::Workers;
 
-/// Random Fourier features of a shift-invariant kernel: pairs of cosines and sines with random frequencies.
+/// Random Fourier features of a shift-invariant kernel: pairs of cosines and sines with random
+/// frequencies.
 ///
-/// E φ(x)·φ(z) = k(x − z), with an error of order 1/√p. *Cost* for n points of d columns: n p d flops and n p / 2 sines and
-/// cosines; 4 p d bytes.
+/// E φ(x)·φ(z) = k(x − z), with an error of order 1/√p. *Cost* for n points of d columns: n p d
+/// flops and n p / 2 sines and cosines; 4 p d bytes.
 ///
 /// ```
 /// use kapprox::{Kernel, RandomFourier};
 /// let x = [[0.5, 0.5], [1.0, 0.7]];
-/// let phi = RandomFourier::new(Kernel::gaussian(1.5), 4000).seed(7).fit(&x)?.transform(&x)?; // 2 x 4000
+/// // 2 x 4000
+/// let phi = RandomFourier::new(Kernel::gaussian(1.5), 4000).seed(7).fit(&x)?.transform(&x)?;
 /// let product: f64 = (0..4000).map(|j| phi[(0, j)] * phi[(1, j)]).sum();
 /// assert!((product - (-0.29f64 / 4.5).exp()).abs() < 0.01);
 /// # Ok::<(), kapprox::Error>(())
@@ -29,7 +31,8 @@ pub struct RandomFourier {
 }
 
 impl RandomFourier {
-    /// Returns a map to `features` features. `sigma=median` is the median distance of the points.
+    /// Returns a map to `features` features. `sigma=median` selects the median distance of the
+    /// points.
     pub fn new(kernel: Kernel, features: usize) -> Self {
         Self { kernel, count: features, sampling: Sampling::Plain, seed: 0 }
     }
@@ -46,11 +49,12 @@ impl RandomFourier {
         Self { seed, ..self }
     }
 
-    /// Draws the frequencies for points with the columns of `x`. The points themselves count for `sigma=median` only.
+    /// Draws the frequencies for points with the columns of `x`. The values of the points are used
+    /// only by `sigma=median`.
     ///
     /// # Errors
-    /// Points that the kernel does not take; [`Error::NoSpectrum`](crate::Error::NoSpectrum) for a kernel without a
-    /// spectral density, such as a polynomial.
+    /// Points that the kernel rejects; [`Error::NoSpectrum`](crate::Error::NoSpectrum) for a kernel
+    /// without a spectral density, such as a polynomial.
     pub fn fit<P: Points + ?Sized>(&self, x: &P) -> Result<FittedMap> {
         let x = Checked::new(x, &self.kernel)?;
         let kernel = self.kernel.resolve_median(x.matrix())?;

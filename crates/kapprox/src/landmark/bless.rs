@@ -1,15 +1,16 @@
 //! BLESS: ridge leverage scores along a path of decreasing ridges.
 //!
-//! At a large ridge few rows suffice, and any do. Each level halves the ridge μ, draws R uniform rows, estimates their
-//! scores with the dictionary of the level before, and draws from them, in proportion to the scores, a dictionary of
-//! twice the estimated effective dimension. The path ends where that dictionary would have as many members as there are
-//! landmarks wanted; these are then drawn without replacement.
+//! At a large ridge a few rows suffice, and any rows do. Each level halves the ridge μ, draws R
+//! uniform rows, estimates their scores with the dictionary of the preceding level, and draws from
+//! them, in proportion to the scores, a dictionary of twice the estimated effective dimension. The
+//! path ends when that dictionary would have at least as many members as the requested landmarks;
+//! the landmarks are then drawn without replacement.
 //!
-//! Two simplifications of the paper, both stated: the bound κ² on k(x,x) is the mean of k(x,x), and a dictionary is
-//! drawn without replacement.
+//! This differs from the paper in two ways: the bound κ² on k(x,x) is replaced by the mean of
+//! k(x,x), and a dictionary is drawn without replacement.
 //!
-//! Reference: Rudi, Calandriello, Carratino, Rosasco, "On fast leverage score sampling and optimal learning", NeurIPS
-//! 2018, Algorithm 1.
+//! Reference: Rudi, Calandriello, Carratino, Rosasco, "On fast leverage score sampling and optimal
+//! learning", NeurIPS 2018, Algorithm 1.
 
 use super::leverage::{by_score, rounding, take};
 use super::round::{Round, RowRule};
@@ -20,13 +21,14 @@ use std::sync::Arc;
 
 /// Landmarks by bottom-up leverage score sampling.
 ///
-/// About log₂ of the effective dimension passes, which compute on R = min(n, 2 tr K / μ) rows each.
+/// About log₂ of the effective dimension passes, each on R = min(n, 2 tr K / μ) rows.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bless;
 
-/// The ridge shrinks by this factor from level to level.
+/// Factor by which the ridge shrinks from level to level.
 const STEP: f64 = 2.0;
-/// Uniform rows per tr K / μ, and members per unit of effective dimension; q₁ and q₂ of the paper.
+/// Uniform rows per unit of tr K / μ, and members per unit of effective dimension; q₁ and q₂ of the
+/// paper.
 const OVERSAMPLING: f64 = 2.0;
 /// tr K / μ of the first level.
 const FIRST: f64 = 16.0;
@@ -58,7 +60,8 @@ impl<T: Real> Landmarks<T> for Bless {
             let (drawn, sum) = (found.rows as f64, found.sum / mu);
             let dimension = sum * n / drawn.max(1.0);
             let members = ((OVERSAMPLING * dimension).ceil() as usize).clamp(1, m);
-            // member j stands for n/(R M p_j) rows, p_j its share of the scores
+            // member j stands for n/(R M p_j) rows, where p_j is its fraction of the sum of the
+            // scores
             let next = take(found, members, |residual| n / (drawn * members as f64 * (residual / mu) / sum));
             if next.members.is_empty() {
                 break;

@@ -1,4 +1,4 @@
-//! The state of one of Lloyd's iterations, whatever is clustered.
+//! The sums of one iteration of Lloyd's algorithm, for points of any kind.
 
 use crate::Real;
 use kpass::Merge;
@@ -9,22 +9,25 @@ use kpass::checkpoint::{Arrays, Persist, Stored};
 pub struct ClusterSums {
     /// Sums of the points of each cluster, k x q, row-major.
     sums: Vec<f64>,
-    /// Weight of the points of each cluster: their number, where all count alike.
+    /// Total weight of the points of each cluster; their number if every weight is 1.
     pub sizes: Vec<f64>,
     /// Weighted sum of the squared distances of the points from their centroids.
     pub squares: f64,
-    /// The points farthest from their centroid, farthest first; of equals the earlier row.
+    /// Points farthest from their centroids, farthest first, with their squared distances; in a tie
+    /// the earlier row comes first.
     far: Vec<(f64, Vec<f64>)>,
     most_far: usize,
 }
 
 impl ClusterSums {
-    /// No points yet of k clusters of points of q numbers; `most_far` points are kept for clusters that lose all of theirs.
+    /// Returns empty sums of k clusters of points of q numbers. Keeps `most_far` far points, at
+    /// which clusters without points restart.
     pub fn new(k: usize, q: usize, most_far: usize) -> Self {
         Self { sums: vec![0.0; k * q], sizes: vec![0.0; k], squares: 0.0, far: Vec::new(), most_far }
     }
 
-    /// Adds a point of this weight to cluster j, from whose centroid it has this squared distance. Points come in the order of the rows.
+    /// Adds a point of the given weight to cluster j; `distance` is its squared distance from the
+    /// centroid of the cluster. Points must come in row order.
     pub fn add<T: Real>(&mut self, j: usize, weight: f64, distance: f64, point: &[T]) {
         if weight <= 0.0 {
             return;
@@ -46,8 +49,9 @@ impl ClusterSums {
         self.far.truncate(self.most_far);
     }
 
-    /// The next centroids, k x q, where `centre` makes one of the sum and the weight of its points; a cluster without points
-    /// moves from its old centroid to the farthest point that is left.
+    /// Returns the next centroids, k x q; `centre` computes a centroid from the weighted sum and
+    /// the weight of its points. A cluster without points moves to the farthest point that no other
+    /// such cluster has taken.
     pub fn next(&self, centroids: &[f64], centre: impl Fn(&[f64], f64) -> Vec<f64>) -> Vec<f64> {
         let q = (self.sums.len() / self.sizes.len().max(1)).max(1);
         let mut far = self.far.iter().map(|(_, point)| point.clone());
@@ -58,7 +62,7 @@ impl ClusterSums {
         self.sums.chunks_exact(q).zip(centroids.chunks_exact(q)).zip(&self.sizes).flat_map(of).collect()
     }
 
-    /// The clusters, the heaviest first; of equal ones the earlier first.
+    /// Returns the clusters by descending weight; in a tie the earlier cluster comes first.
     pub fn by_size(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.sizes.len()).collect();
         order.sort_by(|a, b| self.sizes[*b].total_cmp(&self.sizes[*a]));

@@ -1,13 +1,14 @@
-//! A weighted sample of rows that estimates how much every row matters: ridge leverage scores.
+//! A weighted sample of rows that estimates the ridge leverage score of every row.
 //!
-//! The score of row i is l_i(μ) = [K (K + μI)⁻¹]_ii, between 0 and 1; their sum is the effective dimension. A dictionary
-//! S with weights w (member j stands for w_j² rows) estimates it by
+//! The score of row i is l_i(μ) = [K (K + μI)⁻¹]_ii, between 0 and 1; their sum is the effective
+//! dimension. A dictionary S with weights w (member j stands for w_j² rows) estimates the score by
 //!
 //! ```text
 //! l̃(x) = (k(x,x) − k_S(x)ᵀ (K_SS + μ diag(w)⁻²)⁻¹ k_S(x)) / μ
 //! ```
 //!
-//! which is a residual as [`super::round`] computes it, with the Cholesky factor of the regularised matrix for L.
+//! which is, up to 1/μ, a residual as [`super::round`] computes it; L is the Cholesky factor of the
+//! regularised matrix.
 
 use super::round::{Residuals, Round, RowRule};
 use super::{LandmarkSet, Scan};
@@ -27,7 +28,8 @@ pub(super) struct Dictionary<T> {
 }
 
 impl<T: Real> Dictionary<T> {
-    /// The eigenvalues, descending, of the weighted kernel matrix W K_SS W: they estimate those of K.
+    /// Returns the eigenvalues, descending, of the weighted kernel matrix W K_SS W, which estimate
+    /// the eigenvalues of K.
     pub(super) fn spectrum(&self, kernel: &Arc<dyn AnyKernel>) -> Result<Vec<f64>> {
         let k = kernel_matrix(kernel, &self.members)?;
         let w = &self.stands_for;
@@ -37,7 +39,8 @@ impl<T: Real> Dictionary<T> {
         Ok(values)
     }
 
-    /// One round over the rows with l̃(x)·μ for residuals: `capacity` rows with the largest keys of `rule`.
+    /// Runs one round over the rows with l̃(x)·μ as residuals; keeps the `capacity` rows with the
+    /// largest keys of `rule`.
     pub(super) fn round(
         &self,
         mu: f64,
@@ -51,7 +54,7 @@ impl<T: Real> Dictionary<T> {
             regularised[(j, j)] += mu / stands_for;
         }
         let workers = data.pass.workers;
-        // μ makes the matrix definite: no row is left out
+        // μ makes the matrix definite, so the factor keeps every row
         let f = factor(regularised, 0.0, workers)?;
         let map = NystromMap::from_factor(kernel, self.members.keep(&f.kept), f.lower, workers)?;
         Round::run(kernel, Some(map), rule, capacity, "leverage scores", data)
@@ -65,7 +68,8 @@ mod tests {
     use faer::prelude::*;
     use kpass::{MemoryRows, Pass, Workers};
 
-    /// l̃ of every row, and their sum, by the dictionary of some members of a table of `d` = 2 features.
+    /// Returns l̃ of every row, their sum and the spectrum for a dictionary of `members` of a table
+    /// with two columns.
     fn scores(x: &[f64], members: &[usize], stands_for: f64, mu: f64) -> (Vec<f64>, f64, Vec<f64>) {
         let n = x.len() / 2;
         let kernel = defined_gaussian(1.0);
@@ -81,7 +85,7 @@ mod tests {
         (scores, found.sum / mu, dictionary.spectrum(&kernel).unwrap())
     }
 
-    /// [K (K + μI)⁻¹]_ii, dense.
+    /// Computes [K (K + μI)⁻¹]_ii with dense matrices.
     fn exact_scores(x: &[f64], mu: f64) -> Vec<f64> {
         let n = x.len() / 2;
         let square = |i: usize, j: usize| (x[2 * i] - x[2 * j]).powi(2) + (x[2 * i + 1] - x[2 * j + 1]).powi(2);
@@ -102,14 +106,15 @@ mod tests {
         assert!((sum - exact.iter().sum::<f64>()).abs() < 1e-9 && (sum - dimension).abs() < 1e-9);
     }
 
-    /// With every row in the dictionary the scores are those of the definition.
+    /// A dictionary of all rows gives the exact scores.
     #[test]
     fn the_dictionary_of_all_rows_gives_exact_scores() {
         let x: Vec<f64> = (0..120).map(|i| ((i * i) as f64 * 0.37).sin() * 3.0).collect();
         agree(&x, &(0..60).collect::<Vec<_>>(), 1.0);
     }
 
-    /// A table of triplets is known by one of each that stands for three.
+    /// In a table of triplets, a dictionary of one row of each, standing for three, gives the exact
+    /// scores.
     #[test]
     fn a_member_stands_for_as_many_rows_as_it_says() {
         let once: Vec<f64> = (0..50).map(|i| ((i * i) as f64 * 0.37).sin() * 3.0).collect();

@@ -1,13 +1,16 @@
-//! Farahat's greedy selection: the next landmark is the row whose column explains most of the residual matrix.
+//! Farahat's greedy selection: the next landmark is the row whose column explains most of the
+//! residual matrix.
 //!
-//! With E = K − K̂ the criterion of row i is ‖E e_i‖² / E_ii, the decrease of the squared Frobenius norm of E^½ that
-//! choosing i brings; greedy pivoting looks at E_ii alone and so runs after outliers, which have columns of zeros.
-//! The columns of E are never formed: their norms are taken on a sketch S = E Ω of c columns, where each row belongs to
-//! one of c random groups with a random sign, so that ‖S_i‖² estimates ‖E e_i‖² without bias. Choosing a landmark with
-//! factor column ω takes ω(ωᵀΩ) from S.
+//! With E = K − K̂ the criterion of row i is ‖E e_i‖² / E_ii, the decrease of the squared Frobenius
+//! norm of E^½ if row i is chosen. Greedy pivoting looks at E_ii alone and so prefers outliers,
+//! whose columns are otherwise zero. The columns of E are never formed: their norms are estimated
+//! on a sketch S = E Ω of c columns, where each row belongs to one of c random groups with a random
+//! sign, so that ‖S_i‖² estimates ‖E e_i‖² without bias. Choosing a landmark with factor column ω
+//! subtracts ω(ωᵀΩ) from S.
 //!
-//! Reference: Farahat, Ghodsi, Kamel, "A novel greedy algorithm for Nyström approximation", AISTATS 2011, sections 4
-//! (criterion, recursion) and 5 (random partitions; signs are added here, they make the estimate unbiased).
+//! Reference: Farahat, Ghodsi, Kamel, "A novel greedy algorithm for Nyström approximation", AISTATS
+//! 2011, sections 4 (criterion, recursion) and 5 (random partitions; signs are added here, they
+//! make the estimate unbiased).
 
 use super::held::{self, HeldColumns};
 use super::{ChoiceSize, LandmarkSet, Landmarks, Scan, Scheme, growth::Growth};
@@ -20,10 +23,10 @@ use kpass::Workers;
 use kpass::key::{Purpose, Stream};
 use std::sync::Arc;
 
-/// Greedy selection by the residual matrix.
+/// Greedy selection by the columns of the residual matrix.
 ///
-/// One pass; n² kernel evaluations for the sketch, then n(m² + 3mc) flops. Holds n(m + 2c) numbers in f64. Meant for
-/// candidates that fit in memory.
+/// One pass; n² kernel evaluations for the sketch, then n(m² + 3mc) flops. Stores n(m + 2c) numbers
+/// in f64, so it suits candidates that fit in memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Farahat;
 
@@ -33,10 +36,11 @@ pub(super) const SCHEME: Scheme = Scheme {
     ..Scheme::new("farahat", "the row whose column explains most of the residual matrix", &Farahat)
 };
 
-/// Groups of the sketch. The norm of a column is then known to about √(2/c) = 12 %; a greedy choice needs no more.
+/// Number of groups c of the sketch. The relative error of a column norm is then √(2/c), about 12
+/// %; a greedy choice needs no more.
 const GROUPS: usize = 128;
 
-/// Columns of K that are formed at a time for the sketch.
+/// Number of columns of K formed at a time for the sketch.
 const PANEL: usize = 1024;
 
 impl<T: Real> Landmarks<T> for Farahat {
@@ -56,7 +60,7 @@ impl<T: Real> Landmarks<T> for Farahat {
             let before = growth.len();
             let mut pool = columns.pool(&mut growth, &[best]);
             if pool.residual(0).is_none() {
-                // spanned up to rounding: never again
+                // spanned by the landmarks up to rounding: exclude the row from now on
                 columns.grown.residual[best] = 0.0;
                 continue;
             }
@@ -87,7 +91,7 @@ impl Groups {
         Self { group, sign }
     }
 
-    /// K Ω, panel of columns by panel: 2n²d flops and as many exponentials as K has entries.
+    /// Computes K Ω one panel of columns at a time: 2n²d flops and one exponential per entry of K.
     fn sketch<T: Real>(&self, columns: &HeldColumns, growth: &Growth<'_, T>, workers: &Workers) -> Sketch {
         let (n, x) = (columns.len(), columns.points());
         let mut sketch = Mat::zeros(GROUPS, n);
@@ -138,7 +142,8 @@ mod tests {
     use crate::kernel::defined_gaussian;
     use kpass::{MemoryRows, Pass};
 
-    /// Over the random groups and signs ‖S_i‖² is ‖E e_i‖² on average, before a landmark is taken and after.
+    /// The mean of ‖S_i‖² over random groups and signs is ‖E e_i‖², before and after a landmark is
+    /// taken.
     #[test]
     fn the_sketch_estimates_the_columns_of_the_residual_without_bias() {
         let n = 160;

@@ -1,15 +1,17 @@
-//! Greedy pivoted Cholesky: the next landmark is the row that the earlier ones leave most of.
+//! Greedy pivoted Cholesky: the next landmark is the row with the largest residual.
 //!
-//! Pivot s = argmax_i r_i with r_i = k(x_i, x_i) − ‖L⁻¹k_S(x_i)‖²: incomplete Cholesky with complete pivoting. The trace
-//! error falls fast where the spectrum does; far outliers are taken first, whatever they matter.
+//! Pivot s = argmax_i r_i with r_i = k(x_i, x_i) − ‖L⁻¹k_S(x_i)‖²: incomplete Cholesky with
+//! complete pivoting. The trace error falls as fast as the spectrum; far outliers are chosen first,
+//! whether they matter or not.
 //!
-//! Pivots are found lazily. A round measures all residuals and carries out the rows with the largest of them; inside
-//! this pool pivots are taken, one after the other, as long as the largest residual of the pool, as it is now, is at
-//! least the largest outside, as it was. Residuals only fall, so each pivot is the one that a search over all rows
-//! would have found; ties go to the earlier row.
+//! Pivots are found lazily. A round computes all residuals and collects the rows with the largest
+//! ones in a pool. Pivots are taken from the pool as long as its largest current residual is at
+//! least the largest residual outside it at the time of the round. Residuals never increase, so
+//! each pivot is the one that a search over all rows would find; in a tie the earlier row is
+//! chosen.
 //!
-//! References: Fine, Scheinberg, "Efficient SVM training using low-rank kernel representations", JMLR 2, 2001; Bach,
-//! Jordan, "Kernel independent component analysis", JMLR 3, 2002.
+//! References: Fine, Scheinberg, "Efficient SVM training using low-rank kernel representations",
+//! JMLR 2, 2001; Bach, Jordan, "Kernel independent component analysis", JMLR 3, 2002.
 
 use super::held::{self, HeldColumns, LARGEST};
 use super::{ChoiceSize, LandmarkSet, Landmarks, Scan, Scheme, growth::Growth, round::RowRule};
@@ -17,17 +19,19 @@ use crate::matrix::{POOL, Pool, largest};
 use crate::{Real, Result, kernel::AnyKernel};
 use std::sync::Arc;
 
-/// Units of rounding of a residual, which is a difference of k(x, x) and a sum of squares. The floor of the certificate, the rounding of
-/// its sum, is 32 of them at 1,000 landmarks and 45 at 2,000.
+/// Rounding error of a residual k(x, x) − ‖φ‖², in units of the machine epsilon. The floor of the
+/// certificate, the rounding error of its sum, is 32 units at 1,000 landmarks and 45 at 2,000.
 const ROUNDING: f64 = 64.0;
 
 /// Greedy pivoted Cholesky.
 ///
-/// Up to 2²⁶ numbers n·m: one pass, nm² flops, 8nm bytes. Beyond: a pass per round, each of n(s² + 2sd) flops at s
-/// landmarks, no memory per row; the number of rounds depends on the rows, m at worst.
+/// If n·m is at most 2²⁶: one pass, nm² flops, 8nm bytes. Otherwise: one pass per round, each of
+/// n(s² + 2sd) flops at s landmarks, without memory per row; the number of rounds depends on the
+/// rows and is at most m.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Greedy {
-    /// Stop once Σr ≤ tolerance · tr K. 0 takes as many landmarks as were asked for.
+    /// Relative trace error at which the selection stops, once Σr ≤ tolerance · tr K; 0 selects the
+    /// requested number of landmarks.
     pub tolerance: f64,
 }
 
@@ -59,7 +63,7 @@ impl<T: Real> Landmarks<T> for Greedy {
     }
 }
 
-/// Whether residuals are updated rather than computed anew.
+/// Returns whether residuals are updated in memory instead of recomputed by passes.
 fn held(n: u64, m: usize) -> bool {
     n.saturating_mul(m as u64) <= LARGEST
 }
@@ -81,12 +85,14 @@ impl Greedy {
             if sum <= self.tolerance * whole {
                 break;
             }
-            // below their rounding, residuals of the pass do not tell which row outside has more left: the pool is as good
+            // below their rounding error, the residuals cannot show that a row outside the pool is
+            // better
             let outside = if outside > whole * rounding::<T>(data.count) { outside } else { 0.0 };
             let before = growth.len();
             while let Some((i, residual)) = pool.largest()
                 && !growth.is_full()
-                // the pool's first row is the largest of all, whatever rounding says of it
+                // the pool's first row has the largest residual of all rows: accept it despite
+                // rounding
                 && (residual >= outside || growth.len() == before)
             {
                 growth.take(&mut pool, i);
@@ -104,13 +110,14 @@ impl Greedy {
     }
 }
 
-/// The rounding of a residual that is computed in `T`, as a share of the trace of the kernel matrix of n rows.
+/// Returns the rounding error of a residual computed in `T`, as a fraction of the trace of the
+/// kernel matrix of n rows.
 fn rounding<T: Real>(n: u64) -> f64 {
     ROUNDING * T::EPSILON / n.max(1) as f64
 }
 
-/// What is left of all rows, a bound for what is left of each outside the pool, and the pool of those of which most is left; by a pass
-/// where the rows are not held.
+/// Returns the sum of all residuals, a bound for each residual outside the pool, and the pool of
+/// the rows with the largest residuals. Makes a pass if the rows are not held in memory.
 fn most_left<T: Real>(
     growth: &mut Growth<'_, T>,
     held: Option<&HeldColumns>,

@@ -1,12 +1,12 @@
-//! Landmarks that are chosen one after the other, and the Cholesky factor that grows with them.
+//! Landmarks chosen one after the other, and the Cholesky factor that grows with them.
 //!
 //! ```text
 //! residuals of all rows ─▶ a pool of promising rows ─▶ landmarks, their factor ─▶ residuals …
 //!      (round.rs)                  (here, in f64)
 //! ```
 //!
-//! Whatever proposes rows, the decision about each is taken in f64 on the pool's own Schur complement, so that what is
-//! left of a row that earlier landmarks span is told from rounding.
+//! Any rule may propose rows, but each one is accepted or rejected in f64 on the Schur complement
+//! of the pool, which distinguishes a small residual from rounding error.
 
 use super::round::{Residuals, Round, RowRule};
 use super::{LandmarkSet, RowSample, Scan};
@@ -23,12 +23,13 @@ pub(super) struct Growth<'a, T: Real> {
     pub(super) chosen: LandmarkSet<T>,
     /// The landmarks in f64, row-major.
     pub(super) wide: Vec<f64>,
-    /// m x m, the leading part is L.
+    /// m x m; the leading part is L.
     lower: Mat<f64>,
 }
 
 impl<'a, T: Real> Growth<'a, T> {
-    /// A choice without landmarks yet, with room for `m`. The factor has roots of residuals on its diagonal.
+    /// Returns a choice without landmarks and with room for `m`. The diagonal of the factor holds
+    /// square roots of residuals.
     pub(super) fn new(any: &'a Arc<dyn AnyKernel>, d: usize, m: usize) -> Result<Self> {
         let chosen = LandmarkSet { points: Vec::new(), rows: Vec::new(), d, passes: 0, evaluations: 0 };
         let exact = any.typed::<f64>();
@@ -58,7 +59,8 @@ impl<'a, T: Real> Growth<'a, T> {
         self.lower.submatrix(0, 0, self.len(), self.len())
     }
 
-    /// The residuals of all rows under the landmarks so far: one pass, which keeps the `capacity` rows with the best keys.
+    /// Computes the residuals of all rows under the landmarks so far in one pass; keeps the
+    /// `capacity` rows with the best keys.
     pub(super) fn residuals(
         &mut self,
         rule: &RowRule<impl Fn(u64, f64) -> Option<f64> + Sync>,
@@ -77,7 +79,8 @@ impl<'a, T: Real> Growth<'a, T> {
         (self.len() > 0).then(map).transpose()
     }
 
-    /// A pool of some rows, which may repeat, with their residual matrix under the landmarks so far: 2bsd + bs² flops.
+    /// Returns a pool of some rows, which may repeat, with their residual matrix under the
+    /// landmarks so far: 2bsd + bs² flops.
     pub(super) fn pool(&mut self, RowSample { rows, x, d, .. }: RowSample<T>) -> Pool {
         let (b, s, x) = (rows.len(), self.len(), widened(&x));
         let mut phi = Mat::zeros(b, s);
@@ -90,7 +93,7 @@ impl<'a, T: Real> Growth<'a, T> {
         self.pool_of(rows, x, phi)
     }
 
-    /// A pool of rows whose features under the landmarks so far, `phi`, are known.
+    /// Returns a pool of rows whose features `phi` under the landmarks so far are given.
     pub(super) fn pool_of(&mut self, rows: Vec<u64>, x: Vec<f64>, phi: Mat<f64>) -> Pool {
         let b = rows.len();
         let points = MatRef::from_row_major_slice(&x, b, self.chosen.d);
@@ -101,7 +104,8 @@ impl<'a, T: Real> Growth<'a, T> {
         Pool::new(rows, x, phi, schur, floors)
     }
 
-    /// Makes row i of the pool a landmark: its row of L is (phi_i, its eliminated columns, root of its residual).
+    /// Makes row i of the pool a landmark: its row of L is (phi_i, its eliminated columns, the
+    /// square root of its residual).
     pub(super) fn take(&mut self, pool: &mut Pool, i: usize) {
         let (s, d) = (self.len(), self.chosen.d);
         for (j, value) in pool.lower_row(i).enumerate() {

@@ -1,7 +1,8 @@
-//! The columns of the growing factor for rows held in memory: what is left of each row is updated, not computed anew.
+//! The growing factor for rows held in memory: residuals are updated instead of recomputed.
 //!
-//! Holds n·m numbers in f64. Adding b landmarks to s costs 2nd·b + 2nsb flops; a scheme that takes one landmark at a
-//! time so costs nm² over all, where passes that compute residuals anew would cost nm³/3.
+//! Stores n·m numbers in f64. Adding b landmarks to s costs 2nd·b + 2nsb flops. A scheme that adds
+//! one landmark at a time costs nm² in total; recomputing the residuals in each pass would cost
+//! nm³/3.
 
 use super::{Scan, growth::Growth};
 use crate::matrix::{GrowingFactor, Pool};
@@ -10,19 +11,20 @@ use faer::{Mat, MatRef};
 use kpass::{Coded, RowBlock, Workers};
 use std::convert::Infallible;
 
-/// Largest n·m that is held: 512 MiB. A bound on the shape and not on the budget, because residuals that are updated and
-/// residuals computed anew round differently: whoever has memory for it and whoever has not get the same landmarks.
+/// Largest n·m that is stored: 512 MiB. The limit depends on the shape and not on the memory
+/// budget, because updated and recomputed residuals round differently: the landmarks must not
+/// depend on the available memory.
 pub(super) const LARGEST: u64 = 1 << 26;
 
 /// Rows in memory with F = K_nS L⁻ᵀ and r = diag(K − F Fᵀ), in f64.
 pub(super) struct HeldColumns {
-    /// Stored row numbers, ascending.
+    /// Row numbers, ascending.
     pub(super) rows: Vec<u64>,
     /// n x d, row-major.
     x: Vec<f64>,
     d: usize,
     pub(super) grown: GrowingFactor,
-    /// n x t, where they were asked for: numbers less their means, or ±1 codes of the classes, a column for each.
+    /// Targets, n x t, if requested: centred values, or one column of ±1 codes per class.
     pub(super) targets: Mat<f64>,
 }
 
@@ -31,7 +33,8 @@ pub(super) fn bytes(n: u64, d: usize, m: usize) -> usize {
 }
 
 impl HeldColumns {
-    /// Reads all rows, and their targets where those are wanted: one pass. A table without targets gives no column of them.
+    /// Reads all rows, and their targets if requested, in one pass. The targets have no columns if
+    /// the table has none.
     pub(super) fn read<T: Real>(
         growth: &mut Growth<'_, T>,
         data: &Scan<'_, T>,
@@ -56,12 +59,13 @@ impl HeldColumns {
         self.rows.len()
     }
 
-    /// F, with as many columns as landmarks were added.
+    /// Returns the first `landmarks` columns of F.
     pub(super) fn factor(&self, landmarks: usize) -> MatRef<'_, f64> {
         self.grown.factor.as_ref().subcols(0, landmarks)
     }
 
-    /// A pool of the rows at these places, with their residuals under the landmarks so far.
+    /// Returns a pool of the rows at positions `at`, with their residuals under the landmarks so
+    /// far.
     pub(super) fn pool<T: Real>(&self, growth: &mut Growth<'_, T>, at: &[usize]) -> Pool {
         let x = at.iter().flat_map(|i| &self.x[i * self.d..(i + 1) * self.d]).copied().collect();
         let phi = self.grown.rows(at, growth.len());
@@ -72,7 +76,7 @@ impl HeldColumns {
         MatRef::from_row_major_slice(&self.x, self.len(), self.d)
     }
 
-    /// Adds the columns of the landmarks beyond the first `before`.
+    /// Adds the columns of all landmarks but the first `before`.
     pub(super) fn extend<T: Real>(&mut self, growth: &mut Growth<'_, T>, before: usize, workers: &Workers) {
         let (n, s) = (self.len(), growth.len());
         growth.chosen.evaluations += (n * (s - before)) as u64;

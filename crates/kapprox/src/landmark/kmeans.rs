@@ -1,11 +1,12 @@
-//! Landmarks by k-means: centroids, which are no rows of the table.
+//! Landmarks by k-means: centroids, which are not rows of the table.
 //!
-//! Minimises Σ_i min_j ‖x_i − z_j‖², a bound on the trace error of kernels that are Lipschitz in the distance. Seeding
-//! by k-means++ on a sample, then Lloyd's iterations, one pass each. A cluster that loses all its rows restarts at a
-//! row that is far from every centroid. The order of the centroids is that of their size: large clusters first.
+//! Minimises Σ_i min_j ‖x_i − z_j‖², which bounds the trace error of kernels that are Lipschitz in
+//! the distance. The centroids are seeded by k-means++ on a sample, then moved by Lloyd's
+//! iterations, one pass each. A cluster that loses all its rows restarts at a row far from every
+//! centroid. The centroids are ordered by cluster size, largest first.
 //!
-//! References: Zhang, Kwok, "Clustered Nyström method", IEEE TNN 21, 2010; Arthur, Vassilvitskii, "k-means++", SODA
-//! 2007; Lloyd, "Least squares quantization in PCM", 1982.
+//! References: Zhang, Kwok, "Clustered Nyström method", IEEE TNN 21, 2010; Arthur, Vassilvitskii,
+//! "k-means++", SODA 2007; Lloyd, "Least squares quantization in PCM", 1982.
 
 use super::{ChoiceSize, Effort, LandmarkSet, Landmarks, NO_ROW, Scan, Scheme, clusters::ClusterSums, uniform_sample};
 use crate::map::contiguous;
@@ -19,24 +20,24 @@ use std::sync::Arc;
 
 /// K-means landmarks.
 ///
-/// One pass for the sample and one for each of at most 10 iterations, each of 2nmd flops.
+/// One pass for the sample and one for each of at most 10 iterations, of 2nmd flops each.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KMeans;
 
-/// Iterations of Lloyd's algorithm. The trace error changes in the third digit from the fifth on; Zhang and Kwok stop
-/// after five.
+/// Maximum number of Lloyd's iterations. From the fifth on, the trace error changes only in the
+/// third digit; Zhang and Kwok stop after five.
 const ITERATIONS: usize = 10;
 
-/// Stop once an iteration lowers the sum of squares by less than this share.
+/// Relative decrease of the sum of squares below which the iteration stops.
 const GAIN: f64 = 1e-3;
 
-/// Rows of the sample for each centroid that is seeded.
+/// Number of sampled rows per centroid.
 const SAMPLE: usize = 10;
 
 pub(super) const SCHEME: Scheme = Scheme {
     bytes: |ChoiceSize { element, n, d, m }| {
         let sample = usize::try_from(n).unwrap_or(usize::MAX).min(SAMPLE * m);
-        // the sample while it is drawn, and sums, centroids and centred centroids
+        // the sample while it is drawn, plus the sums, centroids and centred centroids
         3 * sample * (d * element + 40) + m * d * (2 * size_of::<f64>() + 4 * element)
     },
     effort: Effort::Distances,
@@ -67,8 +68,9 @@ impl<T: Real> Landmarks<T> for KMeans {
     }
 }
 
-/// k-means++: each seed is a row of the sample with probability proportional to its squared distance from the seeds
-/// before. Fewer than `m` where the sample has fewer distinct rows. Costs 3 |sample| m d flops.
+/// Seeds by k-means++: draws each seed from the sample with probability proportional to its squared
+/// distance from the nearest earlier seed. Returns fewer than `m` seeds if the sample has fewer
+/// distinct rows. 3 |sample| m d flops.
 fn plus_plus<T: Real>(x: &[T], d: usize, m: usize, coins: &Stream) -> Vec<T> {
     let d = d.max(1);
     let rows: Vec<&[T]> = x.chunks_exact(d).collect();
@@ -85,7 +87,7 @@ fn plus_plus<T: Real>(x: &[T], d: usize, m: usize, coins: &Stream) -> Vec<T> {
                 left -= distance;
                 left < 0.0
             });
-            // rounding may leave a little: the last row that has a distance
+            // rounding may leave a remainder: take the last row with a positive distance
             match pick.or_else(|| distance.iter().rposition(|distance| *distance > 0.0)) {
                 Some(pick) if distance[pick] > 0.0 => pick,
                 _ => break,
@@ -98,11 +100,11 @@ fn plus_plus<T: Real>(x: &[T], d: usize, m: usize, coins: &Stream) -> Vec<T> {
     seeds
 }
 
-/// The squared distance of every row from the nearest seed, where there is one seed more.
+/// Updates the squared distance of every row from its nearest seed for one more seed.
 ///
-/// One call for all rows. A matrix product leaves the upper halves of the vector registers in use, and then every change
-/// between AVX code, as in here, and the SSE code around it costs a hundred cycles: a call for each row took 17 times as
-/// long (9 features, Sapphire Rapids).
+/// One call handles all rows: a matrix product leaves the upper halves of the vector registers in
+/// use, and then every switch between AVX code, as in here, and the SSE code around it costs a
+/// hundred cycles. One call per row took 17 times as long (9 features, Sapphire Rapids).
 fn lower<T: Real>(distance: &mut [f64], x: &[T], d: usize, seed: &[T]) {
     vectorised!({
         for (distance, row) in distance.iter_mut().zip(x.chunks_exact(d)) {
@@ -120,14 +122,14 @@ fn squares<T: Real>(x: &[T], z: &[T]) -> f64 {
     })
 }
 
-/// One iteration: each row goes to the nearest centroid.
+/// One iteration, which assigns each row to the nearest centroid.
 struct Assign<'a, T> {
-    /// z_j, m x d.
+    /// Centroids z_j, m x d.
     centroids: MatRef<'a, T>,
-    /// z_j − c with the centroids' mean c: the nearest centroid has the largest x·(z_j − c) − offset_j, and centred
-    /// points cancel less.
+    /// z_j − c, where c is the mean of the centroids. The nearest centroid has the largest x·(z_j −
+    /// c) − offset_j; centring reduces cancellation.
     centred: Vec<T>,
-    /// c·(z_j − c) + ‖z_j − c‖²/2.
+    /// Offsets c·(z_j − c) + ‖z_j − c‖²/2.
     offsets: Vec<T>,
     tile: usize,
 }
@@ -155,7 +157,7 @@ impl<T: Real> Fold<T> for Assign<'_, T> {
 
     fn init(&self) -> Self::State {
         let (m, d) = self.centroids.shape();
-        // more empty clusters than these are rare, and wait for the next iteration
+        // more empty clusters than this are rare, and wait for the next iteration
         ClusterSums::new(m, d, m.min(64))
     }
 
@@ -189,7 +191,7 @@ impl<T: Real> Fold<T> for Assign<'_, T> {
     }
 }
 
-/// argmax_j products_ij − offset_j, the first of equals: the nearest centroid.
+/// Finds the nearest centroid argmax_j products_ij − offset_j of each row; in a tie, the first.
 fn find_nearest<T: Real>(products: MatRef<'_, T>, offsets: &[T], nearest: &mut [u32]) {
     let mut best = vec![T::ZERO - T::LARGEST; nearest.len()];
     for (j, offset) in offsets.iter().enumerate() {

@@ -1,16 +1,20 @@
-//! Recursive ridge leverage scores: landmarks in proportion to how much a row matters at a ridge that m of them resolve.
+//! Recursive ridge leverage scores: landmarks drawn in proportion to the leverage of a row at a
+//! ridge that m landmarks resolve.
 //!
-//! Half of the rows, half of these, and so on, down to a set as small as the sample. A uniform sample of the smallest
-//! set estimates the leverage scores of the set twice its size; a sample drawn by these estimates those of the next;
-//! at the top, landmarks are drawn from all rows, without replacement, in proportion to their scores. Which rows belong
-//! to the halves is decided by a random key of each row.
+//! The rows are halved repeatedly, down to a set as small as the sample. A uniform sample of the
+//! smallest set estimates the leverage scores of the set twice its size; a sample drawn by these
+//! scores estimates the scores of the next larger set. At the top, landmarks are drawn from all
+//! rows, without replacement, in proportion to their scores. A random key of each row decides which
+//! of the sets contain it.
 //!
-//! The ridge of a level is the mean of the eigenvalues beyond the k-th, μ = (1/k) Σ_{i>k} λ_i, with k = s/(4 ln s): the
-//! scores then sum to 2k at most, and enlarged by ln s they draw about s rows. A smaller ridge would do harm: scores of
-//! rows that the dictionary has not seen are estimated as 1, however many there are of a kind (with k = s/2 the trace
-//! error on "smile" is four times that of uniform landmarks).
+//! The ridge of a level is the mean of the eigenvalues beyond the k-th, μ = (1/k) Σ_{i>k} λ_i, with
+//! k = s/(4 ln s): the scores then sum to at most 2k and, multiplied by ln s, draw about s rows. A
+//! smaller ridge is worse: the score of a row unlike all members of the dictionary is estimated as
+//! 1, however many similar rows there are (with k = s/2 the trace error on "smile" is four times
+//! that of uniform landmarks).
 //!
-//! Reference: Musco, Musco, "Recursive sampling for the Nyström method", NIPS 2017, Algorithm 3 and Theorem 8.
+//! Reference: Musco, Musco, "Recursive sampling for the Nyström method", NIPS 2017, Algorithm 3 and
+//! Theorem 8.
 
 use super::round::{Residuals, Round, RowRule};
 use super::{LandmarkSet, Landmarks, Scan, dictionary::Dictionary};
@@ -20,12 +24,12 @@ use std::sync::Arc;
 
 /// Landmarks by recursive ridge leverage scores.
 ///
-/// log₂(n/m) passes; the rows that take part halve from pass to pass, so that kernels and solves cost 2n(s² + 2sd)
-/// flops in all. No memory per row.
+/// log₂(n/m) passes. The number of rows that take part doubles from pass to pass, so kernels and
+/// solves cost 2n(s² + 2sd) flops in total. No memory per row.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Leverage;
 
-/// Smallest sample: below it ln s is no number to oversample by.
+/// Smallest sample; below it ln s is not a useful oversampling factor.
 const FEWEST: usize = 16;
 
 impl<T: Real> Landmarks<T> for Leverage {
@@ -35,7 +39,7 @@ impl<T: Real> Landmarks<T> for Leverage {
         let oversampling = (s as f64).ln();
         let k = ((s as f64 / (4.0 * oversampling)).ceil() as usize).max(1);
         let halves = Stream::new(seed, Purpose::Candidates, 0);
-        // rows with a uniform number below 2^-level belong to the level
+        // a level contains the rows whose uniform number is below 2^-level
         let levels = (data.count as f64 / s as f64).log2().ceil().max(0.0) as u32;
         let draws = |level: u32| Stream::new(seed, Purpose::Proposals, u64::from(level));
         let (mut passes, mut evaluations) = (0, 0);
@@ -44,12 +48,12 @@ impl<T: Real> Landmarks<T> for Leverage {
         let mut least;
         let mut dictionary = loop {
             let uniform = RowRule { part: level_of(smallest), ..RowRule::new(|row, _| Some(keys.uniform(row))) };
-            // twice the expected number: the set's size is random
+            // twice the expected number, because the size of the set is random
             let found = Round::run(kernel, None, &uniform, 2 * s, "a uniform sample", data)?;
             (passes, evaluations) = (passes + 1, evaluations + found.rows);
             // without a map residuals are k(x, x)
             least = rounding::<T>(found.sum / found.rows.max(1) as f64);
-            // all rows that take part stand for themselves
+            // each row that takes part stands for itself, unless there were more than 2s of them
             let size = found.rows.min(2 * s as u64).max(1) as f64;
             let all = found.rows as f64;
             let dictionary = take(found, 2 * s, |_| all / size);
@@ -65,7 +69,8 @@ impl<T: Real> Landmarks<T> for Leverage {
             let found = if level == 0 {
                 dictionary.round(mu, kernel, &RowRule { least, ..RowRule::new(by_score(draws(0), mu)) }, m, data)?
             } else {
-                // every row of the level is drawn for itself; keys in random order, so that a set that is cut short stays a fair one
+                // rows are drawn independently; random key order keeps the draw fair if it is
+                // truncated
                 let (keys, chance) = (draws(level), |residual: f64| residual * scale);
                 let key = |row, residual| {
                     let u = keys.uniform(row);
@@ -77,7 +82,7 @@ impl<T: Real> Landmarks<T> for Leverage {
             passes += 1;
             evaluations += found.rows * (dictionary.members.len() as u64 + 1);
             let next = take(found, 2 * s, |residual| 1.0 / (residual * scale).min(1.0));
-            // where no row has anything left, the members span them all
+            // if no row has a residual left, the members span all rows
             if !next.members.is_empty() {
                 dictionary = next;
             }
@@ -89,13 +94,13 @@ impl<T: Real> Landmarks<T> for Leverage {
     }
 }
 
-/// The largest residual that rounding in `T` may leave of a row with k(x, x) = `diagonal`: such rows are equally
-/// likely.
+/// Returns the largest residual that rounding in `T` may leave for a row with k(x, x) = `diagonal`;
+/// such rows are equally likely.
 pub(super) fn rounding<T: Real>(diagonal: f64) -> f64 {
     T::EPSILON * diagonal
 }
 
-/// The best rows of a round as a dictionary, best key first.
+/// Returns the best rows of a round as a dictionary, best key first.
 pub(super) fn take<T: Real>(
     mut found: Residuals<T>,
     capacity: usize,
@@ -108,7 +113,8 @@ pub(super) fn take<T: Real>(
 }
 
 impl<T: Real> Dictionary<T> {
-    /// μ = (1/k) Σ_{i>k} λ_i of the weighted sample, and never less than rounding of its trace.
+    /// Returns μ = (1/k) Σ_{i>k} λ_i of the weighted sample, but at least the rounding error of its
+    /// trace.
     fn ridge(&self, kernel: &Arc<dyn AnyKernel>, k: usize) -> Result<f64> {
         let values = self.spectrum(kernel)?;
         let trace: f64 = values.iter().map(|value| value.max(0.0)).sum();
@@ -117,7 +123,7 @@ impl<T: Real> Dictionary<T> {
     }
 }
 
-/// The keys of a draw without replacement, in proportion to the score min(1, residual/μ).
+/// Returns the keys of a draw without replacement, in proportion to the score min(1, residual/μ).
 pub(super) fn by_score(keys: Stream, mu: f64) -> impl Fn(u64, f64) -> Option<f64> + Sync {
     move |row, residual| Some(keys.uniform(row).ln() / (residual / mu).min(1.0))
 }

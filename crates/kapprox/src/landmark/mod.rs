@@ -1,10 +1,11 @@
 //! Landmarks: the rows whose span approximates all others.
 //!
-//! A scheme is *a weight per row* and a rule that turns weighted random keys into rows. Keys belong to rows
-//! ([`kpass::key`]), so a scheme needs no random access, no array of n numbers, and finds the same landmarks whatever
-//! the chunking, threads, budget or file format.
+//! A scheme is *a weight per row* and a rule that turns weighted random keys into rows. A key
+//! depends only on its row ([`kpass::key`]), so a scheme needs no random access and no array of n
+//! numbers, and chooses the same landmarks whatever the chunking, threads, budget or file format.
 //!
-//! To add a scheme: one file here, one line in [`registry`]. A scheme of another crate: [`register`].
+//! To add a scheme, write one file here and add one line to [`registry`]; to add one from another
+//! crate, call [`register`].
 
 mod bless;
 mod clusters;
@@ -42,10 +43,14 @@ use std::{fmt::Debug, sync::Arc};
 
 /// A rule that chooses landmarks.
 pub trait Landmarks<T: Real>: Debug + Send + Sync {
-    /// Chooses at most `m` landmarks; fewer where the rows span no more at the precision of `T`.
+    /// Chooses at most `m` landmarks; fewer if the rows span a smaller space at the precision of
+    /// `T`.
     fn select(&self, data: &Scan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>>;
-    /// Chooses as [`select`](Self::select) does, and stops once the landmarks leave at most the share `tolerance` of the trace, where
-    /// the scheme sees that as it goes. It may choose more than are needed for that, and never more than `m`.
+    /// Chooses landmarks as [`select`](Self::select) does, but may stop early, once the relative
+    /// trace error is at most `tolerance`.
+    ///
+    /// Only schemes that know the trace error during the selection stop early. They may choose more
+    /// landmarks than necessary, but never more than `m`.
     fn select_within(
         &self,
         _tolerance: f64,
@@ -73,61 +78,62 @@ impl PrecisionPair for &'static dyn AnyLandmarks {
     }
 }
 
-/// A landmark scheme by name: what is known of it, and its rule.
+/// A landmark scheme: its name, its properties and its rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Scheme {
-    /// The name of the scheme: a value of the parameter `landmarks`.
+    /// Name of the scheme, a value of the parameter `landmarks`.
     pub name: &'static str,
     /// One line of help.
     pub about: &'static str,
-    /// True where the first r landmarks are the scheme's choice for rank r, whatever the largest rank: one run then serves
-    /// every rank, and tells [`kpass::pass::Observer::reached`] how far it is.
+    /// True if the first r landmarks are the scheme's choice for rank r, whatever the largest rank.
+    /// One run then serves every rank and reports its progress to
+    /// [`kpass::pass::Observer::reached`].
     pub nested: bool,
-    /// True where another seed may choose other landmarks.
+    /// True if the landmarks depend on the seed.
     pub seeded: bool,
-    /// True where it looks at the targets of the rows.
+    /// True if the scheme uses the targets of the rows.
     pub needs_targets: bool,
-    /// What it computes of the rows.
+    /// Work per row.
     pub effort: Effort,
-    /// Bytes held beside the rows and the factor of the landmarks.
+    /// Bytes held in addition to the rows and the factor of the landmarks.
     pub bytes: fn(ChoiceSize) -> usize,
-    /// The rule.
+    /// Rule that chooses the landmarks.
     pub rule: &'static dyn AnyLandmarks,
 }
 
-/// What a scheme computes of the rows that it chooses among.
+/// The work of a scheme per row that it chooses among.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
-    /// Nothing: it draws them in one pass.
+    /// None: the scheme draws in one pass.
     Draw,
-    /// Distances from points; no kernel.
+    /// Distances from points, without the kernel.
     Distances,
-    /// Their kernel with the landmarks, and a factor that grows with these.
+    /// Kernel values with the landmarks, and a factor that grows with them.
     Factor,
 }
 
-/// The sizes of a choice of landmarks: rows, features, landmarks.
+/// Sizes of a choice of landmarks.
 #[derive(Clone, Copy, Debug)]
 pub struct ChoiceSize {
-    /// Bytes of an element of the rows.
+    /// Size of an element of a row, in bytes.
     pub element: usize,
-    /// Rows to choose from.
+    /// Number of rows to choose from.
     pub n: u64,
-    /// Features of a row.
+    /// Number of features of a row.
     pub d: usize,
-    /// Landmarks wanted.
+    /// Number of landmarks requested.
     pub m: usize,
 }
 
 impl Scheme {
-    /// A scheme that draws at random for one rank by what landmarks leave of the rows, without the targets, and holds nothing. Other
-    /// facts are fields to set.
+    /// Returns a scheme with default properties: not nested, seeded, without targets,
+    /// [`Effort::Factor`] and without memory. Set fields for others.
     pub const fn new(name: &'static str, about: &'static str, rule: &'static dyn AnyLandmarks) -> Self {
         let effort = Effort::Factor;
         Self { name, about, nested: false, seeded: true, needs_targets: false, effort, bytes: |_| 0, rule }
     }
 
-    /// The rule for rows of `T`.
+    /// Returns the rule for rows of `T`.
     pub fn landmarks<T: Real>(&self) -> &'static dyn Landmarks<T> {
         T::pick(self.rule)
     }
@@ -151,7 +157,7 @@ static SCHEMES: Registry<Scheme> = Registry::new(&[
     predictive::SCHEME,
 ]);
 
-/// Returns every scheme: those of this crate, then those that were [registered](register).
+/// Returns all schemes: first the ones of this crate, then the [registered](register) ones.
 pub fn registry() -> Vec<&'static Scheme> {
     SCHEMES.all()
 }
@@ -161,12 +167,12 @@ pub fn usual() -> &'static Scheme {
     &SCHEMES.own()[0]
 }
 
-/// The scheme of a name, of this crate or [registered](register).
+/// Returns the scheme with this name, of this crate or [registered](register).
 pub fn by_name(name: &str) -> Option<&'static Scheme> {
     SCHEMES.by_name(name)
 }
 
-/// Makes a scheme of another crate known by its name, in this process and from now on.
+/// Registers a scheme of another crate by its name, for the rest of the process.
 ///
 /// ```
 /// use kapprox::landmark::{self, Scheme, Uniform};
@@ -178,7 +184,7 @@ pub fn by_name(name: &str) -> Option<&'static Scheme> {
 /// ```
 ///
 /// # Errors
-/// [`kpass::Error::Register`] for a name that a scheme or a map has, or that is no word.
+/// [`kpass::Error::Register`] if a scheme or a map has the name, or if the name is not valid.
 pub fn register(scheme: &'static Scheme) -> Result<()> {
     if map::by_name(scheme.name).is_some() {
         let (what, why) = (Scheme::WHAT, "a map has this name");

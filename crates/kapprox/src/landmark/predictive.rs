@@ -1,18 +1,20 @@
 //! Predictive low-rank decomposition: landmarks that explain the kernel matrix and the targets.
 //!
-//! Greedy for the decrease of
+//! Greedily decreases
 //!
 //! ```text
 //! J(S) = (1 − μ) tr(K − F Fᵀ)/tr K + μ min_W ‖Y − F W‖²/‖Y‖²,   F = K_nS L⁻ᵀ
 //! ```
 //!
-//! with Y the targets less their means, or ±1 codes of the classes. The gains of row i, ‖E e_i‖²/E_ii of the trace and
-//! ‖Yᵀ q_i‖² of the targets (q_i the new direction, E e_i less its part in span F, of length 1), need the residual
-//! matrix E = K − F Fᵀ; it is replaced by κ further columns of greedy Cholesky, the look-ahead, E ≈ A Aᵀ. With it every
-//! gain is a quadratic form of κ numbers. A block of landmarks is chosen from one look-ahead.
+//! where Y is the centred targets, or ±1 codes of the classes. The gain of row i is ‖E e_i‖²/E_ii
+//! for the trace and ‖Yᵀ q_i‖² for the targets; the new direction q_i is E e_i without its part in
+//! span F, scaled to length 1. Both need the residual matrix E = K − F Fᵀ. It is replaced by κ
+//! further columns of greedy Cholesky, the look-ahead: E ≈ A Aᵀ. Every gain is then a quadratic
+//! form of κ numbers. A block of landmarks is chosen from one look-ahead.
 //!
-//! Reference: Bach, Jordan, "Predictive low-rank decomposition for kernel methods", ICML 2005. There the look-ahead is
-//! updated with each pivot; here it is computed anew for each block, which costs as much and needs no downdating.
+//! Reference: Bach, Jordan, "Predictive low-rank decomposition for kernel methods", ICML 2005. The
+//! paper updates the look-ahead with each pivot; here it is recomputed for each block, which costs
+//! as much and needs no downdating.
 
 use super::held::{self, HeldColumns};
 use super::{ChoiceSize, LandmarkSet, Landmarks, Scan, Scheme, growth::Growth};
@@ -23,10 +25,10 @@ use faer::{Accum, Col, Mat, Par, linalg::matmul::matmul};
 use kpass::Workers;
 use std::sync::Arc;
 
-/// Label-aware landmarks.
+/// Landmarks that take the targets into account.
 ///
-/// One pass; 6nm² flops for the columns, their look-ahead and an
-/// orthonormal basis, and 2nmκ² for the scores. Holds n(2m + 3κ + t) numbers in f64: meant for candidates.
+/// One pass; 6nm² flops for the columns, their look-ahead and an orthonormal basis, and 2nmκ² for
+/// the scores. Stores n(2m + 3κ + t) numbers in f64, so it suits candidates that fit in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Predictive {
     /// μ, between 0 (the trace alone) and 1 (the targets alone).
@@ -36,16 +38,17 @@ pub struct Predictive {
 pub(super) const SCHEME: Scheme = Scheme {
     seeded: false,
     needs_targets: true,
-    // columns and basis; the look-ahead, what is left of it and its products; residuals, floors, keys and orders of rows
+    // columns and basis; the look-ahead, its deflated copy and its products; residuals, floors,
+    // keys and orders of rows
     bytes: |ChoiceSize { n, d, m, .. }| held::bytes(n, d, 2 * m + 5 * LOOK_AHEAD + 8),
     ..Scheme::new("predictive", "explains the kernel matrix and the targets alike", &Predictive { weight: 0.5 })
 };
 
-/// κ: columns of the look-ahead; the paper takes 40 to 80.
+/// κ: number of columns of the look-ahead; the paper uses 40 to 80.
 const LOOK_AHEAD: usize = 64;
 
-/// Landmarks chosen from one look-ahead. The first are chosen with the best knowledge of E, the last of a quarter still
-/// with three quarters of it.
+/// Number of landmarks chosen from one look-ahead. The first is chosen with the full approximation
+/// of E, the last of this quarter of κ still with three quarters of it.
 const BLOCK: usize = 16;
 
 impl<T: Real> Landmarks<T> for Predictive {
@@ -75,7 +78,7 @@ impl<T: Real> Landmarks<T> for Predictive {
             for (i, pick) in picks.iter().enumerate() {
                 match pool.residual(i) {
                     Some(_) => growth.take(&mut pool, i),
-                    // spanned up to rounding: never again
+                    // spanned by the landmarks up to rounding: exclude the row from now on
                     None => columns.grown.residual[*pick] = 0.0,
                 }
             }
@@ -89,15 +92,16 @@ impl<T: Real> Landmarks<T> for Predictive {
     }
 }
 
-/// The factors by which the gains of trace and targets are multiplied.
+/// Factors of the gains of trace and targets.
 #[derive(Clone, Copy)]
 struct Scale {
     trace: f64,
     targets: f64,
 }
 
-/// A: up to κ columns of greedy Cholesky beyond the landmarks, half of them at rows spread over all that is left, half at
-/// rows whose targets are least explained. `None` where nothing is left.
+/// Returns A: up to κ columns of greedy Cholesky beyond the landmarks, half of them at rows spread
+/// over all remaining rows, half at rows whose targets are least explained. Returns `None` if no
+/// row has a residual left.
 fn look_ahead<T: Real>(
     growth: &mut Growth<'_, T>,
     columns: &mut HeldColumns,
@@ -111,7 +115,7 @@ fn look_ahead<T: Real>(
         let key: Vec<f64> = columns.grown.residual.iter().enumerate().map(|(i, r)| r.max(0.0) * weight(i)).collect();
         let mut order: Vec<usize> = (0..key.len()).filter(|i| key[*i] > 0.0).collect();
         order.sort_by(|a, b| key[*b].total_cmp(&key[*a]).then(a.cmp(b)));
-        // the largest alone may lie close together
+        // the rows with the largest keys alone may lie close together
         order.truncate((order.len() / 2).max(2 * LOOK_AHEAD));
         let step = (order.len() / (2 * LOOK_AHEAD)).max(1);
         let spread: Vec<usize> = order.iter().copied().step_by(step).take(2 * LOOK_AHEAD).collect();
@@ -132,18 +136,19 @@ fn look_ahead<T: Real>(
     any.then_some(ahead)
 }
 
-/// The span of the columns so far and what it leaves of the targets.
+/// The span of the columns so far and the residual of the targets.
 struct Span {
     /// Q, n x m; the leading `found` columns are orthonormal.
     basis: Mat<f64>,
     found: usize,
-    /// (I − QQᵀ)Y, the part of the targets that the span leaves.
+    /// (I − QQᵀ)Y, the residual of the targets.
     left: Mat<f64>,
 }
 
 impl Span {
-    /// Adds the columns beyond the first `before` to the span: Gram–Schmidt, twice, which is enough (Giraud, Langou,
-    /// Rozložník, "The loss of orthogonality in the Gram–Schmidt orthogonalization process", 2005).
+    /// Adds the columns beyond the first `before` to the span by Gram–Schmidt, applied twice, which
+    /// is enough (Giraud, Langou, Rozložník, "The loss of orthogonality in the Gram–Schmidt
+    /// orthogonalization process", 2005).
     fn extend(&mut self, factor: faer::MatRef<'_, f64>, before: usize, workers: &Workers) {
         for j in before..factor.ncols() {
             let mut q = factor.subcols(j, 1).to_owned();
@@ -170,7 +175,8 @@ impl Span {
     }
 }
 
-/// The rows with the largest gains, one after the other, as the look-ahead A (n x κ) sees them.
+/// Chooses the rows with the largest gains one after the other; the look-ahead A (n x κ)
+/// approximates E.
 fn choose(
     ahead: &Mat<f64>,
     span: &Span,
@@ -188,10 +194,10 @@ fn choose(
     };
     let inner = product(ahead.transpose(), ahead.as_ref());
     let inside = product(span.basis.as_ref().subcols(0, span.found).transpose(), ahead.as_ref());
-    // AᵀA and AᵀY, each without the part in the span
+    // AᵀA and AᵀY, each without its part in the span
     let mut outside = &inner - inside.transpose() * &inside;
     let mut aligned = product(ahead.transpose(), span.left.as_ref());
-    let mut rows = ahead.clone(); // g_i, deflated by what was chosen
+    let mut rows = ahead.clone(); // g_i, deflated by the chosen rows
     let mut picks = Vec::new();
     while picks.len() < count {
         let (of_trace, of_span) = (product(rows.as_ref(), inner.as_ref()), product(rows.as_ref(), outside.as_ref()));
@@ -200,7 +206,8 @@ fn choose(
             let length: f64 = rows.row(i).squared_norm_l2();
             let new: f64 = (0..width).map(|c| of_span[(i, c)] * rows[(i, c)]).sum();
             let whole: f64 = (0..width).map(|c| of_trace[(i, c)] * rows[(i, c)]).sum();
-            // a row the look-ahead knows nothing of, or whose direction is in the span already, gains nothing
+            // a row outside the look-ahead, or whose direction is already in the span, gains
+            // nothing
             let trace = if length > 0.0 { whole / length } else { 0.0 };
             let targets = if new > 1e-10 * whole { of_targets.row(i).squared_norm_l2() / new } else { 0.0 };
             scale.trace * trace + scale.targets * targets
@@ -215,7 +222,8 @@ fn choose(
     picks
 }
 
-/// After row `best` is chosen: its direction leaves the look-ahead, the span grows by it, the targets shrink.
+/// Removes the direction of the chosen row `best` from the look-ahead and from the targets, and
+/// adds it to the span.
 fn deflate(best: usize, rows: &mut Mat<f64>, outside: &mut Mat<f64>, aligned: &mut Mat<f64>) {
     let g = rows.row(best).transpose().to_owned();
     let length = g.squared_norm_l2();

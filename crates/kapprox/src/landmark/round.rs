@@ -1,4 +1,5 @@
-//! A round: one pass that computes the residual of every row under a map, and keeps the rows with the best keys.
+//! A round: one pass that computes the residual of every row under a map, and keeps the rows with
+//! the best keys.
 
 use super::Scan;
 use super::sample::BestRows;
@@ -14,12 +15,14 @@ use std::sync::Arc;
 
 /// The rule that decides which rows a round keeps.
 pub(super) struct RowRule<F> {
-    /// Keys of the rows and the share of them that has a part in this round: nothing is computed for the others.
+    /// Random keys of the rows, and the fraction of the rows that take part in this round; nothing
+    /// is computed for the others.
     pub(super) part: Option<(Stream, f64)>,
-    /// The least value that a residual counts for: rounding may leave less of rows that matter. 0 leaves out spanned
-    /// rows.
+    /// Lower bound applied to residuals, because rounding may give too little for a row that
+    /// matters. 0 leaves out spanned rows.
     pub(super) least: f64,
-    /// The key of a row with a positive residual; the rows with the largest keys are kept. `None` to leave the row out.
+    /// Key of a row with a positive residual; the rows with the largest keys are kept. `None`
+    /// leaves the row out.
     pub(super) key: F,
 }
 
@@ -43,8 +46,8 @@ pub(super) struct Round<'a, T: Real, F> {
 }
 
 impl<'a, T: Real, F: Fn(u64, f64) -> Option<f64> + Sync> Round<'a, T, F> {
-    /// A pass over residuals r_i = k(x_i, x_i) − ‖phi(x_i)‖², without a map over the diagonal; it is saved in the journal as `name`.
-    /// With s landmarks it costs n(s² + 2sd) flops.
+    /// Makes a pass over the residuals r_i = k(x_i, x_i) − ‖phi(x_i)‖², or over k(x_i, x_i) without
+    /// a map, and saves it in the journal as `name`. With s landmarks it costs n(s² + 2sd) flops.
     pub(super) fn run(
         kernel: &Arc<dyn AnyKernel>,
         map: Option<NystromMap<T>>,
@@ -59,11 +62,11 @@ impl<'a, T: Real, F: Fn(u64, f64) -> Option<f64> + Sync> Round<'a, T, F> {
 }
 
 pub(super) struct Residuals<T> {
-    /// Rows that took part.
+    /// Number of rows that took part.
     pub(super) rows: u64,
-    /// Sum of their residuals; negative ones, which are rounding, count as zero.
+    /// Sum of their residuals, each at least [`RowRule::least`].
     pub(super) sum: f64,
-    /// The rows with the largest keys; their weights are the residuals.
+    /// Rows with the largest keys; their weights are the residuals.
     pub(super) best: BestRows<T>,
 }
 
@@ -72,7 +75,7 @@ kpass::summed!(where [T: Real] Residuals<T> { one "rows": rows, one "sum": sum, 
 pub(super) struct RoundScratch<T: Real> {
     phi: Mat<T>,
     residual: Vec<f64>,
-    /// Rows of the tile that take part, where not all do, and their features.
+    /// Rows of the tile that take part, and their features if not all rows do.
     part: Vec<usize>,
     x: Vec<T>,
 }
@@ -111,7 +114,7 @@ impl<T: Real, F: Fn(u64, f64) -> Option<f64> + Sync> Fold<T> for Round<'_, T, F>
         self.residuals(x, phi, residual, workers)?;
         state.rows += part.len() as u64;
         for (&i, &residual) in part.iter().zip(&*residual) {
-            // rounding can leave a residual below zero
+            // rounding can make a residual negative
             let residual = residual.max(self.rule.least);
             if residual > 0.0 {
                 state.sum += residual;

@@ -1,15 +1,19 @@
-//! Randomly pivoted Cholesky: landmarks drawn in proportion to what the earlier ones leave of them.
+//! Randomly pivoted Cholesky: landmarks drawn in proportion to their residuals.
 //!
-//! * **Plain**: pivot s with probability r_s / Σr, where r_i = k(x_i,x_i) − ‖L⁻¹k_S(x_i)‖²; a pass for each pivot.
-//! * **Accelerated**: proposes a block of rows at once, independently, in proportion to the residuals r at the start of
-//!   the round, and then accepts proposal s with probability (its residual now)/(its residual at the start of the
-//!   round): rejection sampling, which gives the law of the plain form exactly, however many are proposed at once.
+//! * **Plain**: pivot s with probability r_s / Σr, where r_i = k(x_i,x_i) − ‖L⁻¹k_S(x_i)‖²; one
+//!   pass per pivot.
+//! * **Accelerated**: proposes a block of rows at once, independently, in proportion to the
+//!   residuals at the start of the round, and then accepts proposal s with probability (its current
+//!   residual)/(its residual at the start of the round). This is rejection sampling: it gives
+//!   exactly the law of the plain form, whatever the number of proposals.
 //!
-//! A round is one pass over the rows and keeps nothing per row: the residuals are computed anew from L. Where they are rounding, they say
-//! nothing about the rows: once nearly all proposals are rejected there, the choice ends.
+//! A round is one pass over the rows and stores nothing per row: the residuals are recomputed from
+//! L. Residuals at the level of rounding carry no information about the rows: once nearly all
+//! proposals are rejected at that level, the selection stops.
 //!
-//! References: Chen, Epperly, Tropp, Webber, "Randomly pivoted Cholesky", arXiv 2207.06503; Epperly, Tropp, Webber,
-//! "Embrace rejection: kernel matrix approximation by accelerated randomly pivoted Cholesky", arXiv 2410.03969.
+//! References: Chen, Epperly, Tropp, Webber, "Randomly pivoted Cholesky", arXiv 2207.06503;
+//! Epperly, Tropp, Webber, "Embrace rejection: kernel matrix approximation by accelerated randomly
+//! pivoted Cholesky", arXiv 2410.03969.
 
 use super::round::{Residuals, RowRule};
 use super::sample::{BestRows, Entry};
@@ -20,9 +24,11 @@ use std::sync::Arc;
 
 /// Accelerated randomly pivoted Cholesky in blocks that grow with the landmarks.
 ///
-/// A round with s landmarks costs n(s² + 2sd) flops for its pass, and s² for each proposal. So a pass is worth as many
-/// proposals as there are rows, and a round proposes twice as many as there are landmarks: about 5 rounds for m = 2,000,
-/// with Σ s² = m²/3 or so in place of the 4m² of blocks of m/5; more rounds where the residuals fall fast and most are rejected.
+/// A round with s landmarks costs n(s² + 2sd) flops for its pass and s² for each proposal. A pass
+/// is therefore worth as many proposals as there are rows, and a round proposes twice as many rows
+/// as there are landmarks. This takes about 5 rounds for m = 2,000, with Σ s² of about m²/3 instead
+/// of 4m² for blocks of m/5. It takes more rounds if the residuals fall fast and most proposals are
+/// rejected.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RpCholesky;
 
@@ -34,34 +40,36 @@ pub(super) const SCHEME: Scheme = Scheme {
 /// Smallest block. Below it a pass costs more than the proposals save.
 const MIN_BLOCK: usize = 40;
 
-/// Proposals that are eliminated together: the Schur complement of so many stays in the second-level cache.
+/// Number of proposals eliminated together: their Schur complement stays in the second-level cache.
 const POOL: usize = 256;
 
-/// One of so many proposals is accepted at least in a round that is worth another one where the residuals are rounding.
+/// The selection ends if fewer than one in this many proposals was accepted and the residuals are
+/// at the level of rounding.
 const RARE: usize = 4;
 
-/// The number of rounds in which every proposal may be rejected before the rows count as exhausted. A proposal whose
-/// residual is genuine is accepted with probability near 1, so one such round is already strange.
+/// Number of rounds in sequence that may reject every proposal before the rows count as exhausted.
+/// A proposal with a genuine residual is accepted with probability near 1, so even one such round
+/// is unusual.
 const EMPTY_ROUNDS: usize = 3;
 
-/// Proposals of a round that begins with s of m landmarks: at most m + 40.
+/// Returns the number of proposals of a round that starts with s of m landmarks: at most m + 40.
 fn growing(m: usize, s: usize) -> usize {
-    // twice as many as are still missing leave room for rejections
+    // twice the number of missing landmarks leaves room for rejections
     (m / 5).max(2 * s).clamp(MIN_BLOCK, 2 * (m - s) + MIN_BLOCK)
 }
 
-/// Proposals of a round that begins with s of at most m landmarks, where a tolerance says how many are enough: never many more
-/// than there are already.
+/// Returns the number of proposals of a round that starts with s of at most m landmarks, if a
+/// tolerance ends the selection: never many more than s.
 fn doubling(m: usize, s: usize) -> usize {
     s.clamp(MIN_BLOCK, 2 * (m - s) + MIN_BLOCK)
 }
 
 impl RpCholesky {
-    /// Bytes of the proposals for m landmarks of d features, and of the pool of them that is eliminated together, where so
-    /// many lanes pass over the rows.
+    /// Returns the bytes of the proposals for m landmarks of d features and of the pool that is
+    /// eliminated together, for passes with the given number of lanes.
     pub fn proposal_bytes(m: usize, d: usize, element: usize, lanes: usize) -> usize {
         let (most, row) = (m + MIN_BLOCK, d * element + 40);
-        // each lane, the total and the choice hold up to twice as many rows as are proposed
+        // each lane, the merged state and the selection hold up to twice the number of proposals
         POOL * (POOL + m + 3 * d) * 8 + (lanes + 2) * 2 * most * (row + 8 * d)
     }
 }
@@ -82,7 +90,8 @@ impl<T: Real> Landmarks<T> for RpCholesky {
         let mut growth = Growth::new(kernel, data.source.shape().features, m)?;
         let (mut empty, mut trace, mut rare) = (0, None, false);
         for round in 0.. {
-            // the largest ln(u)/r are a sample without replacement in proportion to r, in order of drawing
+            // the rows with the largest ln(u)/r are a sample without replacement in proportion to
+            // r, in order of drawing
             let keys = Stream::new(seed, Purpose::Proposals, round);
             let rule = RowRule::new(|row, residual| Some(keys.uniform(row).ln() / residual));
             let block = if tolerance > 0.0 { doubling(m, growth.len()) } else { growing(m, growth.len()) };
@@ -106,13 +115,13 @@ impl<T: Real> Landmarks<T> for RpCholesky {
     }
 }
 
-/// Walks through the proposals and keeps each with probability (residual now)/(residual proposed by). Returns whether any
-/// had a residual above the floor.
+/// Accepts each proposal with probability (current residual)/(residual at the proposal). Returns
+/// whether any proposal had a residual above the floor.
 fn accept<T: Real>(growth: &mut Growth<'_, T>, rows: &BestRows<T>, proposals: &[Entry], coins: &Stream) -> bool {
     let mut genuine = false;
-    // the coins below 2b belong to the proposals
+    // the coins below 2b draw the proposals
     for (first, chunk) in (2 * proposals.len()..).step_by(POOL).zip(proposals.chunks(POOL)) {
-        // the residuals of these rows now, under the landmarks of earlier chunks too
+        // the current residuals of these rows, under the landmarks of earlier chunks too
         let mut pool = growth.pool(rows.sample(chunk));
         for (i, proposal) in chunk.iter().enumerate() {
             if growth.is_full() {
@@ -129,15 +138,18 @@ fn accept<T: Real>(growth: &mut Growth<'_, T>, rows: &BestRows<T>, proposals: &[
 }
 
 impl<T: Real> Residuals<T> {
-    /// True where s landmarks leave less of the trace than the rounding of its certificate.
+    /// Returns whether s landmarks leave less of the trace than the rounding error of its
+    /// certificate.
     fn are_rounding(&self, trace: f64, s: usize) -> bool {
         self.sum <= T::EPSILON * (s as f64 + 1.0).sqrt() * trace
     }
 
-    /// `b` independent proposals with probability r_i/Σr, repetitions included. `None` where all residuals are zero.
+    /// Returns `b` independent proposals with probability r_i/Σr, including repetitions, or `None`
+    /// if all residuals are zero.
     ///
-    /// The best keys are a sample *without* replacement in order of drawing. Each independent draw falls among the rows
-    /// seen so far with probability (their residuals)/Σr, in proportion to them, and else is the next new row.
+    /// The rows with the best keys are a sample *without* replacement in order of drawing. With
+    /// probability (sum of the residuals seen so far)/Σr, an independent draw repeats a row seen so
+    /// far, in proportion to the residuals; otherwise it is the next new row.
     fn propose(&mut self, b: usize, coins: &Stream) -> Option<Vec<Entry>> {
         let entries = self.best.sorted();
         if entries.is_empty() || self.sum.is_nan() || self.sum <= 0.0 {

@@ -1,8 +1,9 @@
-//! The best keys of a pass: sampling without replacement, uniform or weighted, in one pass.
+//! The rows with the best keys of a pass: sampling without replacement, uniform or weighted, in one
+//! pass.
 //!
-//! Keys `ln(u)/w` with independent uniform u: the rows with the largest keys are a sample without replacement with
-//! probabilities proportional to w, in order of drawing (Efraimidis, Spirakis, "Weighted random sampling with a
-//! reservoir", Information Processing Letters 97, 2006).
+//! Keys `ln(u)/w` with independent uniform u: the rows with the largest keys are a sample without
+//! replacement with probabilities proportional to w, in order of drawing (Efraimidis, Spirakis,
+//! "Weighted random sampling with a reservoir", Information Processing Letters 97, 2006).
 
 use super::{LandmarkSet, Scan};
 use crate::{Error, Real, Result};
@@ -11,29 +12,29 @@ use kpass::checkpoint::{Arrays, Persist, Stored};
 use kpass::key::{Purpose, Stream};
 use kpass::{Fold, Merge, RowBlock, Workers};
 
-/// Rows that a pass has drawn, in memory.
+/// Rows drawn by a pass, in memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RowSample<T> {
-    /// Stored row numbers.
+    /// Row numbers.
     pub rows: Vec<u64>,
     /// Features, row-major.
     pub x: Vec<T>,
     /// Number of features.
     pub d: usize,
-    /// Weights of the rows; empty if all count alike.
+    /// Weights of the rows; empty if the rows are not weighted.
     pub weights: Vec<f64>,
 }
 
 impl<T: Real> RowSample<T> {
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
-    /// True if there are no rows.
+    /// Returns whether the sample is empty.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
-    /// The points, row-major.
+    /// Returns the points, row-major.
     pub fn as_mat(&self) -> MatRef<'_, T> {
         MatRef::from_row_major_slice(&self.x, self.len(), self.d)
     }
@@ -52,11 +53,11 @@ pub(crate) struct BestRows<T> {
     d: usize,
     entries: Vec<Entry>,
     x: Vec<T>,
-    /// Smallest key that can still matter.
+    /// Smallest key that can still be among the best.
     threshold: f64,
 }
 
-/// One row of [`BestRows`]; its features are at `slot`.
+/// One row of [`BestRows`]; `slot` is the position of its features.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub(crate) key: f64,
@@ -81,7 +82,8 @@ impl<T: Real> BestRows<T> {
         }
     }
 
-    /// Drops all but the best; ties go to the earlier row, so the result does not depend on the order of arrival.
+    /// Drops all but the best rows; ties go to the earlier row, so the result does not depend on
+    /// the order of arrival.
     fn compact(&mut self) {
         if self.entries.len() <= self.capacity {
             return;
@@ -124,7 +126,7 @@ impl<T: Real> Merge for BestRows<T> {
 
 impl<T: Real> Persist for BestRows<T> {
     fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        // entries lie in the order of their slots, so that the slots need no saving
+        // entries are in the order of their slots, so the slots need no saving
         debug_assert!(self.entries.iter().enumerate().all(|(i, entry)| entry.slot == i));
         out.own("keys", self.entries.iter().map(|entry| entry.key).collect());
         out.own("rows", self.entries.iter().map(|entry| entry.row).collect());
@@ -146,12 +148,12 @@ impl<T: Real> Persist for BestRows<T> {
     }
 }
 
-/// Larger key first, then earlier row.
+/// Orders by larger key, then by earlier row.
 fn better(a: &Entry, b: &Entry) -> std::cmp::Ordering {
     b.key.total_cmp(&a.key).then(a.row.cmp(&b.row))
 }
 
-/// The fold of a uniform sample: rows whose uniform number lies above `cut` compete.
+/// A fold that draws a uniform sample among the rows whose uniform number lies above `cut`.
 struct UniformFold {
     stream: Stream,
     capacity: usize,
@@ -179,10 +181,12 @@ impl<T: Real> Fold<T> for UniformFold {
     }
 }
 
-/// `size` of the selected rows, uniformly without replacement, best key first; all of them where there are fewer.
+/// Draws `size` of the selected rows uniformly without replacement, best key first; draws all rows
+/// if there are fewer.
 ///
-/// One pass. Memory: a row passes only if its key lies above a cut that leaves `size + 10·sqrt(size)` rows on average,
-/// so segment states stay small; should fewer than `size` rows pass (probability below 1e-20), a second pass has no cut.
+/// One pass. To save memory, a row competes only if its key lies above a cut that leaves
+/// `size + 10·sqrt(size)` rows on average. If fewer than `size` rows pass the cut (probability
+/// below 1e-20), a second pass has no cut.
 pub fn uniform_sample<T: Real>(data: &Scan<'_, T>, size: usize, purpose: Purpose, seed: u64) -> Result<RowSample<T>> {
     let d = data.source.shape().features;
     let wanted = size as f64 + 10.0 * (size as f64).sqrt();

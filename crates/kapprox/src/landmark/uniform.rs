@@ -7,7 +7,8 @@ use crate::{Real, Result, kernel::AnyKernel};
 use kpass::key::Purpose;
 use std::sync::Arc;
 
-/// Uniform sampling without replacement, in random order, so that every prefix is a uniform sample too.
+/// Uniform sampling without replacement, in random order, so that every prefix is a uniform sample
+/// too.
 ///
 /// One pass, no kernel evaluation, m·d numbers of memory.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,15 +1,17 @@
 //! Explicit features of additive kernels on histograms.
 //!
-//! A kernel Σ_c k(x_c, z_c) with k homogeneous, k(ax, az) = a k(x, z), is √(xz) times a function of ln(z/x), which has a
-//! Fourier transform κ. Sampling κ at the multiples of an interval gives a few features per coordinate:
+//! A kernel Σ_c k(x_c, z_c) with k homogeneous, k(ax, az) = a k(x, z), is √(xz) times a function of
+//! ln(z/x) with a Fourier transform κ. Sampling κ at the multiples of an interval gives a few
+//! features per coordinate:
 //!
 //! ```text
 //! √(x L κ(0)),   √(2 x L κ(jL)) cos(jL ln x),   √(2 x L κ(jL)) sin(jL ln x),   j = 1 … n
 //! ```
 //!
-//! They are no projection: there is no certificate. Values must not be negative.
+//! The map is not a projection and has no certificate. Values must not be negative.
 //!
-//! Reference: Vedaldi, Zisserman, "Efficient additive kernels via explicit feature maps", IEEE TPAMI 34, 2012.
+//! Reference: Vedaldi, Zisserman, "Efficient additive kernels via explicit feature maps", IEEE
+//! TPAMI 34, 2012.
 
 use super::family::{Built, MapFamily, MapShape, WithoutRows};
 use super::{FeatureMap, nystrom::strips};
@@ -61,9 +63,10 @@ pub(super) fn build<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
     Ok(Box::new(Additive::new(kernel, given.d, steps, interval)))
 }
 
-/// Features of an additive homogeneous kernel: 2n + 1 for each coordinate.
+/// Features of an additive homogeneous kernel: 2n + 1 per coordinate.
 ///
-/// Holds nothing; a row costs d(n + 1) logarithms, roots and waves, in f64.
+/// Stores no arrays; a row costs d logarithms, d(n + 1) square roots and d n pairs of sine and
+/// cosine, in f64.
 ///
 /// ```
 /// use faer::{Mat, MatRef};
@@ -74,7 +77,7 @@ pub(super) fn build<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
 /// let mut phi = Mat::zeros(2, FeatureMap::<f64>::dims(&map).1);
 /// map.apply(MatRef::from_row_major_slice(&x, 2, 1), phi.as_mut(), &kpass::Workers::sequential());
 /// let k: f64 = (0..7).map(|j| phi[(0, j)] * phi[(1, j)]).sum();
-/// // κ has a share of 0.029 beyond the last frequency
+/// // a fraction of 0.029 of κ lies beyond the last frequency
 /// assert!((k - 2.0 * 0.5 * 2.0 / 2.5).abs() < 0.03);
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -86,8 +89,9 @@ pub struct Additive {
 }
 
 impl Additive {
-    /// Features for rows of `d` values: κ sampled at 0, L, …, nL for n = `steps` and L = `interval` > 0. Good intervals
-    /// for n = 1, 2, 3 are 0.5, 0.4 and 0.3 or so; finer ones for larger ratios of the values.
+    /// Returns the features for rows of `d` values: κ is sampled at 0, L, …, nL for n = `steps` and
+    /// L = `interval` > 0. Good intervals for n = 1, 2, 3 are about 0.5, 0.4 and 0.3; larger ratios
+    /// of the values need smaller intervals.
     pub fn new(kernel: Homogeneous, d: usize, steps: usize, interval: f64) -> Self {
         Self { kernel, d, steps, interval }
     }
@@ -108,7 +112,7 @@ impl<T: Real> FeatureMap<T> for Additive {
             for c in 0..self.d {
                 let first = c * self.per_coordinate();
                 for i in 0..x.nrows() {
-                    // what is not positive has no logarithm and no feature
+                    // values that are not positive have no logarithm and get zero features
                     let value = x[(i, c)].to_f64().max(0.0);
                     let log = value.max(f64::MIN_POSITIVE).ln();
                     let weight = |j: usize| value * self.interval * self.kernel.density(j as f64 * self.interval);

@@ -1,6 +1,7 @@
 //! Ensemble Nyström: the mean of several small approximations, K̂ = (1/e) Σ K̂_j.
 //!
-//! Reference: Kumar, Mohri, Talwalkar, "Sampling methods for the Nyström method", JMLR 13, 2012, with equal weights.
+//! Reference: Kumar, Mohri, Talwalkar, "Sampling methods for the Nyström method", JMLR 13, 2012,
+//! with equal weights.
 
 use super::family::{Built, MapFamily, MapRequest, MapShape, OnLandmarks};
 use super::{Expansion, FeatureMap, NystromMap, nystrom};
@@ -29,7 +30,7 @@ pub(super) const FAMILY: MapFamily = MapFamily {
     },
 };
 
-/// Landmark i goes to part i mod e: every part gets early and late ones.
+/// Deals landmark i to part i mod e, so that every part gets early and late landmarks.
 pub(super) fn build<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
     let OnLandmarks { spec, kernel, landmarks, workers, .. } = given;
     let count = (spec.value("parts") as usize).clamp(1, landmarks.len().max(1));
@@ -40,23 +41,24 @@ pub(super) fn build<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
     Ok(Box::new(Ensemble::new((0..count).map(part).collect::<Result<_>>()?)?))
 }
 
-/// The features of e maps side by side, each divided by √e: phi(x)·phi(z) is the mean of their kernels.
+/// The features of e maps in consecutive columns, each divided by √e: phi(x)·phi(z) is the mean of
+/// their kernels.
 ///
-/// K̂ ≼ K, as for each part: the certificate holds. Costs what its parts cost; p/e landmarks in each save the factor
-/// e² of a triangular solve.
+/// K̂ ≼ K, as for each part, so the certificate holds. The cost is the sum of the costs of the
+/// parts; a part with p/e landmarks has a triangular solve that is e² times cheaper.
 #[derive(Debug)]
 pub struct Ensemble<T: Real> {
     parts: Vec<NystromMap<T>>,
 }
 
 impl<T: Real> Ensemble<T> {
-    /// The map whose kernel is the mean of those of some maps.
+    /// Returns the map whose kernel is the mean of the kernels of `parts`.
     ///
     /// # Errors
-    /// [`Error::NoLandmarks`] without maps.
+    /// [`Error::NoLandmarks`] if `parts` is empty.
     ///
     /// # Panics
-    /// If the maps take different numbers of features.
+    /// If the maps have different numbers of input features.
     pub fn new(parts: Vec<NystromMap<T>>) -> Result<Self> {
         let Some(first) = parts.first() else {
             return Err(Error::NoLandmarks { why: "an ensemble has one map at least".to_string() });
@@ -92,7 +94,8 @@ impl<T: Real> FeatureMap<T> for Ensemble<T> {
         self.parts.first()?.kernel_diag(x, out)
     }
 
-    /// The coefficients α = L_j⁻ᵀ w_j / √e for each part, on the landmarks of all parts.
+    /// Returns the dual coefficients α = L_j⁻ᵀ w_j / √e of each part, on the landmarks of all
+    /// parts.
     fn expand(&self, weights: MatRef<'_, f64>, workers: &Workers) -> Expansion<T> {
         let (share, t) = ((self.parts.len() as f64).sqrt().recip(), weights.ncols());
         let (d, p) = FeatureMap::<T>::dims(self);

@@ -1,4 +1,4 @@
-//! The Cholesky factor of the landmarks' kernel matrix, with dependent landmarks left out.
+//! The Cholesky factor of the landmarks' kernel matrix, without dependent landmarks.
 
 use super::{contiguous, contiguous_mut, par};
 use crate::{Real, Result, kernel::pieces, vectorised};
@@ -7,27 +7,31 @@ use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
 use faer::{Accum, Mat, MatRef, Par, prelude::*};
 use kpass::Workers;
 
-/// Width of a column block: the part inside a block runs at vector speed, the rest as matrix products.
+/// Width of a column block: updates within a block are vector operations, the others matrix
+/// products.
 const BLOCK: usize = 64;
 
-/// Columns of the inverse of the factor that one thread computes at a time.
+/// Number of columns of the inverse factor that one thread computes at a time.
 const INVERTED: usize = 128;
 
-/// A landmark is left out when what the earlier ones leave of it is at most this share of k(z, z): about 1e-12.
+/// A landmark is left out if its residual is at most this fraction of k(z, z), about 1e-12.
 ///
-/// Rounding leaves 10 to 1,000 units of a landmark that depends on the others exactly (measured on the 220 landmarks that
-/// span the cubic polynomials of nine variables: at 64 units three of 80 further landmarks were kept, at 4,096 none), and
-/// columns made of such noise would add to the error. Dependent ones are worth keeping as long as they are genuine:
+/// Rounding leaves a residual of 10 to 1,000 ε for a landmark that depends exactly on the others
+/// (measured on the 220 landmarks that span the cubic polynomials of nine variables: at 64 ε three
+/// of 80 further landmarks were kept, at 4,096 ε none), and columns of such noise would add to the
+/// error. Nearly dependent landmarks are worth keeping as long as their residuals are genuine:
 /// outliers are approximated by small differences of close landmarks.
 pub(crate) const PIVOT_FLOOR: f64 = 4096.0 * f64::EPSILON;
 
-/// A factor is sound while no feature amplifies the rounding of kernel values more than this: see [`amplification`].
+/// Largest amplification of the rounding of kernel values by a feature of a sound factor: see
+/// [`amplification`].
 ///
-/// The matrix that is factored differs from K_SS by about ε√(k_ii k_jj) in each entry, so that a share of about ε times the
-/// amplification of a feature is noise. Measured on normal, uniform and integer rows in 1 to 5 dimensions, as a share of
-/// 1/ε: landmarks in pivot order stay below 0.01 with every pivot above [`PIVOT_FLOOR`]; in other orders, features begin to
-/// exceed the kernel, by 1e-12 of the trace at 1 and by 4e-3 at 8,000. A sixteenth of this limit would leave out two of the
-/// 220 landmarks that span the cubic polynomials of the protein rows.
+/// The factored matrix differs from K_SS by about ε√(k_ii k_jj) in each entry, so that a fraction
+/// of about ε times the amplification of a feature is noise. Measured on normal, uniform and
+/// integer rows in 1 to 5 dimensions, in units of 1/ε: landmarks in pivot order stay below 0.01
+/// with every pivot above [`PIVOT_FLOOR`]; in other orders, features begin to exceed the kernel, by
+/// 1e-12 of the trace at 1 and by 4e-3 at 8,000. A sixteenth of this limit would leave out two of
+/// the 220 landmarks that span the cubic polynomials of the protein rows.
 pub(super) const MOST_AMPLIFIED: f64 = 1.0 / f64::EPSILON;
 
 /// A Cholesky factor: `K[kept, kept] = L Lᵀ`.
@@ -35,18 +39,19 @@ pub(super) const MOST_AMPLIFIED: f64 = 1.0 / f64::EPSILON;
 pub struct Factor {
     /// L, r x r, lower triangular.
     pub lower: Mat<f64>,
-    /// The rows of K that were kept, ascending.
+    /// Kept rows of K, ascending.
     pub kept: Vec<usize>,
 }
 
-/// Factors a positive semi-definite matrix in the order given, leaving out every row whose residual is at most
-/// `floor` times its diagonal.
+/// Factors a positive semi-definite matrix in the given order, leaving out every row whose residual
+/// is at most `floor` times its diagonal entry.
 ///
-/// Left-looking, in place: `k` (m x m, lower triangle read) becomes the factor. The order is kept, so that leading
-/// blocks stay the factors of the leading landmarks. Cost m³/3 flops, no memory beside `k`.
+/// Left-looking, in place in `k` (m x m, lower triangle read). The order is kept, so that leading
+/// blocks stay the factors of the leading landmarks. Cost m³/3 flops; the result is an r x r copy.
 ///
 /// # Errors
-/// [`kpass::Error::Interrupted`] between two blocks of columns, where the workers are to stop.
+/// [`kpass::Error::Interrupted`] if the workers are cancelled, checked between two blocks of
+/// columns.
 pub fn factor(mut k: Mat<f64>, floor: f64, workers: &Workers) -> Result<Factor> {
     let m = k.nrows();
     let mut kept: Vec<usize> = Vec::with_capacity(m);
@@ -54,7 +59,7 @@ pub fn factor(mut k: Mat<f64>, floor: f64, workers: &Workers) -> Result<Factor> 
     for (start, width) in pieces(m, BLOCK) {
         let (end, before) = (start + width, kept.len());
         workers.check()?;
-        // narrow products have other bits for other numbers of threads
+        // narrow products have different bits for different numbers of threads
         let par = if width == BLOCK { par(workers) } else { Par::Seq };
         workers.install(|| subtract_earlier(&mut k, start, end, before, par));
         for (j, diagonal) in diag.iter().enumerate().take(end).skip(start) {
@@ -66,20 +71,22 @@ pub fn factor(mut k: Mat<f64>, floor: f64, workers: &Workers) -> Result<Factor> 
     Ok(Factor { lower, kept })
 }
 
-/// The factor by which each feature of `L⁻¹ k_S(x)` amplifies rounding of kernel values:
-/// Σ_i k_ii (L⁻¹)_ji² for feature j.
+/// Computes the factor by which each feature of `L⁻¹ k_S(x)` amplifies the rounding of kernel
+/// values: Σ_i k_ii (L⁻¹)_ji² for feature j.
 ///
-/// Feature j is the part of landmark j that the earlier ones leave, a combination of kernel functions, divided by its norm.
-/// A small pivot alone does no harm: where the earlier landmarks span landmark j with large coefficients, as an outlier by
-/// differences of close points, rounding hides a pivot that is far from small. Cost m³/3 flops; bytes 8m(128 for each thread + m/128).
+/// Feature j is the residual of landmark j under the earlier ones, a combination of kernel
+/// functions, divided by its norm. A small pivot alone does no harm. But if the earlier landmarks
+/// span landmark j with large coefficients, as differences of close points span an outlier,
+/// rounding hides a pivot that is far from small. Cost m³/3 flops; 8m(128 per thread + m/128)
+/// bytes.
 ///
 /// # Errors
-/// [`kpass::Error::Interrupted`] where the workers are to stop.
+/// [`kpass::Error::Interrupted`] if the workers are cancelled.
 pub fn amplification(lower: MatRef<'_, f64>, workers: &Workers) -> Result<Vec<f64>> {
     let r = lower.nrows();
     let starts: Vec<usize> = (0..r).step_by(INVERTED).collect();
     let mut parts: Vec<(usize, Vec<f64>)> = starts.iter().map(|first| (*first, vec![0.0; r - first])).collect();
-    // the columns from `first` on, which are zero above; the longest come first
+    // the columns from `first` on, which are zero above it; the longest come first
     workers.each(parts.iter_mut().collect(), |(first, part)| {
         if workers.is_cancelled() {
             return;
@@ -104,7 +111,7 @@ pub fn amplification(lower: MatRef<'_, f64>, workers: &Workers) -> Result<Vec<f6
     Ok(amplified)
 }
 
-/// Columns `start..end` -= (columns of L found before) · (their rows `start..end`)ᵀ.
+/// Subtracts (earlier columns of L) · (their rows `start..end`)ᵀ from columns `start..end`.
 fn subtract_earlier(k: &mut Mat<f64>, start: usize, end: usize, found: usize, par: Par) {
     let m = k.nrows();
     if found == 0 {
@@ -116,7 +123,8 @@ fn subtract_earlier(k: &mut Mat<f64>, start: usize, end: usize, found: usize, pa
     matmul(right, Accum::Add, left, left.subrows(0, end - start).transpose(), -1.0, par);
 }
 
-/// Finishes column j from the columns found in this block and stores it behind the others, or leaves it out.
+/// Finishes column j with the columns found in this block, then stores it after the others or
+/// leaves it out.
 fn take_column(k: &mut Mat<f64>, j: usize, before: usize, kept: &mut Vec<usize>, floor: f64) {
     let m = k.nrows();
     let found = kept.len();
@@ -130,7 +138,7 @@ fn take_column(k: &mut Mat<f64>, j: usize, before: usize, kept: &mut Vec<usize>,
         }
     }
     let pivot = column[j];
-    // also false for NaN: a matrix that is not finite keeps no landmark
+    // NaN is rejected too: a matrix that is not finite keeps no landmark
     if pivot <= floor || !pivot.is_finite() || pivot <= 0.0 {
         return;
     }
@@ -146,7 +154,8 @@ fn take_column(k: &mut Mat<f64>, j: usize, before: usize, kept: &mut Vec<usize>,
     kept.push(j);
 }
 
-/// The residuals of a projection, r_i = k(x_i, x_i) − ‖phi(x_i)‖²: subtracts the squares of the columns of `phi` (b x p, column-major) from `residual`, in f64, column after column.
+/// Subtracts the squares of the columns of `phi` (b x p, column-major) from `residual`, in f64,
+/// column after column: the residuals of a projection, r_i = k(x_i, x_i) − ‖phi(x_i)‖².
 ///
 /// Cost 2bp flops.
 pub(crate) fn subtract_columns<T: Real>(phi: MatRef<'_, T>, residual: &mut [f64]) {
@@ -165,7 +174,8 @@ pub(crate) fn subtract_columns<T: Real>(phi: MatRef<'_, T>, residual: &mut [f64]
 mod tests {
     use super::*;
 
-    /// Points on a line, with repeated ones at `twins`.
+    /// Returns the kernel matrix of points on a line, in which each second point of `twins` repeats
+    /// the first.
     fn gram(m: usize, twins: &[(usize, usize)]) -> Mat<f64> {
         let mut t: Vec<f64> = (0..m).map(|i| (i as f64 * 0.754_877_666).fract() * 40.0).collect();
         for (a, b) in twins {
@@ -200,7 +210,7 @@ mod tests {
 
     #[test]
     fn amplification_is_that_of_the_definition_with_the_same_bits_on_any_threads() {
-        // in one strip, and in several
+        // in one part, and in several
         for m in [70, 300] {
             let k = gram(m, &[]) * faer::Scale(2.5);
             let lower = factor(k.clone(), PIVOT_FLOOR, &Workers::sequential()).unwrap().lower;

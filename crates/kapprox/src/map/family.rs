@@ -1,4 +1,4 @@
-//! What a map by name is: its facts, and how it is made of landmarks or without.
+//! Families of maps: their names, parameters and sizes, and how a map is built.
 
 use super::FeatureMap;
 use crate::kernel::{AnyKernel, Kernel, KernelParameter};
@@ -7,28 +7,30 @@ use crate::{Real, Result};
 use kpass::{Footprint, Workers, shown::number};
 use std::{fmt, sync::Arc};
 
-/// A kind of map.
+/// A family of maps.
 #[derive(Debug)]
 pub struct MapFamily {
-    /// The name by which it is asked for.
+    /// Name of the family.
     pub name: &'static str,
     /// One line of help.
     pub about: &'static str,
-    /// The parameters of the map.
+    /// Parameters of the map.
     pub parameters: &'static [KernelParameter],
-    /// True where the leading r features are the map of rank r, so that one Gram matrix serves every rank.
+    /// True if the leading r features are the map of rank r, so that one Gram matrix serves every
+    /// rank.
     pub nested: bool,
-    /// True where it is known on sparse rows.
+    /// True if the map supports sparse rows.
     pub sparse: bool,
-    /// Passes over the rows that making it takes, beside those of the landmarks.
+    /// Passes over the rows to build the map, in addition to the passes that choose landmarks.
     pub passes: u64,
-    /// The size and memory of the map, before it is made.
+    /// Size and memory of the map, computed before it is built.
     pub(crate) shape: fn(&MapSpec, MapRequest) -> MapShape,
 }
 
-/// A map of [`registry`](super::registry()) with a value for each of its parameters.
+/// A map of [`registry`](super::registry()) with a value for each parameter.
 ///
-/// Written as its name, with the parameters in parentheses where there are some; reading that gives an equal value.
+/// Its text is the name, followed by the parameters in parentheses if there are any; parsing the
+/// text gives an equal value.
 ///
 /// ```
 /// use kapprox::map::MapSpec;
@@ -54,12 +56,12 @@ impl MapSpec {
         Self { family, values: family.parameters.iter().filter_map(|parameter| parameter.default.number()).collect() }
     }
 
-    /// The entry of the registry.
+    /// Returns the family of the map.
     pub fn family(&self) -> &'static MapFamily {
         self.family
     }
 
-    /// The value of a parameter.
+    /// Returns the value of a parameter.
     ///
     /// # Panics
     /// If the family does not declare it.
@@ -79,79 +81,82 @@ impl fmt::Display for MapSpec {
     }
 }
 
-/// Most features of a map: a tile of them is a gigabyte, and every product of counts in a plan is a number.
+/// Maximum number of features of a map: a tile of them is a gigabyte, and products of counts in a
+/// plan do not overflow.
 pub const MOST_FEATURES: usize = 1 << 20;
 
-/// The sizes that decide the shape of a map.
+/// Sizes that determine the shape of a map.
 #[derive(Clone, Copy, Debug)]
 pub struct MapRequest {
-    /// Features of a row; for maps that look at no rows the columns of sparse ones.
+    /// Number of features of a row; for a map of sparse rows built without rows, the number of
+    /// columns.
     pub d: usize,
-    /// Features wanted.
+    /// Number of features requested.
     pub rank: usize,
-    /// Rows that landmarks are chosen among: there are no more landmarks, and no more features in their span.
+    /// Number of rows that landmarks are chosen among, which bounds the landmarks and the features
+    /// in their span.
     pub rows: usize,
-    /// Bytes of an element.
+    /// Size of an element, in bytes.
     pub element: usize,
 }
 
-/// The size and memory of a map that is not made yet.
+/// Size and memory of a map before it is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapShape {
-    /// Its features, at most.
+    /// Maximum number of features.
     pub p: usize,
-    /// Landmarks to choose; `None` for maps that look at no rows.
+    /// Number of landmarks to choose; `None` for maps built without rows.
     pub landmarks: Option<usize>,
-    /// Memory that the map holds.
+    /// Memory of the map.
     pub footprint: Footprint,
-    /// Bytes beside the map's own while it is made.
+    /// Additional bytes while the map is built.
     pub making: usize,
 }
 
-/// The ingredients of a map in the span of landmarks.
+/// Inputs for a map in the span of landmarks.
 #[derive(Debug)]
 pub struct OnLandmarks<'a, T: Real> {
-    /// The map to be made.
+    /// Map to build.
     pub spec: &'a MapSpec,
-    /// The kernel.
+    /// Kernel.
     pub kernel: &'a Arc<dyn AnyKernel>,
-    /// The landmarks: as many as [`MapShape::landmarks`] says, or fewer.
+    /// Landmarks, at most [`MapShape::landmarks`].
     pub landmarks: LandmarkSet<T>,
-    /// Features wanted: [`MapShape::p`].
+    /// Number of features requested, [`MapShape::p`].
     pub rank: usize,
-    /// The rows, for maps that pass over them.
+    /// Rows, for maps that pass over them.
     pub data: &'a Scan<'a, T>,
     /// Seed of random choices.
     pub seed: u64,
-    /// Threads.
+    /// Worker threads.
     pub workers: &'a Workers,
 }
 
-/// The ingredients of a map that looks at no rows.
+/// Inputs for a map built without rows.
 #[derive(Debug)]
 pub struct WithoutRows<'a> {
-    /// The map.
+    /// Map to build.
     pub spec: &'a MapSpec,
-    /// The kernel, every parameter a number; it knows whether rows are sparse.
+    /// Kernel with all parameters resolved to numbers; it knows whether rows are sparse.
     pub kernel: &'a Kernel,
-    /// Features of a row.
+    /// Number of features of a row.
     pub d: usize,
-    /// Features wanted: [`MapShape::p`].
+    /// Number of features requested, [`MapShape::p`].
     pub rank: usize,
     /// Seed of random choices.
     pub seed: u64,
 }
 
-/// A map, whatever its type, or the error that it could not be made.
+/// A map of any type, or the error of building it.
 pub type Built<T> = Result<Box<dyn FeatureMap<T>>>;
 
-/// How a map is made.
+/// How a map is built.
 #[derive(Clone, Copy, Debug)]
 pub enum Making<T: Real> {
     /// From landmarks.
     OnLandmarks(fn(OnLandmarks<'_, T>) -> Built<T>),
-    /// From its options alone: a model keeps those instead of the map's numbers.
+    /// From its options alone: a model stores the options instead of the numbers of the map.
     WithoutRows(fn(&WithoutRows<'_>) -> Built<T>),
-    /// Without a map: solvers work on the kernel itself.
+    /// Without a map: the solver uses the exact kernel.
     Exact,
 }

@@ -1,4 +1,4 @@
-//! The landmarks that f64 tells apart, and the factor of their kernel matrix.
+//! The landmarks that are independent in f64, and the factor of their kernel matrix.
 
 use super::factor::{Factor, MOST_AMPLIFIED, PIVOT_FLOOR, amplification, factor};
 use crate::{Error, Real, Result, kernel::AnyKernel, rows::LandmarkSet};
@@ -6,13 +6,14 @@ use faer::{Mat, MatRef};
 use kpass::Workers;
 use std::sync::Arc;
 
-/// Landmarks that are not sound in their order are taken by levels: first, in their order, those of which the earlier ones
-/// leave more than the first share of k(z, z), then those that leave more than the second, and so on down to
-/// [`PIVOT_FLOOR`].
+/// Thresholds of the residual, as fractions of k(z, z), that order landmarks whose own order is not
+/// sound.
 ///
-/// That is pivoting with a threshold of 1/100: coefficients stay small because no landmark is much larger than those
-/// before it, and the order is kept as far as it may be. Levels of 1/1,000 amplify ten times as much, and of 1/10,000 a
-/// hundred times.
+/// First come, in their order, the landmarks whose residual under the earlier ones exceeds the
+/// first fraction, then the landmarks that exceed the second, and so on down to [`PIVOT_FLOOR`].
+/// This is pivoting with a threshold of 1/100: coefficients stay small because no landmark is much
+/// larger than the ones before it, and the order is kept as far as possible. Levels of 1/1,000
+/// amplify ten times as much, and levels of 1/10,000 a hundred times.
 const LEVELS: [f64; 5] = [1e-2, 1e-4, 1e-6, 1e-8, 1e-10];
 
 /// Landmarks and L, with `L Lᵀ` their kernel matrix.
@@ -24,9 +25,10 @@ pub(super) struct Independent<T> {
 }
 
 impl<T: Real> Independent<T> {
-    /// The landmarks in their order where that is sound, otherwise by [`LEVELS`]; dependent ones are left out.
+    /// Returns the independent landmarks, in their order if no feature then exceeds
+    /// [`MOST_AMPLIFIED`], and otherwise by [`LEVELS`].
     ///
-    /// Cost m²d + 2m³/3 flops in their order, m²d + m²r for each level otherwise.
+    /// Cost m²d + 2m³/3 flops in their order, otherwise m²d + m²r for each level.
     pub(super) fn of(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, workers: &Workers) -> Result<Self> {
         let given = Self::in_order(kernel, &landmarks, workers)?;
         if given.sound(MOST_AMPLIFIED) == given.amplified.len() {
@@ -36,7 +38,8 @@ impl<T: Real> Independent<T> {
         Self::by_levels(kernel, landmarks, MOST_AMPLIFIED, workers)
     }
 
-    /// The landmarks by [`LEVELS`], without those from the first on whose feature amplifies rounding by more than `most`.
+    /// Orders the landmarks by [`LEVELS`] and cuts them off at the first whose feature amplifies
+    /// rounding by more than `most`.
     pub(super) fn by_levels(
         kernel: &Arc<dyn AnyKernel>,
         mut landmarks: LandmarkSet<T>,
@@ -58,7 +61,7 @@ impl<T: Real> Independent<T> {
         Ok(Self { landmarks: landmarks.keep(&kept), lower, amplified })
     }
 
-    /// The number of leading features that amplify rounding by at most `most`.
+    /// Returns the number of leading features that amplify rounding by at most `most`.
     fn sound(&self, most: f64) -> usize {
         self.amplified.iter().take_while(|amplified| **amplified <= most).count()
     }
@@ -78,7 +81,7 @@ pub(crate) fn widened<T: Real>(numbers: &[T]) -> Vec<f64> {
     numbers.iter().map(|value| value.to_f64()).collect()
 }
 
-/// K_SS in f64, full.
+/// Computes K_SS in f64, full.
 pub(crate) fn kernel_matrix<T: Real>(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>) -> Result<Mat<f64>> {
     let m = landmarks.len();
     let wide = widened(&landmarks.points);
@@ -99,7 +102,7 @@ mod tests {
     use super::*;
     use crate::kernel::{defined_gaussian, pointwise};
 
-    /// 200 points of the interval [0, 1] in no order.
+    /// Returns 200 points of the interval [0, 1], not sorted.
     fn line(kernel: Arc<dyn AnyKernel>) -> (Arc<dyn AnyKernel>, LandmarkSet<f64>) {
         let points = (0..200).map(|i| (f64::from(i) * 0.754_877_666).fract()).collect();
         let set = LandmarkSet { points, rows: (0..200).collect(), d: 1, passes: 0, evaluations: 0 };
@@ -120,13 +123,13 @@ mod tests {
         assert!(given.sound(MOST_AMPLIFIED) < given.landmarks.len(), "{:?}", given.amplified);
         let found = Independent::of(&kernel, set.clone(), &Workers::sequential()).unwrap();
         assert!(found.amplified.iter().all(|amplified| *amplified <= MOST_AMPLIFIED));
-        // the pivots fall by levels, and the landmarks of a level are in their order
+        // the pivots decrease by levels, and the landmarks of a level keep their order
         let first = (0..found.landmarks.len()).take_while(|j| found.lower[(*j, *j)].powi(2) > LEVELS[0]).count();
         assert!(first > 2 && found.landmarks.rows[..first].is_sorted(), "{:?}", found.landmarks.rows);
         assert!(!found.landmarks.rows.is_sorted());
         let k = kernel_matrix(&kernel, &found.landmarks).unwrap();
         assert!((&found.lower * found.lower.transpose() - k).norm_max() < 1e-14);
-        // and they span what there is: every point but for rounding
+        // and they span every point up to rounding
         assert!(
             found.landmarks.len() > given.sound(MOST_AMPLIFIED),
             "{} {}",

@@ -6,7 +6,7 @@ use faer::{Accum, Mat, MatRef, linalg::matmul::matmul, prelude::*, unzip, zip};
 use kpass::checkpoint::{Arrays, Persist, Stored};
 use kpass::{Fold, Merge, RowBlock, Workers};
 
-/// The fold that sums ΦᵀΦ. Costs 2np² flops; p² numbers for each lane, and bp for tiles of b rows.
+/// A fold that sums ΦᵀΦ. Costs 2np² flops; stores p² numbers per lane, and bp for tiles of b rows.
 pub(crate) struct InnerFold<'a, T: Real> {
     pub(crate) map: &'a dyn FeatureMap<T>,
     pub(crate) tile: usize,

@@ -9,10 +9,11 @@ use faer::{MatMut, MatRef};
 use kpass::{Footprint, Workers};
 use std::sync::Arc;
 
-/// Columns of the kernel matrix as features: those that a function Σ_j α_j k(x, z_j) is computed from.
+/// Columns of the kernel matrix as features, from which a function Σ_j α_j k(x, z_j) is computed.
 ///
-/// phi(x)·phi(x') is no approximation of the kernel; learning goes through [`super::NystromMap`], which orthogonalises these
-/// columns. Costs 2nmd flops for n rows. Holds the landmarks twice: as they are for blocks, and prepared for a few rows.
+/// phi(x)·phi(x') does not approximate the kernel; learning uses [`super::NystromMap`], which
+/// orthogonalises these columns. Costs 2nmd flops for n rows. Stores the landmarks twice: unchanged
+/// for blocks, and prepared for a few rows.
 #[derive(Debug)]
 pub struct KernelFunctions<T: Real> {
     kernel: Fixed<T>,
@@ -20,7 +21,7 @@ pub struct KernelFunctions<T: Real> {
 }
 
 impl<T: Real> KernelFunctions<T> {
-    /// The map to the kernel functions of `landmarks`.
+    /// Returns the map to the kernel functions of `landmarks`.
     pub fn new(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>) -> Self {
         Self { kernel: Fixed::new(kernel.typed::<T>(), landmarks.as_mat()), landmarks }
     }

@@ -43,7 +43,7 @@ use faer::{ColMut, ColRef, Mat, MatMut, MatRef, Par};
 use kpass::{Footprint, Workers};
 use std::fmt::Debug;
 
-/// The parallelism faer may use inside [`Workers::install`].
+/// Returns the parallelism that faer may use inside [`Workers::install`].
 pub fn par(workers: &Workers) -> Par {
     match workers.threads() {
         0 | 1 => Par::Seq,
@@ -51,82 +51,92 @@ pub fn par(workers: &Workers) -> Par {
     }
 }
 
-/// A column of a column-major block as a slice.
+/// Returns a column of a column-major block as a slice.
 ///
 /// # Panics
-/// If the block has another layout: sums over its columns would be wrong or missing.
+/// If the column is not contiguous: sums over it would be wrong or missing.
 #[inline(always)]
 pub fn contiguous<T>(column: ColRef<'_, T>) -> &[T] {
     column.try_as_col_major().expect("blocks are column-major").as_slice()
 }
 
-/// A column of a column-major block as a slice to write to.
+/// Returns a column of a column-major block as a mutable slice.
 ///
 /// # Panics
-/// As [`contiguous`].
+/// If the column is not contiguous.
 #[inline(always)]
 pub fn contiguous_mut<T>(column: ColMut<'_, T>) -> &mut [T] {
     column.try_as_col_major_mut().expect("blocks are column-major").as_slice_mut()
 }
 
-/// `phi(x)·phi(x') ≈ k(x, x')`; row i of the output depends on row i of the input only.
+/// A feature map with `phi(x)·phi(x') ≈ k(x, x')`; row i of the output depends only on row i of the
+/// input.
 pub trait FeatureMap<T: Real>: Debug + Send + Sync {
-    /// Number of input features d and of outputs p.
+    /// Returns the number of input features d and of output features p.
     fn dims(&self) -> (usize, usize);
-    /// Number of columns, for a map of sparse rows in the layout of [`kpass::sparse`]; these may have room for any number of entries.
+    /// Returns the number of columns for a map of sparse rows in the layout of [`kpass::sparse`],
+    /// which may have room for any number of entries; `None` for a map of dense rows.
     fn sparse(&self) -> Option<usize> {
         None
     }
-    /// `out` (b x p, column-major) = the features of `x` (b x d, row-major). Strips of rows go to the workers.
+    /// Computes the features `out` (b x p, column-major) of `x` (b x d, row-major). Distributes
+    /// strips of rows to the workers.
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers);
-    /// `out[i] = k(x_i, x_i)` of the kernel that is approximated, for the certificate; `None` where the map is no
-    /// projection (random features), so that a trace error would say nothing.
+    /// Computes `out[i] = k(x_i, x_i)` of the approximated kernel, for the certificate. Returns
+    /// `None` if the map is not a projection (random features), because a trace error would then
+    /// say nothing.
     fn kernel_diag(&self, _x: MatRef<'_, T>, _out: &mut [f64]) -> Option<()> {
         None
     }
-    /// Whether the map is a projection, which has a certificate.
+    /// Returns whether the map is a projection, which has a certificate.
     fn is_projection(&self) -> bool {
         self.kernel_diag(MatRef::from_row_major_slice(&[], 0, self.dims().0), &mut []).is_some()
     }
-    /// The features of a few rows at a time, for maps whose features are kernel values.
+    /// Returns the features of a few rows at a time, for maps whose features are kernel values.
     fn few_rows(&self) -> Option<FewRows<'_, T>> {
         None
     }
-    /// The functions of rows in parts of space, of a model that has some beside those of all rows; none for most.
+    /// Returns the additional maps of a model that has maps for parts of the input space; empty for
+    /// most.
     fn leaves(&self) -> &[Box<dyn FeatureMap<T>>] {
         &[]
     }
-    /// The functions wᵀphi(x) in the form that is evaluated with the fewest operations; `weights` (r x t) are those of the
-    /// leading r features.
+    /// Returns the functions wᵀphi(x) in the form with the fewest operations; `weights` (r x t)
+    /// belong to the leading r features.
     fn expand(&self, weights: MatRef<'_, f64>, _workers: &Workers) -> Expansion<T> {
         Expansion::Features { coefficients: weights.to_owned() }
     }
-    /// Makes the features more accurate after they were found to exceed the kernel: computes them in f64 from here on, and narrows
-    /// them at the end; where that is done already, leaves out those that are mostly rounding. False where there is nothing to do.
+    /// Makes the features more accurate after they were found to exceed the kernel.
+    ///
+    /// Computes them in f64 from now on and narrows the result. If they are in f64 already, leaves
+    /// out the features that are mostly rounding. Returns false if nothing changes.
     fn widen(&mut self) -> bool {
         false
     }
-    /// Keeps the leading r features and forgets the others; false for a map that cannot, and then nothing changes.
+    /// Keeps the leading r features and drops the others; returns false, with no change, for a map
+    /// that cannot.
     fn truncate(&mut self, _r: usize) -> bool {
         false
     }
-    /// Bytes the map holds, and scratch per row of a tile beside its output.
+    /// Returns the bytes that the map holds, and the scratch bytes per row of a tile in addition to
+    /// its output.
     fn footprint(&self) -> Footprint;
 }
 
-/// t functions wᵀphi(x), in the form that costs least to evaluate.
+/// t functions wᵀphi(x), in the form that is cheapest to evaluate.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expansion<T> {
-    /// f(x) = Σ_j α_j k(x, z_j): features in the span of landmarks need the kernel values, and no factor.
+    /// f(x) = Σ_j α_j k(x, z_j): features in the span of landmarks need only the kernel values, not
+    /// the factor.
     Landmarks {
-        /// The landmarks z, m x d.
+        /// Landmarks z, m x d.
         landmarks: LandmarkSet<T>,
         /// α, m x t.
         coefficients: Mat<f64>,
-        /// True where kernel values in `T` are too coarse for coefficients that cancel.
+        /// True if kernel values in `T` are too coarse for coefficients that cancel.
         wide: bool,
     },
-    /// f(x) = wᵀphi(x): features that look at no rows and can be made again from the map's options.
+    /// f(x) = wᵀphi(x): features built without rows, which the map's options can rebuild.
     Features {
         /// w, r x t.
         coefficients: Mat<f64>,
@@ -134,7 +144,7 @@ pub enum Expansion<T> {
 }
 
 impl<T> Expansion<T> {
-    /// True where predictions need kernel values in f64.
+    /// Returns whether predictions need kernel values in f64.
     pub fn is_wide(&self) -> bool {
         matches!(self, Self::Landmarks { wide: true, .. })
     }

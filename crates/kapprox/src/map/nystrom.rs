@@ -1,12 +1,15 @@
 //! The Nyström map in Cholesky coordinates: `phi(x) = L⁻¹ k_S(x)`, with `L Lᵀ = K_SS`.
 //!
-//! `phi(x)·phi(z) = k_S(x)ᵀ K_SS⁻¹ k_S(z)` is the orthogonal projection of the kernel onto the span of the landmarks,
-//! so K̂ ≼ K and `k(x,x) − ‖phi(x)‖²` is the squared distance of x from that span: the certificate.
+//! `phi(x)·phi(z) = k_S(x)ᵀ K_SS⁻¹ k_S(z)` is the orthogonal projection of the kernel onto the span
+//! of the landmarks, so K̂ ≼ K and `k(x,x) − ‖phi(x)‖²` is the squared distance of x from that
+//! span: the certificate.
 //!
-//! The coordinates are **nested**: column j depends on the first j landmarks only, so the leading r columns are the
-//! rank-r map. (The symmetric form `K_SS^(-1/2) k_S(x)` is not nested and costs twice as much.)
+//! The coordinates are **nested**: column j depends on the first j landmarks only, so the leading r
+//! columns are the rank-r map. (The symmetric form `K_SS^(-1/2) k_S(x)` is not nested and costs
+//! twice as much.)
 //!
-//! Reference: Williams, Seeger 2000; the Cholesky form is the incomplete Cholesky of Fine, Scheinberg, JMLR 2, 2001.
+//! Reference: Williams, Seeger 2000; the Cholesky form is the incomplete Cholesky of Fine,
+//! Scheinberg, JMLR 2, 2001.
 
 use super::factor::{MOST_AMPLIFIED, amplification};
 use super::family::{Built, MapFamily, MapShape, OnLandmarks};
@@ -46,37 +49,44 @@ fn bytes(m: usize, d: usize, element: usize) -> usize {
     m * d * (element + size_of::<f64>()) + m * m * size_of::<f64>() + Lower::<f64>::bytes(m)
 }
 
-/// Rows mapped by one thread at a time: a strip of 288 x 2,000 features in f32 is about the size of a second-level cache. 288 is a multiple of
-/// the heights of all panels (48 and 24 rows with AVX-512, 16 and 8 with AVX2).
+/// Number of rows mapped by one thread at a time: a strip of 288 x 2,000 features in f32 is about
+/// the size of a second-level cache. 288 is a multiple of all panel heights (48 and 24 rows with
+/// AVX-512, 16 and 8 with AVX2).
 pub const STRIP: usize = 288;
 
-/// Largest noise of a map that is computed in `T`, as a share of the trace.
+/// Largest noise of a map computed in `T`, as a fraction of the trace.
 ///
-/// The trace errors of one map in f32 and f64 differ by 6 to 10 times its noise (measured on `tests/certificate.rs` at
-/// noises from 5e-8 to 3e-4), so by 3e-6 at this limit. Beyond it the map is computed in f64 and narrowed at the end.
+/// The trace errors of one map in f32 and f64 differ by 6 to 10 times its noise (measured on
+/// `tests/certificate.rs` at noises from 5e-8 to 3e-4), so by 3e-6 at this limit. Above it the map
+/// is computed in f64 and narrowed at the end.
 const NOISE: f64 = 3e-7;
 
-/// Largest change of features in `T` to first order, as a share of those: half of what they may exceed the kernel by.
+/// Largest first-order change of features computed in `T`, relative to the features: half of the
+/// amount by which they may exceed the kernel.
 ///
-/// In pivot order it is 1e-7 to 5e-7 whatever the rank, because large coefficients belong to small features; in other
-/// orders of smooth kernels it is up to 1e-5 (measured on normal rows in 1 to 5 dimensions at a noise just below its limit).
+/// In pivot order the change is 1e-7 to 5e-7 whatever the rank, because large coefficients belong
+/// to small features. In other orders of smooth kernels it is up to 1e-5 (measured on normal rows
+/// in 1 to 5 dimensions at a noise just below its limit).
 const DRIFT: f64 = 5e-7;
 
-/// So few features are computed in f64 wherever a row may change by more than [`DRIFT`], which for them takes little time.
+/// Largest number of features that are computed in f64 if any row may change by more than
+/// [`DRIFT`]; so few features take little time.
 ///
-/// Two landmarks nearly in one direction span the plane: the second feature is small at both and amplifies rounding, and rows
-/// that lie elsewhere are large in it. Of many landmarks some tell of such rows.
+/// Two landmarks in nearly one direction span the plane: the second feature is small at both and
+/// amplifies rounding, and rows that lie elsewhere are large in it. Among many landmarks, some
+/// reveal such rows.
 const FEW: usize = 32;
 
-/// Largest amplification of landmarks whose features have been seen to exceed the kernel: kernel values with errors of a hundred
-/// roundings then move features by 1e-8.
+/// Largest amplification of landmarks after their features were found to exceed the kernel: kernel
+/// values with errors of a hundred roundings then change features by 1e-8.
 const LESS_AMPLIFIED: f64 = 1e-4 * MOST_AMPLIFIED;
 
 /// The Nyström map of a kernel and m landmarks.
 ///
-/// Holds m·d numbers and the m x m factor in f64, and its triangle once more in the arithmetic of the features. Mapping n rows
-/// costs 2nmd flops for the kernel blocks and nm² for the triangular solve. Landmarks that nearly depend on each other
-/// amplify the rounding of `T`; then blocks and solve run in f64, which takes about 1.5 times as long in a whole fit.
+/// Stores m·d numbers and the m x m factor in f64, and its triangle once more in the arithmetic of
+/// the features. Mapping n rows costs 2nmd flops for the kernel blocks and nm² for the triangular
+/// solve. Nearly dependent landmarks amplify the rounding of `T`; blocks and solve then run in f64,
+/// which takes about 1.5 times as long in a whole fit.
 #[derive(Debug)]
 pub struct NystromMap<T: Real> {
     any: Arc<dyn AnyKernel>,
@@ -86,12 +96,13 @@ pub struct NystromMap<T: Real> {
     arithmetic: Arithmetic<T, Lower<T>, Lower<f64>>,
 }
 
-/// The arithmetic in which blocks and features are computed, with the matrix that makes features of kernel values.
+/// The arithmetic of kernel blocks and features, with the matrix that turns kernel values into
+/// features.
 #[derive(Debug)]
 pub(super) enum Arithmetic<T: Real, N, W> {
     /// In `T`.
     Own(N, Fixed<T>),
-    /// In f64, with the landmarks widened to it.
+    /// In f64, with the landmarks widened to f64.
     Wide(Vec<f64>, W, Fixed<f64>),
 }
 
@@ -107,7 +118,7 @@ impl<T: Real, N, W> Arithmetic<T, N, W> {
         Self::Wide(points, matrix, fixed)
     }
 
-    /// True where `T` is less than f64, and used.
+    /// Returns true if features are computed in a `T` narrower than f64.
     pub(super) fn is_narrow(&self) -> bool {
         size_of::<T>() < size_of::<f64>() && !self.is_wide()
     }
@@ -116,7 +127,7 @@ impl<T: Real, N, W> Arithmetic<T, N, W> {
         matches!(self, Self::Wide(..))
     }
 
-    /// Bytes of the points that are prepared for blocks.
+    /// Returns the bytes of the points prepared for blocks.
     pub(super) fn prepared(&self) -> usize {
         match self {
             Self::Own(_, fixed) => fixed.bytes(),
@@ -126,15 +137,16 @@ impl<T: Real, N, W> Arithmetic<T, N, W> {
 }
 
 impl<T: Real> NystromMap<T> {
-    /// Factors the landmarks' kernel matrix in f64; landmarks that depend on others are left out.
+    /// Factors the landmarks' kernel matrix in f64 and leaves out dependent landmarks.
     ///
-    /// They stay in their order where that is sound. Where it is not, because there are more of them than f64 tells apart,
-    /// those of which the others leave most come first: the leading r features are then the map of r good landmarks.
+    /// The landmarks stay in their order if that is sound. Otherwise there are more of them than
+    /// f64 distinguishes, and the landmarks with the largest residuals come first: the leading r
+    /// features are then the map of r good landmarks.
     ///
-    /// Cost m²d + 2m³/3 flops, and in the second case m²(d + r) five times more for a map of rank r.
+    /// Cost m²d + 2m³/3 flops; in the second case five times m²(d + r) more for a map of rank r.
     ///
     /// # Errors
-    /// [`Error::NoLandmarks`] where none is left, [`Error::NotFinite`] where the kernel overflows.
+    /// [`Error::NoLandmarks`] if no landmark is left, [`Error::NotFinite`] if the kernel overflows.
     pub fn new(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, workers: &Workers) -> Result<Self> {
         let exact = kernel.typed::<f64>();
         crate::kernel::require_positive_definite(&*exact, "the Nyström map")?;
@@ -167,10 +179,11 @@ impl<T: Real> NystromMap<T> {
         Self { any: kernel.clone(), landmarks, lower, arithmetic }
     }
 
-    /// Leaves out the landmarks whose features are mostly rounding; false where there are none.
+    /// Leaves out the landmarks whose features are mostly rounding; returns false if there are
+    /// none.
     ///
-    /// Kernel values of distances that cancel, of points far from the origin for their length scale, have errors of many roundings
-    /// even in f64.
+    /// Kernel values have errors of many roundings even in f64 if the distances cancel, for points
+    /// far from the origin relative to their length scale.
     fn leave_out(&mut self) -> bool {
         let found = Independent::by_levels(&self.any, self.landmarks.clone(), LESS_AMPLIFIED, &Workers::sequential());
         let Ok(Independent { landmarks, lower, .. }) = found else { return false };
@@ -181,56 +194,63 @@ impl<T: Real> NystromMap<T> {
         fewer
     }
 
-    /// True where blocks and solve are computed in f64 because `T` is not accurate enough for these landmarks.
+    /// Returns whether blocks and solve are computed in f64 because `T` is not accurate enough for
+    /// these landmarks.
     pub fn is_wide(&self) -> bool {
         self.arithmetic.is_wide()
     }
 
-    /// True where kernel values in `T` are too coarse for predictions at rank `rank`.
+    /// Returns whether kernel values in `T` are too coarse for predictions at rank `rank`.
     pub fn needs_wide(&self, rank: usize, workers: &Workers) -> bool {
         let lower = self.lower.submatrix(0, 0, rank, rank);
-        // a run that is to stop does not use the answer
+        // a cancelled run does not use the answer
         self.is_wide() && !amplification(lower, workers).is_ok_and(|amplified| suffices::<T>(lower, &amplified))
     }
 
-    /// The landmarks that were kept, in their order.
+    /// Returns the kept landmarks, in their order.
     pub fn landmarks(&self) -> &LandmarkSet<T> {
         &self.landmarks
     }
 
-    /// The rank r: the number of landmarks that were kept.
+    /// Returns the rank r, the number of kept landmarks.
     pub fn rank(&self) -> usize {
         self.lower.nrows()
     }
 
-    /// `L⁻ᵀ w` for weights on the leading `w.nrows()` coordinates: the coefficients of the same function on
-    /// `k_S(x)`, so that predicting needs the kernel block and no triangular solve. In f64.
+    /// Returns the dual coefficients `L⁻ᵀ w` of weights on the leading `w.nrows()` coordinates, in
+    /// f64.
+    ///
+    /// They give the same function of `k_S(x)`, so prediction needs the kernel block but no
+    /// triangular solve.
     pub fn dual(&self, weights: MatRef<'_, f64>) -> Mat<f64> {
         let r = weights.nrows();
         let mut dual = weights.to_owned();
-        // sequential: with a single right side faer's parallel solve has other bits for other numbers of threads
+        // sequential: for a single right-hand side the bits of faer's parallel solve depend on the
+        // threads
         solve_upper_triangular_in_place(self.lower.submatrix(0, 0, r, r).transpose(), dual.as_mut(), Par::Seq);
         dual
     }
 
-    /// Bytes of a map of `m` landmarks with `d` features.
+    /// Returns the bytes of a map of `m` landmarks with `d` features.
     pub fn bytes(m: usize, d: usize) -> usize {
         bytes(m, d, size_of::<T>())
     }
 }
 
-/// Whether `T` is accurate enough for landmarks with the factor L.
+/// Returns whether `T` is accurate enough for landmarks with the factor L.
 fn suffices<T: Real>(lower: MatRef<'_, f64>, amplified: &[f64]) -> bool {
     let square = |j: usize| lower.col(j).subrows(j, lower.nrows() - j).squared_norm_l2();
     let squares: Vec<f64> = (0..lower.nrows()).map(square).collect();
     suffices_for::<T>(&squares, amplified)
 }
 
-/// Whether kernel values and features in `T` are accurate enough for features with these `squares`, summed over some rows.
+/// Returns whether kernel values and features in `T` are accurate enough for features with these
+/// `squares`, summed over some rows.
 ///
-/// A kernel value with relative error ε moves feature j by ε √(a_j k_ii), a_j being its amplification. The residuals of all
-/// rows so change by a share ε² Σ_j a_j of the trace, which is at most [`NOISE`], and, to first order, by 2ε times the root
-/// of the mean of a_j weighted with the squares: [`DRIFT`].
+/// A kernel value with relative error ε changes feature j by ε √(a_j k_ii), where a_j is its
+/// amplification. The residuals of all rows therefore change by the fraction ε² Σ_j a_j of the
+/// trace, which is at most [`NOISE`], and, to first order, by 2ε times the root of the mean of a_j
+/// weighted with the squares, which is at most twice [`DRIFT`].
 pub(super) fn suffices_for<T: Real>(squares: &[f64], amplified: &[f64]) -> bool {
     let epsilon = T::EPSILON / 2.0;
     let sum: f64 = squares.iter().zip(amplified).map(|(square, a)| square * a).sum();
@@ -248,7 +268,7 @@ impl<T: Real> FeatureMap<T> for NystromMap<T> {
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
         let (z, pool) = (self.landmarks.as_mat(), Pool::default());
         workers.each(strips(x, out), |(x, mut out)| match &self.arithmetic {
-            // the pass throws the features away
+            // a cancelled pass discards the features
             _ if workers.is_cancelled() => (),
             Arithmetic::Own(lower, kernel) => {
                 kernel.fill(x, z, out.rb_mut());
@@ -294,7 +314,8 @@ impl<T: Real> FeatureMap<T> for NystromMap<T> {
     }
 }
 
-/// Runs `work` with a matrix of the `pool`, whose numbers are to be written first: the system clears its pages once, and not for every strip.
+/// Calls `work` with a matrix of the `pool`, whose contents are unspecified. The system clears the
+/// pages once instead of for every strip.
 pub(super) fn with_matrix<E: Real>(
     pool: &Pool<Mat<E>>,
     (rows, columns): (usize, usize),
@@ -323,7 +344,7 @@ pub(super) fn narrowed<T: Real>(
     });
 }
 
-/// Cuts rows and their features into strips of [`STRIP`] rows.
+/// Splits rows and their features into strips of [`STRIP`] rows.
 pub(crate) fn strips<'a, T, U>(x: MatRef<'a, T>, out: MatMut<'a, U>) -> Vec<(MatRef<'a, T>, MatMut<'a, U>)> {
     let mut parts = Vec::with_capacity(x.nrows().div_ceil(STRIP));
     let (mut x, mut out) = (x, out);

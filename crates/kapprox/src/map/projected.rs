@@ -1,19 +1,20 @@
 //! Nyström maps that project onto a part of the landmarks' span: `phi(x) = Wᵀ k_S(x)`.
 //!
-//! Any m x r matrix Q spans r functions of the form Σ_i q_i k(z_i, ·). Projecting on them gives
+//! Any m x r matrix Q spans r functions Σ_i q_i k(z_i, ·). Projecting on them gives
 //!
 //! ```text
 //! phi(x) = C⁻ᵀ Qᵀ k_S(x)   with   Qᵀ K_SS Q = Cᵀ C,   so W = Q C⁻¹
 //! ```
 //!
-//! and K̂ ≼ K whatever Q: the certificate holds. The variants of the literature differ in Q alone.
+//! and K̂ ≼ K for every Q, so the certificate holds. The variants in the literature differ only in
+//! Q.
 //!
 //! | constructor | Q | source |
 //! |---|---|---|
 //! | [`Projected::eigen`] | the leading eigenvectors of K_SS | Williams, Seeger 2000; Kwak 2013 |
-//! | [`Projected::randomised`] | the same, by a randomised decomposition, m²r instead of m³ | Li, Kwok, Lu 2010 |
-//! | [`Projected::double`] | approximate eigenvectors of K_SS from a smaller sample of the landmarks | Lim, Kim, Park, Jung 2015 |
-//! | [`Projected::truncated`] | the leading directions of the features of all rows | Pourkamali-Anaraki, Becker 2018 |
+//! | [`Projected::randomised`] | the same, randomised: m²r instead of m³ | Li, Kwok, Lu 2010 |
+//! | [`Projected::double`] | the same, from part of the landmarks | Lim, Kim, Park, Jung 2015 |
+//! | [`Projected::truncated`] | leading directions of all rows | Pourkamali-Anaraki, Becker 2018 |
 
 use super::family::{Built, MapFamily, MapRequest, MapShape, OnLandmarks};
 use super::independent::{kernel_matrix, widened};
@@ -30,10 +31,11 @@ use faer::{Accum, Mat, MatMut, MatRef, Par};
 use kpass::{Footprint, Pool, Workers};
 use std::sync::Arc;
 
-/// Directions whose eigenvalue is below this share of the largest are noise: they are left out, not divided by.
+/// Smallest eigenvalue of a direction, as a fraction of the largest. Directions below it are noise
+/// and are left out.
 ///
-/// An eigenvalue of an m x m matrix in f64 is known to about m ε‖K‖; a thousand times ε holds for a few hundred landmarks
-/// and costs directions that matter at 1e-13 of the largest.
+/// An eigenvalue of an m x m matrix in f64 is accurate to about m ε‖K‖; a thousand times ε suffices
+/// for a few hundred landmarks and costs only directions that matter at 1e-13 of the largest.
 const SMALLEST: f64 = 1e3 * f64::EPSILON;
 
 const OVERSAMPLING: KernelParameter = KernelParameter::number(
@@ -82,7 +84,7 @@ fn shape(spec: &MapSpec, ask: MapRequest) -> MapShape {
     let m = (ask.rank * spec.value("oversampling") as usize).min(ask.rows);
     let (landmarks, weights) = (m * ask.d * (ask.element + size_of::<f64>()), m * ask.rank);
     let fixed = landmarks + weights * (ask.element + size_of::<f64>());
-    // the kernel matrix, its decomposition and what that works on
+    // the kernel matrix, its decomposition and their workspace
     let making = m * (48 * m + ask.d * (2 * ask.element + 8));
     MapShape { p: ask.rank, landmarks: Some(m), footprint: Footprint { fixed, per_row: m * ask.element }, making }
 }
@@ -107,25 +109,27 @@ pub(super) fn truncated_map<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
     Ok(Box::new(Projected::truncated(&whole, kernel, rank, given.data)?))
 }
 
-/// A Nyström map in coordinates of r directions in the span of m landmarks.
+/// A Nyström map in the coordinates of r directions in the span of m landmarks.
 ///
-/// Holds m(d + r) numbers, and W in f64 beside; mapping n rows costs 2nmd + 2nmr flops. Not nested in the landmarks, but
-/// in the directions: the leading columns are the map of fewer directions. Directions of small eigenvalues amplify the
-/// rounding of `T`; then blocks and product run in f64, as in [`NystromMap`].
+/// Stores m(d + r) numbers, and W in f64 in addition; mapping n rows costs 2nmd + 2nmr flops.
+/// Nested in the directions, not in the landmarks: the leading columns are the map of fewer
+/// directions. Directions of small eigenvalues amplify the rounding of `T`; blocks and product then
+/// run in f64, as in [`NystromMap`].
 #[derive(Debug)]
 pub struct Projected<T: Real> {
     any: Arc<dyn AnyKernel>,
     landmarks: LandmarkSet<T>,
     /// W in f64, m x r.
     weights: Mat<f64>,
-    /// With W narrowed to `T`.
+    /// Arithmetic, with W narrowed to `T`.
     arithmetic: Arithmetic<T, Mat<T>, ()>,
-    /// Eigenvalues of K_SS along the directions, where they are eigenvectors.
+    /// Eigenvalues of K_SS along the directions, if these are eigenvectors.
     eigenvalues: Vec<f64>,
 }
 
 impl<T: Real> Projected<T> {
-    /// The map with weights W, which must make K̂ ≼ K; the eigenvalues are the squares of its features, summed over some rows.
+    /// Returns the map with weights W, which must satisfy K̂ ≼ K; the eigenvalues are the squares
+    /// of its features, summed over some rows.
     fn new(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, weights: Mat<f64>, eigenvalues: Vec<f64>) -> Self {
         let amplified = amplification(&*kernel.typed::<f64>(), &landmarks, weights.as_ref());
         let own = size_of::<T>() == size_of::<f64>() || suffices_for::<T>(&eigenvalues, &amplified);
@@ -137,15 +141,20 @@ impl<T: Real> Projected<T> {
         Self { any: kernel.clone(), landmarks, weights, arithmetic, eigenvalues }
     }
 
-    /// Eigen-coordinates, the nonlinear projection `y = Λ^(−1/2) Uᵀ k_S(x)` on the `r` leading eigenvectors of
-    /// K_SS = U Λ Uᵀ; fewer where eigenvalues are noise. Signs: the largest entry of each eigenvector is positive.
+    /// Projects on the `r` leading eigenvectors of K_SS = U Λ Uᵀ: `y = Λ^(−1/2) Uᵀ k_S(x)`, the
+    /// nonlinear projection.
     ///
-    /// With all rows as landmarks the rows of the map are Λ^(1/2)Uᵀ, exact coordinates of the rows in feature space, and
-    /// √(k(x,x) − yᵀy) is the coordinate of a new row outside their span (Kwak, "Nonlinear projection trick in kernel
-    /// methods", IEEE TNNLS 24, 2013). Cost 9m³ flops.
+    /// The map has fewer directions if some eigenvalues are noise. The largest entry of each
+    /// eigenvector is positive.
+    ///
+    /// If all rows are landmarks, the features of the rows are the columns of Λ^(1/2)Uᵀ, exact
+    /// coordinates of the rows in feature space, and √(k(x,x) − yᵀy) is the coordinate of a new row
+    /// outside their span (Kwak, "Nonlinear projection trick in kernel methods", IEEE TNNLS 24,
+    /// 2013). Cost 9m³ flops.
     ///
     /// # Errors
-    /// [`Error::NoLandmarks`], and [`Error::NotFinite`] where the kernel is.
+    /// [`Error::NoLandmarks`] if the kernel is zero at every landmark, [`Error::NotFinite`] if a
+    /// kernel value is not finite.
     pub fn eigen(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, r: usize) -> Result<Self> {
         let k_mm = kernel_matrix(kernel, &landmarks)?;
         let (values, vectors) = eigen(k_mm.as_ref(), r)?;
@@ -153,11 +162,11 @@ impl<T: Real> Projected<T> {
         Ok(Self::new(kernel, landmarks, weights, values))
     }
 
-    /// Eigen-coordinates by a randomised decomposition of K_SS: a Gaussian sketch of r + 10 columns, two power steps, the
-    /// eigenvectors of the small matrix. Cost 6m²r flops.
+    /// Computes the eigen-coordinates by a randomised decomposition of K_SS: a Gaussian sketch of
+    /// r + 10 columns, two power steps, the eigenvectors of the small matrix. Cost 6m²r flops.
     ///
-    /// Reference: Li, Kwok, Lu, "Making large-scale Nyström approximation possible", ICML 2010; Halko, Martinsson, Tropp,
-    /// "Finding structure with randomness", SIAM Review 53, 2011.
+    /// Reference: Li, Kwok, Lu, "Making large-scale Nyström approximation possible", ICML 2010;
+    /// Halko, Martinsson, Tropp, "Finding structure with randomness", SIAM Review 53, 2011.
     ///
     /// # Errors
     /// The errors of [`Projected::eigen`].
@@ -185,8 +194,10 @@ impl<T: Real> Projected<T> {
         Self::onto(kernel, landmarks, k_mm.as_ref(), basis, r)
     }
 
-    /// Eigenvectors of K_SS approximated from every `ratio`-th landmark, by Nyström's formula: the doubly approximated
-    /// map, m²s + s³ flops for s = m/ratio instead of m³.
+    /// Approximates the eigenvectors of K_SS from every `ratio`-th landmark by Nyström's formula:
+    /// the doubly approximated map.
+    ///
+    /// Costs m²s + s³ flops for s = m/ratio, instead of m³.
     ///
     /// Reference: Lim, Kim, Park, Jung, "Double Nyström method", ICML 2015.
     ///
@@ -198,19 +209,23 @@ impl<T: Real> Projected<T> {
         let s = inner.len();
         let k_ss = Mat::from_fn(s, s, |i, j| k_mm[(inner[i], inner[j])]);
         let (values, vectors) = eigen(k_ss.as_ref(), r)?;
-        // U ≈ K_m,s U_s Λ_s⁻¹; the projection orthogonalises what the extension leaves oblique
+        // U ≈ K_m,s U_s Λ_s⁻¹; the projection then orthogonalises the extension
         let extension = Mat::from_fn(s, values.len(), |i, j| vectors[(i, j)] / values[j]);
         let columns = Mat::from_fn(k_mm.nrows(), s, |i, j| k_mm[(i, inner[j])]);
         Self::onto(kernel, landmarks, k_mm.as_ref(), product(columns.as_ref(), extension.as_ref()), r)
     }
 
-    /// The best rank-`r` approximation of K̂ itself: the leading eigenvectors of ΦᵀΦ over all rows, where truncating K_SS
-    /// would look at the landmarks alone. One pass and nm² + 9m³ flops; m² numbers.
+    /// Returns the best rank-`r` approximation of K̂ itself, from the leading eigenvectors of ΦᵀΦ
+    /// over all rows.
     ///
-    /// Reference: Pourkamali-Anaraki, Becker, "Randomized clustered Nyström for large-scale kernel machines", AAAI 2018.
+    /// Truncating K_SS instead would consider the landmarks alone. One pass and nm² + 9m³ flops; m²
+    /// numbers.
+    ///
+    /// Reference: Pourkamali-Anaraki, Becker, "Randomized clustered Nyström for large-scale kernel
+    /// machines", AAAI 2018.
     ///
     /// # Errors
-    /// The errors of the source, and of the decomposition.
+    /// Errors of the source and of the decomposition.
     pub fn truncated(map: &NystromMap<T>, kernel: &Arc<dyn AnyKernel>, r: usize, data: &Scan<'_, T>) -> Result<Self> {
         let fold = InnerFold { map, tile: data.pass.tile };
         let inner = data.pass.resume("inner products of features", data.source, &fold)?.0.0;
@@ -221,7 +236,7 @@ impl<T: Real> Projected<T> {
         Ok(Self { eigenvalues: Vec::new(), ..of_all_rows })
     }
 
-    /// The projection on the span of Q (m x any), in the coordinates of its `r` leading eigenvectors.
+    /// Projects on the span of Q (m x any), in the coordinates of its `r` leading eigenvectors.
     fn onto(
         kernel: &Arc<dyn AnyKernel>,
         landmarks: LandmarkSet<T>,
@@ -229,7 +244,7 @@ impl<T: Real> Projected<T> {
         q: Mat<f64>,
         r: usize,
     ) -> Result<Self> {
-        // an orthonormal basis first: QᵀKQ then has the scale of K
+        // an orthonormal basis first, so that QᵀKQ has the scale of K
         let q = orthonormal(q).0;
         let small = product(q.transpose(), product(k_mm, q.as_ref()).as_ref());
         let (values, vectors) = eigen(small.as_ref(), r)?;
@@ -237,28 +252,29 @@ impl<T: Real> Projected<T> {
         Ok(Self::new(kernel, landmarks, product(q.as_ref(), scaled.as_ref()), values))
     }
 
-    /// W, m x r: phi(x) = Wᵀ k_S(x).
+    /// Returns W, m x r, with phi(x) = Wᵀ k_S(x).
     pub fn weights(&self) -> MatRef<'_, f64> {
         self.weights.as_ref()
     }
 
-    /// The landmarks.
+    /// Returns the landmarks.
     pub fn landmarks(&self) -> &LandmarkSet<T> {
         &self.landmarks
     }
 
-    /// Eigenvalues λ of K_SS along the directions, descending; empty for [`Projected::truncated`].
+    /// Returns the eigenvalues λ of K_SS along the directions, descending; empty for
+    /// [`Projected::truncated`].
     ///
-    /// λ_j / m estimates the j-th eigenvalue of the integral operator of the kernel, and √(m/λ_j) phi_j(x) the value of
-    /// its eigenfunction at x, of mean square 1 over the landmarks (Williams, Seeger 2000; Bengio et al., "Out-of-sample
-    /// extensions", NIPS 2003).
+    /// λ_j / m estimates the j-th eigenvalue of the integral operator of the kernel, and √(m/λ_j)
+    /// phi_j(x) the value of its eigenfunction at x, of mean square 1 over the landmarks (Williams,
+    /// Seeger 2000; Bengio et al., "Out-of-sample extensions", NIPS 2003).
     pub fn eigenvalues(&self) -> &[f64] {
         &self.eigenvalues
     }
 }
 
-/// What each feature amplifies roundings by, 3 Σ_i k_ii W_ij² for feature j, three being those of the kernel values, of W and of the
-/// sums; see [`super::factor`].
+/// Returns the factor by which each feature amplifies rounding, 3 Σ_i k_ii W_ij² for feature j. The
+/// three roundings are in the kernel values, in W and in the sums; see [`super::factor`].
 fn amplification<T: Real>(
     kernel: &dyn KernelFunction<f64>,
     landmarks: &LandmarkSet<T>,
@@ -270,7 +286,8 @@ fn amplification<T: Real>(
     weights.col_iter().map(of).collect()
 }
 
-/// The `r` leading eigenpairs above the noise floor, descending; the largest entry of each vector is positive.
+/// Returns the `r` leading eigenpairs above the noise floor, descending; the largest entry of each
+/// vector is positive.
 fn eigen(matrix: MatRef<'_, f64>, r: usize) -> Result<(Vec<f64>, Mat<f64>)> {
     let (all, vectors) = symmetric_eigen(matrix)?;
     let m = all.len();

@@ -1,6 +1,6 @@
-//! Every map by its name: the value of the parameter `map`, and the name in a model file.
+//! All maps by name: the value of the parameter `map`, and the name in a model file.
 //!
-//! To add a map: one file here with its `FAMILY`, one line in [`registry()`].
+//! To add a map, write one file here with its `FAMILY` and add one line to [`registry()`].
 
 use super::family::{MOST_FEATURES, Making, MapFamily, MapRequest, MapShape, MapSpec};
 use super::{additive, ensemble, nystrom, projected, random, random::Sampling, sketch};
@@ -8,7 +8,7 @@ use crate::{Error, Real, Result};
 use kpass::shown::short;
 use std::str::FromStr;
 
-/// Every map, and how it is made for rows of `T`. One line each.
+/// Returns every map with the way it is built for rows of `T`.
 pub fn registry<T: Real>() -> &'static [(&'static MapFamily, Making<T>)] {
     const {
         &[
@@ -29,7 +29,7 @@ pub fn registry<T: Real>() -> &'static [(&'static MapFamily, Making<T>)] {
     }
 }
 
-/// No map: the kernel itself, for solvers that need no features.
+/// No map: the exact kernel, for solvers that need no features.
 const EXACT: MapFamily = MapFamily {
     name: "exact",
     about: "no approximation: ridge, svm, svr and oneclass on the kernel of all rows; `rank` is that of the preconditioner of ridge",
@@ -41,12 +41,12 @@ const EXACT: MapFamily = MapFamily {
     shape: nystrom::FAMILY.shape,
 };
 
-/// The facts about every map, whatever the type of the rows.
+/// Returns the families of all maps, which do not depend on the type of the rows.
 pub fn families() -> impl Iterator<Item = &'static MapFamily> {
     registry::<f64>().iter().map(|(family, _)| *family)
 }
 
-/// The family called `name`.
+/// Returns the family with this name.
 pub fn by_name(name: &str) -> Option<&'static MapFamily> {
     families().find(|family| family.name == name)
 }
@@ -99,14 +99,15 @@ impl FromStr for MapSpec {
 }
 
 impl MapSpec {
-    /// The size and memory of the map: the one place that turns the rank that was asked for into the one that is made.
+    /// Computes the size and memory of the map. Only this function turns the requested rank into
+    /// the rank of the map.
     ///
     /// # Errors
     /// [`Error::TooManyFeatures`] above [`MOST_FEATURES`].
     pub fn shape(&self, ask: MapRequest) -> Result<MapShape> {
         let rows = ask.rows.max(1);
         let most = if self.is_without_rows() { usize::MAX } else { rows };
-        // beyond the most, how far does not matter, and its square must be a number
+        // above the maximum the exact value does not matter, but its square must not overflow
         let rank = ask.rank.min(most).min(2 * MOST_FEATURES);
         let shape = (self.family().shape)(self, MapRequest { rank, rows, ..ask });
         match shape.p > MOST_FEATURES {
@@ -115,22 +116,23 @@ impl MapSpec {
         }
     }
 
-    /// Passes over the rows that making the map takes, beside those of the landmarks.
+    /// Returns the number of passes over the rows to build the map, in addition to the passes that
+    /// choose landmarks.
     pub fn passes(&self) -> u64 {
         self.family().passes
     }
 
-    /// True for a map that looks at no rows.
+    /// Returns true for a map that is built without rows.
     pub fn is_without_rows(&self) -> bool {
         matches!(self.making::<f64>(), Making::WithoutRows(_))
     }
 
-    /// True for the kernel itself, without a map.
+    /// Returns true for the exact kernel, without a map.
     pub fn is_exact(&self) -> bool {
         matches!(self.making::<f64>(), Making::Exact)
     }
 
-    /// How the map is made in a precision.
+    /// Returns how the map is built in a precision.
     pub fn making<T: Real>(&self) -> Making<T> {
         let found = registry().iter().find(|(family, _)| family.name == self.family().name);
         let (_, making) = found.unwrap_or_else(|| panic!("the map {} is not registered", self.family().name));

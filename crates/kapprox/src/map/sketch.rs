@@ -1,10 +1,12 @@
 //! TensorSketch: random features of polynomial kernels.
 //!
-//! (γ x·z + c₀)^q is the inner product of the q-fold tensor powers of x̃ = (√γ x, √c₀). A count sketch of a tensor power
-//! is the circular convolution of count sketches of x̃, a product after Fourier transforms: p log p instead of d^q
-//! numbers. The features are an unbiased estimate, no projection: there is no certificate.
+//! (γ x·z + c₀)^q is the inner product of the q-fold tensor powers of x̃ = (√γ x, √c₀). A count
+//! sketch of a tensor power is the circular convolution of count sketches of x̃, which is a product
+//! after Fourier transforms: p log p instead of d^q numbers. The features are an unbiased estimate
+//! but not a projection, so they have no certificate.
 //!
-//! Reference: Pham, Pagh, "Fast and scalable polynomial kernels via explicit feature maps", KDD 2013.
+//! Reference: Pham, Pagh, "Fast and scalable polynomial kernels via explicit feature maps", KDD
+//! 2013.
 
 use super::FeatureMap;
 use super::family::{Built, MapFamily, MapShape, WithoutRows};
@@ -25,18 +27,20 @@ pub(super) const FAMILY: MapFamily = MapFamily {
     sparse: true,
     passes: 0,
     shape: |_, ask| {
-        // buckets and signs of a cubic kernel's three factors; others hold in proportion
+        // buckets and signs of the three factors of a cubic kernel; other degrees in proportion
         let fixed = 3 * (ask.d + 1) * size_of::<(usize, f64)>() + tables(ask.rank);
         MapShape { p: ask.rank, landmarks: None, footprint: Footprint { fixed, per_row: per_row(ask.rank) }, making: 0 }
     },
 };
 
-/// Bytes of the factors of both transforms of length p; a prime length is transformed in about four times as many.
+/// Returns the bytes of the tables of both transforms of length p; the factor 4 covers prime
+/// lengths.
 fn tables(p: usize) -> usize {
     2 * 4 * p * size_of::<Complex<f64>>()
 }
 
-/// Bytes of a strip's buffers for each of its rows: two of length p and the transform's own.
+/// Returns the bytes of a strip's buffers per row: two of length p and the scratch of the
+/// transform.
 fn per_row(p: usize) -> usize {
     ((2 + 4) * p * size_of::<Complex<f64>>()).div_ceil(STRIP)
 }
@@ -59,16 +63,17 @@ pub(super) fn build<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
 
 /// Random features of (γ x·z + c₀)^degree.
 ///
-/// Holds 2q(d + 1) numbers; a row costs q(d + p log p) flops, in f64, a sparse one q for each entry instead of qd.
+/// Stores 2q(d + 1) numbers. A row costs q(d + p log p) flops, in f64; a sparse row costs q per
+/// entry instead of qd.
 #[derive(Clone)]
 pub struct TensorSketch {
     d: usize,
-    /// Number of columns, where rows are sparse.
+    /// Number of columns, if rows are sparse.
     sparse: Option<usize>,
     p: usize,
     /// √γ and √c₀.
     roots: (f64, f64),
-    /// For each factor and each entry of x̃: bucket and sign.
+    /// Bucket and sign for each factor and each entry of x̃.
     hashes: Vec<Vec<(usize, f64)>>,
     forward: Arc<dyn Fft<f64>>,
     inverse: Arc<dyn Fft<f64>>,
@@ -81,7 +86,8 @@ impl fmt::Debug for TensorSketch {
 }
 
 impl TensorSketch {
-    /// A map to `p` features for rows of `d` values; γ and c₀ must not be negative, the degree is at least 1.
+    /// Returns a map to `p` features for rows of `d` values; γ and c₀ must not be negative, and the
+    /// degree must be at least 1.
     pub fn new(gamma: f64, c0: f64, degree: u32, d: usize, p: usize, seed: u64) -> Self {
         let hash = |factor: u32| {
             let keys = Stream::new(seed, Purpose::Frequencies, u64::from(factor));
@@ -101,7 +107,7 @@ impl TensorSketch {
         }
     }
 
-    /// The sketch of the entries of one row; `work` and `product` hold p numbers each.
+    /// Computes the sketch of one row in `product`; `work` and `product` hold p numbers each.
     fn row<T: Real>(
         &self,
         x: impl Iterator<Item = (usize, T)> + Clone,
@@ -135,7 +141,7 @@ impl<T: Real> FeatureMap<T> for TensorSketch {
 
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
         let scratch = self.forward.get_inplace_scratch_len().max(self.inverse.get_inplace_scratch_len());
-        // transforms are not normalised: there and back multiplies by p
+        // the transforms are not normalised: a round trip multiplies by p
         let norm = 1.0 / self.p as f64;
         workers.each(strips(x, out), |(x, mut out)| {
             let (zero, mut spare) = (Complex::<f64>::default(), Vec::new());

@@ -1,17 +1,19 @@
-//! Squared distances as the inner products of points.
+//! Inner products of points from their squared distances.
 
 use super::{Entries, PartialCholesky};
 use crate::{Error, Result};
 use faer::{MatMut, prelude::ReborrowMut};
 use std::ops::Range;
 
-/// The inner products of points whose squared distances D are known, with the first point as the origin: K(i, j) = (D(i, 0) + D(0, j) − D(i, j))/2.
+/// Inner products of points with known squared distances D, with the first point as the origin:
+/// K(i, j) = (D(i, 0) + D(0, j) − D(i, j))/2.
 ///
-/// K is positive semi-definite where D are squared distances in a space of vectors, of any dimension. Taken less its means
-/// ([`PartialCholesky::centred`]) it is the −½HDH of classical scaling, without the n² entries that the means of D ask for.
+/// K is positive semi-definite if D are squared distances in a vector space, of any dimension.
+/// Centred ([`PartialCholesky::centred`]) it is the −½HDH of classical scaling, without the n²
+/// entries that the means of D would need.
 ///
-/// References: Schoenberg, "Remarks to Maurice Fréchet's article", Annals of Mathematics 36, 1935; Schölkopf, "The kernel trick for distances",
-/// NIPS 2000.
+/// References: Schoenberg, "Remarks to Maurice Fréchet's article", Annals of Mathematics 36, 1935;
+/// Schölkopf, "The kernel trick for distances", NIPS 2000.
 #[derive(Clone, Debug)]
 pub struct SquaredDistances<E> {
     distances: E,
@@ -20,10 +22,10 @@ pub struct SquaredDistances<E> {
 }
 
 impl<E: Entries> SquaredDistances<E> {
-    /// Asks for the first column.
+    /// Reads the first column of D.
     ///
     /// # Errors
-    /// [`Error::Indefinite`] for a point that has a distance from itself; those of the entries.
+    /// [`Error::Indefinite`] if a point has a nonzero distance from itself; errors of the entries.
     pub fn new(distances: E) -> Result<Self> {
         let n = distances.size();
         let rows = usize::try_from(n).unwrap_or(usize::MAX);
@@ -38,7 +40,7 @@ impl<E: Entries> SquaredDistances<E> {
         Ok(Self { distances, first })
     }
 
-    /// D(i, 0) of every row.
+    /// Returns D(i, 0) of every row.
     pub fn first(&self) -> &[f64] {
         &self.first
     }
@@ -71,8 +73,11 @@ impl<E: Entries> Entries for SquaredDistances<E> {
 }
 
 impl PartialCholesky {
-    /// F less the mean of its rows, and those means: the coordinates of points about their centre. The trace is that of HKH, H = I − 11ᵀ/n, and the
-    /// trace error a bound, as what is left of HKH is no more than what is left of K.
+    /// Returns F minus the mean of its rows, and the means: the coordinates of points about their
+    /// centre.
+    ///
+    /// The trace and the trace error become bounds for HKH, H = I − 11ᵀ/n, because its residual is
+    /// at most the residual of K.
     #[must_use]
     pub fn centred(mut self) -> (Self, Vec<f64>) {
         let n = self.factor.nrows();

@@ -1,26 +1,27 @@
-//! What a matrix without vectors is: something that can be asked for its entries.
+//! Matrices given by their entries.
 
 use crate::{Error, Real, Result};
 use faer::{MatMut, MatRef};
 use std::{fmt::Debug, ops::Range};
 
-/// A symmetric positive semi-definite matrix, n x n, that tells its entries.
+/// A symmetric positive semi-definite matrix, n x n, that computes its entries.
 ///
-/// An error stops the work and is handed on; that is also the way to cancel it.
+/// An error stops the computation and is returned to the caller, which is also the way to cancel
+/// it.
 pub trait Entries: Sync {
-    /// The number of rows, n.
+    /// Returns the number of rows, n.
     fn size(&self) -> u64;
-    /// `out[i]` = K(i, i) of every row.
+    /// Computes `out[i]` = K(i, i) for every row.
     ///
     /// # Errors
-    /// Whatever keeps an entry from being known.
+    /// An error that prevents the computation of an entry.
     fn diagonal(&self, out: &mut [f64]) -> Result<()>;
-    /// `out[(i, j)]` = K(i-th of `rows`, `columns[j]`). Several threads ask at once.
+    /// Computes `out[(i, j)]` = K(i-th of `rows`, `columns[j]`). Several threads call it at once.
     ///
     /// # Errors
-    /// Whatever keeps an entry from being known.
+    /// An error that prevents the computation of an entry.
     fn block(&self, rows: Range<u64>, columns: &[u64], out: MatMut<'_, f64>) -> Result<()>;
-    /// How far an entry may be off, as a share of it: residuals that are smaller than this explains are rounding.
+    /// Returns the relative error of an entry: residuals that it explains are rounding.
     fn rounding(&self) -> f64 {
         f64::EPSILON
     }
@@ -29,9 +30,9 @@ pub trait Entries: Sync {
 /// A matrix whose entries are a function of the row and the column, counted from 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Function<F> {
-    /// The number of rows.
+    /// Number of rows.
     pub n: u64,
-    /// The entry in row i and column j.
+    /// Entry in row i and column j.
     pub entry: F,
 }
 
@@ -53,8 +54,8 @@ impl<F: Fn(u64, u64) -> f64 + Sync> Entries for Function<F> {
     }
 }
 
-/// An array in memory, or mapped from a file: `MatRef::from_row_major_slice` of its numbers. Only the diagonal and the columns
-/// of pivots and candidates are read.
+/// A matrix in memory or mapped from a file, as by `MatRef::from_row_major_slice`. Only the
+/// diagonal and the columns of pivots, candidates and checks are read.
 impl<T: Real> Entries for MatRef<'_, T> {
     fn size(&self) -> u64 {
         self.nrows() as u64
@@ -73,7 +74,7 @@ impl<T: Real> Entries for MatRef<'_, T> {
     fn block(&self, rows: Range<u64>, columns: &[u64], mut out: MatMut<'_, f64>) -> Result<()> {
         for (j, column) in columns.iter().enumerate() {
             for (i, row) in rows.clone().enumerate() {
-                // the matrix is symmetric: columns are read as rows where those are contiguous
+                // the matrix is symmetric: read columns as rows if those are contiguous
                 let (a, b) = if self.row_stride() == 1 { (row, *column) } else { (*column, row) };
                 out[(i, j)] = self[(a as usize, b as usize)].to_f64();
             }

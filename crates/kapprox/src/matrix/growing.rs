@@ -8,9 +8,9 @@ use faer::{Accum, Mat, MatMut, MatRef, Par, prelude::*};
 use kpass::Workers;
 use std::ops::Range;
 
-/// F and what is left of the diagonal, for rows in memory: residuals are updated, not computed anew.
+/// F and the residual diagonal for rows in memory: residuals are updated instead of recomputed.
 pub(crate) struct GrowingFactor {
-    /// n x the most pivots; the leading columns are F.
+    /// n x (maximum number of pivots); the leading columns are F.
     pub(crate) factor: Mat<f64>,
     pub(crate) residual: Vec<f64>,
 }
@@ -20,13 +20,13 @@ impl GrowingFactor {
         Self { factor: Mat::zeros(diagonal.len(), most), residual: diagonal }
     }
 
-    /// The rows of F at these places, of `s` columns.
+    /// Returns the rows of F at positions `at`, with `s` columns.
     pub(crate) fn rows(&self, at: &[usize], s: usize) -> Mat<f64> {
         Mat::from_fn(at.len(), s, |i, j| self.factor[(at[i], j)])
     }
 
-    /// Adds t columns to s: (K_new − F L_newᵀ) L_new,new⁻ᵀ. `lower` are the rows of L at the new pivots, t x (s + t); `fill` writes
-    /// K_new for some of the rows.
+    /// Adds t columns to s: (K_new − F L_newᵀ) L_new,new⁻ᵀ. `lower` holds the rows of L at the new
+    /// pivots, t x (s + t); `fill` computes K_new for a range of rows.
     pub(crate) fn extend<E: Send>(
         &mut self,
         lower: MatRef<'_, f64>,

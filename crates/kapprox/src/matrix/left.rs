@@ -1,4 +1,4 @@
-//! What an approximation leaves of a few columns of a matrix.
+//! Checks of the residual of an approximation in a few columns of the matrix.
 
 use super::{Entries, PartialCholesky};
 use crate::{Error, Result, kernel::pieces, map::nystrom::STRIP};
@@ -6,8 +6,9 @@ use faer::{Accum, Mat, Par, linalg::matmul::matmul};
 use kpass::Workers;
 
 impl PartialCholesky {
-    /// Refuses a matrix of which more is left in these columns, R = K − F Fᵀ, than R_ij² ≤ R_ii R_jj allows, as it does where the matrix is
-    /// positive semi-definite. Entries may be off by the share `slack` of the largest of its `diagonal`.
+    /// Rejects a matrix if an entry of these columns of R = K − F Fᵀ violates R_ij² ≤ R_ii R_jj,
+    /// which holds for a positive semi-definite matrix. Allows errors of the fraction `slack` of
+    /// the largest entry of `diagonal`.
     pub(super) fn check_columns(
         &self,
         matrix: &dyn Entries,
@@ -17,7 +18,7 @@ impl PartialCholesky {
     ) -> Result<()> {
         let largest = diagonal.iter().copied().fold(0.0, f64::max);
         if largest == 0.0 {
-            // there is no pivot then, and whoever asked says so
+            // no pivot exists then, which the caller reports
             return Ok(());
         }
         let near = matrix.rounding().sqrt();

@@ -1,18 +1,22 @@
-//! Matrices without vectors: a positive semi-definite matrix approximated from a few of its columns.
+//! Matrices without vectors: approximates a positive semi-definite matrix from a few of its
+//! columns.
 //!
 //! ```text
 //! K ≈ F Fᵀ   with   F = K_nS L⁻ᵀ (n x r),   L Lᵀ = K_SS,   r_i = K_ii − ‖F_i‖²
 //! ```
 //!
-//! K is whatever [`Entries`] are: a function of two row numbers, an array in memory or mapped from a file. There need be no
-//! vectors behind it. F Fᵀ is the projection on the columns of the pivots S: it has those columns exactly, and what is left,
-//! K − F Fᵀ, is positive semi-definite again. So the sum of its diagonal bounds every other norm of the error:
-//! [`PartialCholesky::trace_error`] is measured, not estimated.
+//! K is any [`Entries`]: a function of two row numbers, an array in memory or mapped from a file.
+//! No vectors are needed. F Fᵀ is the projection on the columns of the pivots S: it reproduces
+//! these columns exactly, and the residual K − F Fᵀ is positive semi-definite again. So the sum of
+//! its diagonal bounds every other norm of the error: [`PartialCholesky::trace_error`] is measured,
+//! not estimated.
 //!
-//! A diagonal of zeros leaves nothing of a positive semi-definite matrix, but may leave much of another one: a few columns are checked at the end.
+//! A residual diagonal of zeros means a zero residual for a positive semi-definite matrix, but not
+//! for another one: a few columns are checked at the end.
 //!
-//! For r pivots of n rows: n(r + 9) entries of K, and for each block of pivots those between its candidates (a few per cent of
-//! n r where n is much larger than r); n r² flops; 8 n r bytes for F and 16 n beside. Results do not depend on threads.
+//! For r pivots of n rows: n(r + 9) entries of K, and for each block of pivots the entries between
+//! its candidates (a few per cent of n r if n is much larger than r); n r² flops; 8 n r bytes for F
+//! and 16 n bytes in addition. Results do not depend on the threads.
 //!
 //! ```
 //! use kapprox::matrix::{self, Function};
@@ -26,8 +30,8 @@
 //! # Ok::<(), kapprox::Error>(())
 //! ```
 //!
-//! References: Chen, Epperly, Tropp, Webber, "Randomly pivoted Cholesky", arXiv 2207.06503; Epperly, Tropp, Webber,
-//! "Embrace rejection", arXiv 2410.03969; Fine, Scheinberg, JMLR 2, 2001.
+//! References: Chen, Epperly, Tropp, Webber, "Randomly pivoted Cholesky", arXiv 2207.06503;
+//! Epperly, Tropp, Webber, "Embrace rejection", arXiv 2410.03969; Fine, Scheinberg, JMLR 2, 2001.
 
 mod distances;
 mod entries;
@@ -50,33 +54,37 @@ use std::collections::BTreeSet;
 /// A projection of a positive semi-definite matrix on some of its columns.
 #[derive(Clone, Debug)]
 pub struct PartialCholesky {
-    /// The rows chosen, in order: the first s of them, with the first s columns of the factor, are the approximation of rank s.
+    /// Pivot rows, in order: the first s pivots and the first s columns of the factor are the
+    /// approximation of rank s.
     pub pivots: Vec<u64>,
     /// F, n x r.
     pub factor: Mat<f64>,
-    /// What the approximation leaves of each diagonal entry.
+    /// Residual of each diagonal entry.
     pub residual: Vec<f64>,
-    /// The sum of the diagonal entries.
+    /// Sum of the diagonal entries.
     pub trace: f64,
-    /// The sum of what is left of them as a share of their sum.
+    /// Sum of the residuals as a fraction of the trace.
     pub trace_error: f64,
-    /// Entries of the matrix that were asked for, the diagonal included.
+    /// Number of entries of the matrix that were computed, including the diagonal.
     pub evaluations: u64,
 }
 
 impl PartialCholesky {
-    /// L, the rows of F at the pivots: r x r, lower triangular.
+    /// Returns L, the rows of F at the pivots: r x r, lower triangular.
     ///
-    /// A new point with the kernel values `k` at the pivots has the coordinates L⁻¹k, as row i of F is those of row i.
+    /// A new point with the kernel values `k` at the pivots has the coordinates L⁻¹k, just as row i
+    /// of F holds the coordinates of row i.
     pub fn lower(&self) -> Mat<f64> {
         let r = self.pivots.len();
         Mat::from_fn(r, r, |i, j| if i >= j { self.factor[(self.pivots[i] as usize, j)] } else { 0.0 })
     }
 
-    /// Looks at all n² entries of the matrix for one of which more is left than the diagonal allows, and than `tolerance` times its largest entry: 2n²r flops.
+    /// Checks the residual of all n² entries of the matrix: 2n²r flops.
     ///
     /// # Errors
-    /// [`Error::Indefinite`] for such an entry: the matrix is not positive semi-definite.
+    /// [`Error::Indefinite`] if the residual of an entry exceeds what the residual diagonal and an
+    /// error of `tolerance` times the largest diagonal entry allow: the matrix is then not positive
+    /// semi-definite.
     pub fn check(&self, matrix: &dyn Entries, tolerance: f64, workers: &Workers) -> Result<()> {
         let mut diagonal = vec![0.0; self.residual.len()];
         matrix.diagonal(&mut diagonal)?;
@@ -86,15 +94,18 @@ impl PartialCholesky {
     }
 }
 
-/// Randomly pivoted Cholesky: each pivot is drawn in proportion to what the earlier ones leave of the diagonal.
+/// Approximates a matrix by randomly pivoted Cholesky: each pivot is drawn in proportion to the
+/// residual diagonal.
 ///
-/// Takes `rank` pivots; fewer where the trace error comes down to `tolerance` with fewer, or where what is left is rounding. Entries may be off by
-/// `tolerance` times the largest diagonal entry. Proposals come in blocks and are accepted or rejected so that the law is that of one at a time, see
-/// [`RpCholesky`](crate::landmark::RpCholesky).
+/// Takes `rank` pivots, or fewer if the trace error reaches `tolerance` earlier or if the residual
+/// is rounding. Entries may be wrong by `tolerance` times the largest diagonal entry. Proposals
+/// come in blocks and are accepted or rejected so that the pivots have the same law as single
+/// draws, see [`RpCholesky`](crate::landmark::RpCholesky).
 ///
 /// # Errors
-/// [`Error::Indefinite`] for a negative diagonal entry, or columns that no positive semi-definite matrix has;
-/// [`Error::NotFinite`]; an error of the entries, which so can stop the work.
+/// [`Error::Indefinite`] for a negative diagonal entry, or for columns that a positive
+/// semi-definite matrix cannot have; [`Error::NotFinite`]; errors of the entries, which can cancel
+/// the work.
 pub fn rpcholesky(
     matrix: &dyn Entries,
     rank: usize,
@@ -114,12 +125,15 @@ pub fn rpcholesky(
     grown.finish(tolerance, seed)
 }
 
-/// Greedy pivoted Cholesky: each pivot is the row of which the earlier ones leave most, the first where several are equal.
+/// Approximates a matrix by greedy pivoted Cholesky: each pivot is the row with the largest
+/// residual, the first in a tie.
 ///
-/// Takes `rank` pivots; fewer where the trace error comes down to `tolerance` with fewer, or where what is left is rounding.
+/// Takes `rank` pivots, or fewer if the trace error reaches `tolerance` earlier or if the residual
+/// is rounding.
 ///
 /// # Errors
-/// [`Error::Indefinite`], [`Error::NotFinite`] and the errors of the entries, as for [`rpcholesky`].
+/// [`Error::Indefinite`], [`Error::NotFinite`] and the errors of the entries, as for
+/// [`rpcholesky`].
 pub fn greedy(matrix: &dyn Entries, rank: usize, tolerance: f64, workers: &Workers) -> Result<PartialCholesky> {
     let mut grown = Grown::new(matrix, (rank, tolerance), workers)?;
     let mut capacity = POOL.0;
@@ -133,14 +147,16 @@ pub fn greedy(matrix: &dyn Entries, rank: usize, tolerance: f64, workers: &Worke
     grown.finish(tolerance, 0)
 }
 
-/// Proposals of a round, least and most: their products with each other are cheap beside the columns of those accepted.
+/// Minimum and maximum number of proposals of a round: the entries between them are cheap compared
+/// with the columns of the accepted ones.
 const BLOCK: (usize, usize) = (16, 128);
 
-/// Columns that are checked at the end, and at a time where all are.
+/// Number of columns checked at the end, and number of columns per step if all are checked.
 const CHECKED: u64 = 8;
 const COLUMNS: usize = 64;
 
-/// The number of rounds in which every proposal may be rejected before what is left counts as rounding.
+/// Number of rounds in sequence that may reject every proposal before the residual counts as
+/// rounding.
 const EMPTY_ROUNDS: usize = 3;
 
 struct Grown<'a> {
@@ -148,9 +164,11 @@ struct Grown<'a> {
     workers: &'a Workers,
     diagonal: Vec<f64>,
     grown: GrowingFactor,
-    /// How far what is left may be off, as a share of the largest diagonal entry: rounding, and what is tolerated.
+    /// Allowed error of residuals, as a fraction of the largest diagonal entry: the larger of
+    /// rounding and tolerance.
     slack: f64,
-    /// What rounding may leave of each row; infinite for rows that are never to be chosen again.
+    /// Residual of each row that rounding alone may leave; infinite for rows that must not be
+    /// chosen again.
     floors: Vec<f64>,
     pivots: Vec<u64>,
     evaluations: u64,
@@ -191,17 +209,18 @@ impl<'a> Grown<'a> {
         self.pivots.len() == self.grown.factor.ncols() || self.trace_error() <= tolerance
     }
 
-    /// Most candidates of a round: the entries between them are a quarter of a column.
+    /// Returns the maximum number of candidates of a round: the entries between them are a quarter
+    /// of a column.
     fn most_candidates(&self) -> usize {
         (self.grown.residual.len().isqrt() / 2).max(1)
     }
 
-    /// What may still be chosen of row i.
+    /// Returns the residual of row i, or 0 if the row must not be chosen.
     fn open(&self, i: usize) -> f64 {
         if self.grown.residual[i] > self.floors[i] { self.grown.residual[i] } else { 0.0 }
     }
 
-    /// One round of proposals; the number of pivots it found.
+    /// Makes one round of proposals and returns the number of new pivots.
     fn draw(&mut self, seed: u64, round: u64) -> Result<usize> {
         let wanted = self.grown.factor.ncols() - self.pivots.len();
         let mut sum = 0.0;
@@ -235,7 +254,8 @@ impl<'a> Grown<'a> {
         self.extend(taken)
     }
 
-    /// The rows of which most is left, as long as those are known without looking at others; how many they are.
+    /// Takes the rows with the largest residuals, as long as no row outside the pool can have a
+    /// larger one. Returns their number.
     fn take_largest(&mut self, capacity: usize) -> Result<usize> {
         let wanted = self.grown.factor.ncols() - self.pivots.len();
         let open: Vec<f64> = (0..self.grown.residual.len()).map(|i| self.open(i)).collect();
@@ -252,7 +272,7 @@ impl<'a> Grown<'a> {
         self.extend(taken)
     }
 
-    /// What the pivots leave of some rows, each of them once.
+    /// Returns a pool of distinct rows with their residuals.
     fn pool(&mut self, rows: &[usize]) -> Result<Pool> {
         let b = rows.len();
         let numbers: Vec<u64> = rows.iter().map(|row| *row as u64).collect();
@@ -266,7 +286,7 @@ impl<'a> Grown<'a> {
         Ok(Pool::new(numbers, Vec::new(), phi, kernel, floors))
     }
 
-    /// Adds the columns of new pivots; how many they are.
+    /// Adds the columns of new pivots and returns their number.
     fn extend(&mut self, Taken { rows, lower }: Taken) -> Result<usize> {
         let (n, s, t) = (self.grown.residual.len(), self.pivots.len(), rows.len());
         if t == 0 {
@@ -279,7 +299,7 @@ impl<'a> Grown<'a> {
         })?;
         self.evaluations += (n * t) as u64;
         for row in &rows {
-            // exactly nothing: the row is spanned by itself
+            // exactly zero: the row is spanned by itself
             (self.grown.residual[*row as usize], self.floors[*row as usize]) = (0.0, f64::INFINITY);
         }
         self.pivots.extend(rows);
@@ -287,14 +307,14 @@ impl<'a> Grown<'a> {
         Ok(t)
     }
 
-    /// Refuses residuals that lie further below 0 than rounding takes them.
+    /// Rejects residuals that are further below 0 than rounding explains.
     fn check(&self) -> Result<()> {
         let (rounding, largest) = (self.matrix.rounding(), self.diagonal.iter().copied().fold(0.0, f64::max));
         for (row, (residual, diagonal)) in (0..).zip(self.grown.residual.iter().zip(&self.diagonal)) {
             if residual.is_nan() {
                 return Err(not_finite(row));
             }
-            // an entry that is a difference has the rounding of the largest
+            // an entry computed as a difference has the rounding of the largest entry
             if *residual < -rounding.sqrt() * diagonal - self.slack * largest {
                 let why = format!("the columns of the pivots leave {residual:e} of the diagonal entry {diagonal:e}");
                 return Err(Error::Indefinite { row, why });
@@ -303,7 +323,7 @@ impl<'a> Grown<'a> {
         Ok(())
     }
 
-    /// The result, without the last pivots where the trace error is small enough without them.
+    /// Returns the result, without the last pivots if the trace error is small enough without them.
     fn finish(mut self, tolerance: f64, seed: u64) -> Result<PartialCholesky> {
         let trace: f64 = self.diagonal.iter().sum();
         while let Some(last) = self.pivots.len().checked_sub(1) {

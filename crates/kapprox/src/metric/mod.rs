@@ -1,8 +1,9 @@
-//! Metrics: a linear map of the scaled features, before the kernel sees them.
+//! Metrics: linear maps of the scaled features, applied before the kernel.
 //!
-//! A kernel of distances k(x, z) = g(‖x − z‖) treats all features alike. With a metric it becomes g(‖A(x − z)‖): A says which
-//! features matter, and which of their combinations. [`MetricRows`] applies it to the rows of any source, so that kernels, maps,
-//! landmark schemes and solvers know nothing of it.
+//! A kernel of distances k(x, z) = g(‖x − z‖) treats all features alike. With a metric it becomes
+//! g(‖A(x − z)‖): A determines which features matter, and which combinations of them.
+//! [`MetricRows`] applies it to the rows of any source, so that kernels, maps, landmark schemes and
+//! solvers need not know about it.
 //!
 //! ```
 //! use kapprox::metric::Metric;
@@ -20,32 +21,33 @@ pub use rows::MetricRows;
 
 use crate::{Error, Real, Result, vectorised};
 
-/// Rows that go through a matrix at once: it is read from memory once for all of them.
+/// Number of rows multiplied at once: the matrix is read from memory once for all of them.
 const TOGETHER: usize = 8;
 
 /// A linear map A of d features to r: x ↦ A x.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metric {
-    /// The diagonal, d numbers, or Aᵀ, d x r row-major.
+    /// Diagonal, d numbers, or Aᵀ, d x r row-major.
     entries: Vec<f64>,
-    /// Number of features it gives; `None` for a diagonal, which gives as many as it takes.
+    /// Number of output features; `None` for a diagonal, which has as many outputs as inputs.
     outputs: Option<usize>,
 }
 
 impl Metric {
-    /// The map that multiplies every feature by a number of its own.
+    /// Returns the metric that multiplies each feature by its own factor.
     ///
     /// # Errors
-    /// [`Error::Metric`] for no number, for one that is not finite, and where all are 0.
+    /// [`Error::Metric`] if `factors` is empty, if one is not finite, or if all are 0.
     pub fn diagonal(factors: Vec<f64>) -> Result<Self> {
         check(&factors)?;
         Ok(Self { entries: factors, outputs: None })
     }
 
-    /// The map by a matrix of `r` rows, one after the other.
+    /// Returns the metric with a matrix of `r` rows, row-major.
     ///
     /// # Errors
-    /// [`Error::Metric`] for numbers that are no r whole rows, for one that is not finite, and where all are 0.
+    /// [`Error::Metric`] if the numbers are not `r` whole rows, if one is not finite, or if all are
+    /// 0.
     pub fn matrix(rows: &[f64], r: usize) -> Result<Self> {
         check(rows)?;
         if r == 0 || !rows.len().is_multiple_of(r) {
@@ -56,22 +58,22 @@ impl Metric {
         Ok(Self { entries, outputs: Some(r) })
     }
 
-    /// Number of features that it takes, d.
+    /// Returns the number of input features, d.
     pub fn inputs(&self) -> usize {
         self.entries.len() / self.outputs.unwrap_or(1)
     }
 
-    /// Number of features that it gives, r.
+    /// Returns the number of output features, r.
     pub fn outputs(&self) -> usize {
         self.outputs.unwrap_or(self.entries.len())
     }
 
-    /// True where every feature is multiplied by a number of its own, and no two are combined.
+    /// Returns true if each feature is multiplied by its own factor and no features are combined.
     pub fn is_diagonal(&self) -> bool {
         self.outputs.is_none()
     }
 
-    /// The numbers: the diagonal, d of them, or the matrix, r x d row-major.
+    /// Returns the diagonal, d numbers, or the matrix, r x d row-major.
     pub fn numbers(&self) -> Vec<f64> {
         match self.outputs {
             None => self.entries.clone(),
@@ -79,8 +81,8 @@ impl Metric {
         }
     }
 
-    /// The metric for features that were divided by `scale`, from this one for features that were divided by 1: entry (k, j) is
-    /// multiplied by `scale[j]`.
+    /// Returns the metric for features divided by `scale`, if this is the metric of the undivided
+    /// features: entry (k, j) is multiplied by `scale[j]`.
     #[must_use]
     pub fn rescaled(&self, scale: &[f64]) -> Self {
         let width = self.outputs.unwrap_or(1);
@@ -89,7 +91,8 @@ impl Metric {
         Self { entries, outputs: self.outputs }
     }
 
-    /// The share of each feature in ‖A‖²: the squares of its column of A, d numbers that sum to 1.
+    /// Returns the fraction of each feature in ‖A‖²: the squares of its column of A, scaled so that
+    /// the d numbers sum to 1.
     pub fn importance(&self) -> Vec<f64> {
         let squares = self.entries.chunks_exact(self.outputs.unwrap_or(1)).map(|a| a.iter().map(|a| a * a).sum());
         let squares: Vec<f64> = squares.collect();
@@ -97,11 +100,13 @@ impl Metric {
         squares.into_iter().map(|square| square / total).collect()
     }
 
-    /// `out` (n x r, row-major) = A x for each of the rows of `x` (n x d, row-major), summed in f64 in the order of the
-    /// features, so that a row's result does not depend on its neighbours. *Cost*: 2·r·d flops a row; d for a diagonal.
+    /// Computes `out` (n x r, row-major) = A x for each row of `x` (n x d, row-major).
+    ///
+    /// Sums in f64 in the order of the features, so that the result of a row does not depend on its
+    /// neighbours. *Cost*: 2·r·d flops per row; d for a diagonal.
     ///
     /// # Panics
-    /// If the lengths do not fit.
+    /// If the lengths do not match.
     pub fn apply<T: Real>(&self, x: &[T], out: &mut [T]) {
         let (d, r) = (self.inputs(), self.outputs());
         assert_eq!(x.len() * r, out.len() * d, "out must have a row of {r} for each row of {d}");

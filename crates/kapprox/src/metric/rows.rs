@@ -5,7 +5,7 @@ use crate::Real;
 use kpass::{Footprint, Result, RowBuf, RowCursor, RowSource, TableShape};
 use std::{ops::Range, sync::Arc};
 
-/// The rows of a source with their features multiplied by a metric; as they are without one.
+/// The rows of a source with their features multiplied by a metric, or unchanged without one.
 #[derive(Debug)]
 pub struct MetricRows<S> {
     source: S,
@@ -13,7 +13,8 @@ pub struct MetricRows<S> {
 }
 
 impl<S> MetricRows<S> {
-    /// The rows of `source`, whose features the metric takes.
+    /// Returns the rows of `source` in the metric, which must have as many inputs as the source has
+    /// features.
     pub fn new(source: S, metric: Option<Arc<Metric>>) -> Self {
         Self { source, metric }
     }
@@ -37,7 +38,7 @@ impl<T: Real, S: RowSource<T>> RowSource<T> for MetricRows<S> {
         })
     }
 
-    /// That of the source, and a tile of rows before the metric.
+    /// Returns the footprint of the source plus a tile of rows before the metric.
     fn footprint(&self) -> Footprint {
         let Footprint { fixed, per_row } = self.source.footprint();
         let before = self.metric.is_some().then(|| RowBuf::<T>::bytes_per_row(&self.source.shape()));
@@ -63,7 +64,7 @@ impl<T: Real> RowCursor<T> for MetricCursor<'_, T> {
     fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
         self.before.capacity = buf.capacity;
         let more = self.inner.next(&mut self.before)?;
-        // everything but the features is handed over as it is
+        // everything but the features is passed on unchanged
         std::mem::swap(buf, &mut self.before);
         std::mem::swap(&mut buf.x, &mut self.before.x);
         buf.x.resize(buf.rows.len() * self.metric.outputs(), T::default());

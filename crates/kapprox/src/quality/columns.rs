@@ -1,4 +1,5 @@
-//! Columns of E = K − ΦΦᵀ at some rows, all rows going by: their squares, their largest entries, and the diagonal.
+//! Columns of E = K − ΦΦᵀ at some rows, from a pass over all rows: their squared norms, and the
+//! diagonal.
 
 use super::{MeasuredRows, PANEL};
 use crate::kernel::{KernelFunction, pieces};
@@ -10,20 +11,21 @@ use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul, unzip, zip};
 use kpass::{Fold, Merge, RowBlock, Workers};
 use std::sync::Arc;
 
-/// The errors of an approximation as a fold. [`ColumnFold::take`] is for passes that do more with the features than to
-/// measure them, and takes features that were computed already; as a [`Fold`] it computes them itself.
+/// The errors of an approximation as a fold. As a [`Fold`] it computes the features itself;
+/// [`ColumnFold::take`] accepts computed features, for passes that also use them otherwise.
 ///
-/// With c columns and p features a row costs c kernel evaluations and 2cp flops; a state holds c(r + 1) numbers for r
-/// ranks, a lane pb for tiles of b rows, and as many again as a [`Fold`]. Holds c(d + p) numbers itself.
+/// With c columns and p features a row costs c kernel evaluations and 2cp flops. A state holds
+/// c(r + 1) numbers for r ranks, a lane pb for tiles of b rows (twice as many as a [`Fold`]), and
+/// the fold itself c(d + p).
 #[derive(Debug)]
 pub struct ColumnFold<'a, T: Real> {
     pub(super) exact: Arc<dyn KernelFunction<f64>>,
     pub(super) map: &'a dyn FeatureMap<T>,
-    /// The ranks, ascending; the leading r columns of Φ are the map of rank r.
+    /// Ranks, ascending; the leading r columns of Φ are the map of rank r.
     pub(super) ranks: &'a [usize],
     pub(super) held: MeasuredRows,
     pub(super) tile: usize,
-    /// True where E has no negative eigenvalue.
+    /// True if E has no negative eigenvalue.
     pub(super) projection: bool,
 }
 
@@ -33,13 +35,14 @@ pub struct ColumnSums {
     pub(super) rows: u64,
     /// tr K.
     pub(super) trace: f64,
-    /// For each column Σ_i K_ij², then Σ_i E_ij² at each rank.
+    /// Σ_i K_ij² and then Σ_i E_ij² at each rank, for each column j.
     pub(super) squares: Vec<f64>,
-    /// At each rank, [`Left`].
+    /// One [`Left`] per rank.
     pub(super) left: Vec<f64>,
 }
 
-/// Of the diagonal of E at one rank, r_i = k(x_i, x_i) − ‖phi(x_i)‖²: Σ max(r_i, 0), Σ max(−r_i, 0), Σ r_i² and max_i |r_i|.
+/// Sums over the diagonal of E at one rank, r_i = k(x_i, x_i) − ‖phi(x_i)‖²: Σ max(r_i, 0), Σ
+/// max(−r_i, 0), Σ r_i² and max_i |r_i|.
 pub(super) type Left = [f64; 4];
 
 fn merged([positive, negative, squares, largest]: Left, later: Left) -> Left {
@@ -64,7 +67,7 @@ pub struct ColumnScratch {
     wide: Mat<f64>,
     x: Vec<f64>,
     diag: Vec<f64>,
-    /// The residuals of the diagonal, strip after strip, rank after rank.
+    /// Residuals of the diagonal, strip after strip, rank after rank.
     left: Vec<f64>,
 }
 
@@ -107,10 +110,10 @@ impl<T: Real> ColumnFold<'_, T> {
         ColumnScratch { wide, x: Vec::new(), diag: Vec::new(), left: Vec::new() }
     }
 
-    /// Adds the rows of a block of at most a tile, with their features.
+    /// Adds the rows of a block, at most a tile, with their features.
     ///
     /// # Errors
-    /// [`Error::NotFinite`] for kernels that overflow.
+    /// [`Error::NotFinite`] if the kernel overflows.
     pub fn take(
         &self,
         state: &mut ColumnSums,
@@ -135,7 +138,7 @@ impl<T: Real> ColumnFold<'_, T> {
         for (at, sums) in state.left.as_chunks_mut().0.iter_mut().enumerate() {
             for (diag, left) in diag.chunks(STRIP).zip(left.chunks((STRIP * self.ranks.len()).max(1))) {
                 for &r in &left[at * diag.len()..(at + 1) * diag.len()] {
-                    // written so that a NaN goes into the positive sum
+                    // written so that NaN enters the positive sum
                     let (positive, negative) = if r < 0.0 { (0.0, -r) } else { (r, 0.0) };
                     *sums = merged(*sums, [positive, negative, r * r, r.abs()]);
                 }
@@ -147,7 +150,8 @@ impl<T: Real> ColumnFold<'_, T> {
         Ok(())
     }
 
-    /// Computes the features in f64, and the residual of k(x, x) at every rank, a strip of rows at a time.
+    /// Widens the features to f64 and computes the residual of k(x, x) at every rank, one strip of
+    /// rows at a time.
     fn widen(&self, phi: MatRef<'_, T>, wide: MatMut<'_, f64>, diag: &[f64], left: &mut [f64], workers: &Workers) {
         let r = self.ranks.len();
         let rows = diag.chunks(STRIP).zip(left.chunks_mut((STRIP * r).max(1)));

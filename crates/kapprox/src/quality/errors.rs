@@ -14,7 +14,7 @@ pub struct Norm {
 }
 
 impl Norm {
-    /// ‖E‖ / ‖K‖.
+    /// Returns ‖E‖ / ‖K‖.
     pub fn relative(&self) -> Measure {
         self.error.relative_to(self.whole)
     }
@@ -23,63 +23,66 @@ impl Norm {
 /// Errors of an approximation at one rank.
 #[derive(Clone, Debug)]
 pub struct Errors {
-    /// Leading features that were used, r.
+    /// Number of leading features used, r.
     pub rank: usize,
-    /// Rows, n.
+    /// Number of rows, n.
     pub rows: u64,
-    /// Rows whose columns were measured, c; n where all pairs were.
+    /// Number of measured columns, c; n if all pairs were measured.
     pub columns: usize,
     /// tr K.
     pub trace_of_kernel: f64,
-    /// Σ max(r_i, 0) / tr K, the relative trace error of a projection. `None` for other maps, of which it says nothing.
+    /// Σ max(r_i, 0) / tr K, the relative trace error of a projection; `None` for other maps, for
+    /// which it has no meaning.
     pub trace: Option<f64>,
-    /// Most that rounding may have added to `trace`, as a share of tr K: ε_T √(r + 1) + Σ max(−r_i, 0) / tr K.
+    /// Largest amount that rounding may have added to `trace`, as a fraction of tr K:
+    /// ε_T √(r + 1) + Σ max(−r_i, 0) / tr K.
     pub floor: f64,
-    /// max_i r_i: for projections at most ‖E‖₂.
+    /// max_i |r_i|: at most ‖E‖₂.
     pub largest_residual: f64,
     /// max_j ‖E e_j‖ over the measured columns: at most ‖E‖₂.
     pub largest_column: f64,
     /// ‖E‖_F / ‖K‖_F.
     pub frobenius: Measure,
-    /// The norms ‖E‖_F and ‖K‖_F themselves.
+    /// The norms ‖E‖_F and ‖K‖_F.
     pub frobenius_norm: Norm,
 }
 
-/// The two-sided quantile of the normal law at [`CONFIDENCE`].
+/// Two-sided quantile of the normal law at [`CONFIDENCE`].
 const QUANTILE: f64 = 1.959_963_984_540_054;
 
 impl<T: Real> Approximation<'_, T> {
-    /// The errors at some ranks, ascending; rank r uses the leading r features, which must be a map by themselves (nested
-    /// maps), or all of them.
+    /// Computes the errors at some ranks, ascending. Rank r uses the leading r features, which must
+    /// be a map by themselves (nested maps), or all features.
     ///
-    /// `columns` rows are drawn uniformly and their columns of E formed; all rows where there are no more, which makes
-    /// everything exact. Two passes. Costs c kernel evaluations and 2cp flops a row; holds c(d + 2p + ranks) numbers
-    /// and 2p for each row of a tile and lane.
+    /// Draws `columns` rows uniformly, or all rows if there are fewer, and forms their columns of
+    /// E. With all rows everything is exact. Two passes. Costs c kernel evaluations and 2cp flops
+    /// per row; holds c(d + 2p + ranks) numbers and 2p for each row of a tile and lane.
     ///
-    /// Sampled columns estimate ‖E‖²_F by (n/c) Σ‖E e_j‖², without bias, and the ratio to ‖K‖²_F by that of the sums. The
-    /// intervals are normal ones with the standard error of the sample without replacement, for the ratio by the delta
-    /// method; they hold with probability [`CONFIDENCE`] where no few columns make most of the sum (Cochran, *Sampling
-    /// Techniques*, 3rd edition, 1977, sections 2.6 and 6.3).
+    /// Sampled columns estimate ‖E‖²_F by (n/c) Σ‖E e_j‖², without bias, and the ratio to ‖K‖²_F by
+    /// the ratio of the sums. The intervals are normal, with the standard error of a sample without
+    /// replacement; the ratio uses the delta method. They hold with probability [`CONFIDENCE`]
+    /// unless a few columns make up most of the sum (Cochran, *Sampling Techniques*, 3rd edition,
+    /// 1977, sections 2.6 and 6.3).
     ///
     /// # Errors
-    /// The errors of the source, and [`crate::Error::NotFinite`] for kernels that overflow.
+    /// The errors of the source, and [`crate::Error::NotFinite`] if the kernel overflows.
     ///
     /// # Panics
-    /// If the ranks do not ascend from 1 to p at most.
+    /// If the ranks do not ascend within 1 to p.
     pub fn errors(&self, ranks: &[usize], columns: usize, seed: u64) -> Result<Vec<Errors>> {
         let fold = self.column_fold(ranks, columns, seed)?;
         let sums = self.data.pass.resume("errors on sampled columns", self.data.source, &fold)?.0;
         Ok(fold.errors(&sums))
     }
 
-    /// The fold behind [`Approximation::errors`], for a pass over the same rows that does more with their features. One
-    /// pass, which draws the columns.
+    /// Returns the fold behind [`Approximation::errors`], for a pass over the same rows that also
+    /// uses their features otherwise. Makes one pass, which draws the columns.
     ///
     /// # Errors
     /// The errors of the source.
     ///
     /// # Panics
-    /// If the ranks do not ascend from 1 to p at most.
+    /// If the ranks do not ascend within 1 to p.
     pub fn column_fold<'r>(&'r self, ranks: &'r [usize], columns: usize, seed: u64) -> Result<ColumnFold<'r, T>> {
         let p = self.map.dims().1;
         let ascend = ranks.windows(2).all(|pair| pair[0] < pair[1]);
@@ -95,7 +98,7 @@ impl<T: Real> Approximation<'_, T> {
 }
 
 impl<T: Real> ColumnFold<'_, T> {
-    /// The errors at every rank, once all rows were taken in.
+    /// Returns the errors at every rank, after all rows were added.
     pub fn errors(&self, sums: &ColumnSums) -> Vec<Errors> {
         self.ranks.iter().enumerate().map(|(at, rank)| self.errors_of(sums, at, *rank)).collect()
     }
@@ -125,7 +128,7 @@ impl<T: Real> ColumnFold<'_, T> {
     }
 }
 
-/// √(Σ over all n columns) from the squared norms of c of them.
+/// Estimates √(Σ over all n columns) from the squared norms of c columns.
 fn total(squares: &[f64], n: f64) -> Measure {
     let c = squares.len() as f64;
     let sum: f64 = squares.iter().sum();
@@ -136,7 +139,7 @@ fn total(squares: &[f64], n: f64) -> Measure {
     estimate(n * mean, n * spread(squares.iter().map(|square| square - mean), n))
 }
 
-/// √(Σ errors / Σ wholes) over all n columns from c of them.
+/// Estimates √(Σ errors / Σ wholes) over all n columns from c columns.
 fn ratio(errors: &[f64], wholes: &[f64], n: f64) -> Measure {
     let c = errors.len() as f64;
     let (error, whole): (f64, f64) = (errors.iter().sum(), wholes.iter().sum());
@@ -148,7 +151,8 @@ fn ratio(errors: &[f64], wholes: &[f64], n: f64) -> Measure {
     estimate(value, spread(left, n) * c / whole)
 }
 
-/// The standard error of the mean of c values drawn from n without replacement, given their deviations from the mean.
+/// Returns the standard error of the mean of c values drawn from n without replacement, from their
+/// deviations from the mean.
 fn spread(deviations: impl ExactSizeIterator<Item = f64>, n: f64) -> f64 {
     let c = deviations.len() as f64;
     if c < 2.0 {
@@ -158,7 +162,7 @@ fn spread(deviations: impl ExactSizeIterator<Item = f64>, n: f64) -> f64 {
     ((1.0 - c / n).max(0.0) * variance / c).sqrt()
 }
 
-/// The root of an estimate with a normal error.
+/// Returns the square root of an estimate with a normal error.
 fn estimate(square: f64, error: f64) -> Measure {
     let end = |by: f64| (square + by * QUANTILE * error).max(0.0).sqrt();
     let evidence = Evidence::Confidence(CONFIDENCE);

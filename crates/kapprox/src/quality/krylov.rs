@@ -1,19 +1,22 @@
-//! The largest eigenvalue in absolute value of a symmetric matrix that can only be multiplied by, from both sides.
+//! Bounds on the largest absolute eigenvalue of a symmetric matrix that is known through products
+//! only.
 //!
-//! A block Krylov space Q = span(V, AV, …, A^(q−1)V) of a random V with b columns is grown by one product with b columns a
-//! step. With W = AQ, H = QᵀW and the rest R = W − QH:
+//! A block Krylov space Q = span(V, AV, …, A^(q−1)V) of a random V with b columns grows by one
+//! product with b columns per step. With W = AQ, H = QᵀW and the remainder R = W − QH:
 //!
-//! * **from below**, for certain: σ_max(W) = max ‖Av‖ over unit v in the space;
-//! * **from above**, for certain: A is [H Rᵀ; R C] in a basis that starts with Q, so ‖A‖₂ is at most the norm of the
-//!   2 x 2 matrix of the blocks' norms, where ‖C‖₂² ≤ ‖C‖_F² = ‖A‖_F² − ‖H‖_F² − 2‖R‖_F², and ‖C‖₂ ≤ tr C = tr A − tr H
-//!   where A has no negative eigenvalue;
-//! * **from above**, but for a probability δ: Lanczos from a random start finds (1 − ε)‖A‖₂ after q products, for A
-//!   without negative eigenvalues, but for a probability of 1.648 √n exp(−√ε (2q − 1)); b independent starts must all
-//!   fail. Of an indefinite A the space holds that of A² with half the steps.
+//! * **from below**, with certainty: σ_max(W) = max ‖Av‖ over unit v in the space;
+//! * **from above**, with certainty: A is [H Rᵀ; R C] in a basis that starts with Q, so ‖A‖₂ is at
+//!   most the norm of the 2 x 2 matrix of the blocks' norms, where ‖C‖₂² ≤ ‖C‖_F² = ‖A‖_F² − ‖H‖_F²
+//!   − 2‖R‖_F², and ‖C‖₂ ≤ tr C = tr A − tr H if A has no negative eigenvalue;
+//! * **from above**, except with probability δ: for A without negative eigenvalues, Lanczos from a
+//!   random start finds (1 − ε)‖A‖₂ after q products, except with probability 1.648 √n exp(−√ε (2q
+//!   − 1)); b independent starts must all fail. For an indefinite A, the space contains the Krylov
+//!   space of A² with half the steps.
 //!
-//! References: Kuczyński, Woźniakowski, "Estimating the largest eigenvalue by the power and Lanczos algorithms with a
-//! random start", SIAM J. Matrix Anal. Appl. 13, 1992, theorem 4.2; Musco, Musco, "Randomized block Krylov methods for
-//! stronger and faster approximate singular value decomposition", NIPS 2015.
+//! References: Kuczyński, Woźniakowski, "Estimating the largest eigenvalue by the power and Lanczos
+//! algorithms with a random start", SIAM J. Matrix Anal. Appl. 13, 1992, theorem 4.2; Musco, Musco,
+//! "Randomized block Krylov methods for stronger and faster approximate singular value
+//! decomposition", NIPS 2015.
 
 use crate::Result;
 use crate::decompose::{orthonormal, product, symmetric_eigenvalues};
@@ -22,10 +25,10 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 
-/// b, the columns of a block: a block of K is formed for all of them, so that they share its exponentials.
+/// Number of columns of a block, b: a block of K is formed once for all of them.
 pub(super) const BLOCK: usize = 8;
 
-/// Relative error of sums over n² squares by rounding: a few thousand units in the last place.
+/// Relative rounding error of sums over n² squares: a few thousand units in the last place.
 const ROUNDING: f64 = 1e-12;
 
 #[derive(Clone, Copy, Debug)]
@@ -39,13 +42,13 @@ pub(super) struct Known {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) low: f64,
-    /// An upper bound that holds for certain.
+    /// Upper bound that holds with certainty.
     pub(super) high: f64,
-    /// An upper bound that holds but for the probability that was asked for.
+    /// Upper bound that holds except with the requested probability.
     pub(super) likely: f64,
 }
 
-/// A Krylov space that grows by a block in each step.
+/// A Krylov space that grows by one block per step.
 #[derive(Debug)]
 pub(super) struct Krylov {
     /// Q, n x bq.
@@ -61,7 +64,7 @@ pub(super) struct Krylov {
 }
 
 impl Krylov {
-    /// A space with a random start in n dimensions.
+    /// Returns a space with a random start in n dimensions.
     pub(super) fn new(n: usize, seed: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let start = Mat::from_fn(n, BLOCK.min(n), |_, _| StandardNormal.sample(&mut rng));
@@ -69,12 +72,13 @@ impl Krylov {
         Self { basis: none(), images: none(), next: orthonormal(start).0, inner: empty(), squares: empty(), steps: 0 }
     }
 
-    /// The columns to multiply next; none once the space is everything.
+    /// Returns the columns to multiply next; none if the space is complete.
     pub(super) fn next(&self) -> MatRef<'_, f64> {
         self.next.as_ref()
     }
 
-    /// Adds A times [`Krylov::next`] to the space. Costs 14nb²q flops and 8(bq)³/3.
+    /// Adds A times [`Krylov::next`] to the space and returns the bounds. Costs 14nb²q flops and
+    /// 8(bq)³/3.
     pub(super) fn absorb(&mut self, images: MatRef<'_, f64>, known: Known, failure: f64) -> Result<Bounds> {
         let n = self.basis.nrows();
         let below = product(self.next.transpose(), self.images.as_ref());
@@ -87,7 +91,7 @@ impl Krylov {
         let above = squares.subrows(0, self.squares.nrows()).transpose();
         self.squares = concat![[concat![[self.squares], [above]], squares]];
         let mut rest = images.to_owned();
-        // twice is enough: what the first subtraction leaves in the space is rounding
+        // twice is enough: the first subtraction leaves only rounding in the space
         for _ in 0..2 {
             rest -= product(q, product(q.transpose(), rest.as_ref()).as_ref());
         }
@@ -95,7 +99,8 @@ impl Krylov {
         let width = BLOCK.min(n - q.ncols());
         self.next = Mat::zeros(n, 0);
         if width > 0 {
-            // directions that the rest has not come out as any; a second subtraction and basis make them new ones
+            // directions in which the remainder is zero are arbitrary; a second subtraction and
+            // basis make them new ones
             let fresh = orthonormal(rest.subcols(0, width).to_owned()).0;
             let fresh = &fresh - product(q, product(q.transpose(), fresh.as_ref()).as_ref());
             self.next = orthonormal(fresh).0;
@@ -120,9 +125,10 @@ impl Krylov {
         Ok(Bounds { low: images, high, likely: high.min(images * self.factor(known.trace.is_some(), failure)) })
     }
 
-    /// The factor that makes of the lower bound one that falls short of the norm with probability `failure` at most.
+    /// Returns the factor that the lower bound needs to be an upper bound except with probability
+    /// `failure`.
     fn factor(&self, definite: bool, failure: f64) -> f64 {
-        // powers of A, or of A², that the space holds
+        // powers of A, or of A², in the space
         let powers = if definite { self.steps } else { self.steps.div_ceil(2) };
         let n = self.basis.nrows() as f64;
         let root = ((1.648 * n.sqrt()).ln() - failure.ln() / BLOCK as f64) / (2.0 * f64::from(powers) - 1.0);
@@ -130,7 +136,7 @@ impl Krylov {
         match (short > 0.0, definite) {
             (false, _) => f64::INFINITY,
             (true, true) => short.recip(),
-            // the law is that of ‖A‖₂²
+            // the bound is for ‖A‖₂²
             (true, false) => short.sqrt().recip(),
         }
     }
@@ -140,7 +146,7 @@ impl Krylov {
 mod tests {
     use super::*;
 
-    /// Bounds after each step for a diagonal matrix.
+    /// Returns the bounds after each step for a diagonal matrix.
     fn run(values: &[f64], definite: bool, steps: usize, seed: u64) -> Vec<Bounds> {
         let known = Known {
             frobenius: values.iter().map(|v| v * v).sum::<f64>().sqrt(),
@@ -171,7 +177,7 @@ mod tests {
                 assert!((found[11].low / norm - 1.0).abs() < 2e-3, "{:?} {norm}", found[11]);
             }
         }
-        // a decaying spectrum is enclosed for certain, a flat one with high probability
+        // a decaying spectrum is enclosed with certainty, a flat one with high probability
         let closed = run(&decaying, true, 12, 0)[11];
         assert!(closed.high / closed.low < 1.0 + 1e-6, "{closed:?}");
         let flat = run(&flat, true, 16, 0)[15];
@@ -188,7 +194,8 @@ mod tests {
             let end = found.last().unwrap();
             assert!((end.low / norm - 1.0).abs() < 1e-12 && (end.high / norm - 1.0).abs() < 1e-6, "{n}: {end:?}");
         }
-        // once nothing new is left the space grows by directions of rounding, which must still be orthogonal to it
+        // without new directions the space grows by directions of rounding, which must still be
+        // orthogonal to it
         for values in [vec![2.0; 60], [vec![5.0; 3], vec![0.0; 57]].concat(), [vec![5.0; 3], vec![-1.0; 57]].concat()] {
             let found = run(&values, false, 7, 1);
             assert!(found.iter().all(|b| b.low <= values[0] * (1.0 + 1e-12)), "{values:?}: {found:?}");

@@ -1,26 +1,27 @@
-//! A measured number and what is known about it.
+//! A measured number and its uncertainty.
 
 /// The meaning of the interval of a [`Measure`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Evidence {
-    /// The value is the number itself, up to the rounding of its arithmetic.
+    /// The value is exact, up to the rounding of its arithmetic.
     Exact,
-    /// The number lies in the interval for certain; the value is the lower end.
+    /// The number lies in the interval with certainty; the value is the lower end.
     Bounds,
-    /// The number lies in the interval with this probability over the random choices of the measurement.
+    /// The number lies in the interval with this probability over the random choices of the
+    /// measurement.
     Confidence(f64),
 }
 
-/// A number, the interval it lies in, and how sure that is.
+/// A number with an interval and the evidence for it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measure {
-    /// The best guess.
+    /// Best estimate.
     pub value: f64,
     /// Lower end of the interval.
     pub low: f64,
-    /// Upper end of the interval; infinite where nothing bounds the number.
+    /// Upper end of the interval; infinite if no bound is known.
     pub high: f64,
-    /// The meaning of the interval.
+    /// Meaning of the interval.
     pub evidence: Evidence,
 }
 
@@ -29,12 +30,12 @@ impl Measure {
         Self { value, low: value, high: value, evidence: Evidence::Exact }
     }
 
-    /// A number of which only bounds are known; rounding may have crossed them.
+    /// Returns a number with certain bounds only; rounding may have crossed them.
     pub(super) fn bounds(low: f64, high: f64) -> Self {
         Self { value: low, low, high: high.max(low), evidence: Evidence::Bounds }
     }
 
-    /// The measure with its interval cut to the certain bounds `low` and `high`.
+    /// Returns the measure with its interval cut to the certain bounds `low` and `high`.
     pub(super) fn within(self, low: f64, high: f64) -> Self {
         match self.evidence {
             Evidence::Exact => self,
@@ -42,7 +43,7 @@ impl Measure {
         }
     }
 
-    /// This measure divided by `whole`, which has an interval of its own; 0/0 is 0.
+    /// Returns this measure divided by `whole`, which has an interval of its own; 0/0 is 0.
     pub fn relative_to(self, whole: Self) -> Self {
         let evidence = match (self.evidence, whole.evidence) {
             (Evidence::Confidence(a), Evidence::Confidence(b)) => Evidence::Confidence((a + b - 1.0).max(0.0)),
@@ -59,7 +60,7 @@ impl Measure {
     }
 }
 
-/// part/whole; 0 where both are 0, so that a kernel that is zero everywhere has no error.
+/// Returns part/whole, and 0 if both are 0: a kernel that is zero everywhere has no error.
 pub(super) fn share(part: f64, whole: f64) -> f64 {
     if whole > 0.0 {
         part / whole

@@ -1,4 +1,5 @@
-//! How good an approximation is: K̂ = ΦΦᵀ against K, and what the spectrum of K allows.
+//! The quality of an approximation: K̂ = ΦΦᵀ against K, and the best error that the spectrum of K
+//! allows.
 //!
 //! With E = K − K̂ over the n rows of a source and sums in f64:
 //!
@@ -6,11 +7,11 @@
 //! |---|---|---|---|
 //! | [`Errors::trace`] | tr E / tr K, projections only | exact | exact |
 //! | [`Errors::frobenius`] | ‖E‖_F / ‖K‖_F | exact | sampled columns, a confidence interval |
-//! | [`Approximation::spectral`] | ‖E‖₂ / ‖K‖₂ | block Krylov: a lower bound, and an interval | bounds |
-//! | [`SampleSpectrum`] | the least error of any rank-k matrix | dense eigenvalues | those of a sample |
+//! | [`Approximation::spectral`] | ‖E‖₂ / ‖K‖₂ | block Krylov: lower bound, interval | bounds |
+//! | [`SampleSpectrum`] | least error of any rank-k matrix | dense eigenvalues | of a sample |
 //!
-//! Everything here holds K̂ as the map computes it, in `T`, against K in f64: the rounding of features is a part of the
-//! error. Nothing of size n x n is held.
+//! All measures compare K̂ as the map computes it, in `T`, with K in f64: the rounding of features
+//! is part of the error. No n x n matrix is stored.
 //!
 //! ```
 //! use kapprox::kernel::Kernel;
@@ -27,7 +28,7 @@
 //! let approximation = Approximation { data, kernel: &kernel, map: &map };
 //! let errors = &approximation.errors(&[map.rank()], 300, 0)?[0];
 //! assert_eq!(errors.frobenius.evidence, Evidence::Exact);
-//! // ‖E‖_F ≤ tr E for what is positive semi-definite
+//! // ‖E‖_F ≤ tr E for a positive semi-definite E
 //! assert!(errors.frobenius_norm.error.value <= errors.trace.unwrap() * errors.trace_of_kernel);
 //! # Ok::<(), kapprox::Error>(())
 //! ```
@@ -53,26 +54,28 @@ use faer::{Mat, MatRef};
 use kpass::key::Purpose;
 use std::sync::Arc;
 
-/// Rows up to which a measure over all pairs is taken over all pairs.
+/// Largest number of rows for which a measure over all pairs uses all pairs.
 ///
-/// It takes n² kernel evaluations and 2n²p flops: at 10,000 rows and 1,000 features 10⁸ and 2·10¹¹, some ten seconds on
-/// two cores. The spectral norm takes ten times the evaluations. Four times as many rows would be minutes.
+/// This takes n² kernel evaluations and 2n²p flops: at 10,000 rows and 1,000 features 10⁸ and
+/// 2·10¹¹, some ten seconds on two cores. The spectral norm takes ten times the evaluations. Four
+/// times as many rows would take minutes.
 pub const EXACT_ROWS: usize = 10_000;
 
-/// Probability that a confidence interval holds, where the measure leaves it open.
+/// Probability that a confidence interval holds, unless a measure sets its own.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// Columns of a block of K that are formed at once: with a strip of rows it stays in the second-level cache.
+/// Number of columns of a block of K formed at once: with a strip of rows it stays in the
+/// second-level cache.
 const PANEL: usize = 256;
 
-/// An approximation to be judged: rows, their kernel, and the map whose features stand for it.
+/// An approximation to measure: rows, their kernel, and the map that approximates it.
 #[derive(Clone, Copy, Debug)]
 pub struct Approximation<'a, T: Real> {
-    /// The rows.
+    /// Rows.
     pub data: Scan<'a, T>,
-    /// The kernel that is approximated.
+    /// Approximated kernel.
     pub kernel: &'a Arc<dyn AnyKernel>,
-    /// The map: phi(x)·phi(z) ≈ k(x, z).
+    /// Map: phi(x)·phi(z) ≈ k(x, z).
     pub map: &'a dyn FeatureMap<T>,
 }
 
@@ -93,7 +96,8 @@ impl MeasuredRows {
 }
 
 impl<T: Real> Approximation<'_, T> {
-    /// `count` rows drawn uniformly without replacement, or all where there are no more: one pass, c(d + 2p) numbers.
+    /// Draws `count` rows uniformly without replacement, or all rows if there are fewer: one
+    /// pass, c(d + 2p) numbers.
     fn hold(&self, count: usize, seed: u64) -> Result<MeasuredRows> {
         let sample = uniform_sample(&self.data, count, Purpose::Quality, seed)?;
         let mut phi = Mat::<T>::zeros(sample.len(), self.map.dims().1);
@@ -104,7 +108,8 @@ impl<T: Real> Approximation<'_, T> {
         Ok(MeasuredRows { x: widened(&sample.x), d: sample.d, phi })
     }
 
-    /// True where K̂ ≼ K: a projection, of a kernel whose matrices have no negative eigenvalue.
+    /// Returns true if K̂ ≼ K: the map is a projection, and the kernel matrices have no negative
+    /// eigenvalue.
     fn is_projection(&self) -> bool {
         self.kernel.typed::<T>().positive_definite() && self.map.is_projection()
     }

@@ -7,30 +7,32 @@ use crate::{Real, Result, decompose::product, map::nystrom::strips};
 use faer::{Accum, Mat, MatMut, MatRef, Par, concat, linalg::matmul::matmul};
 use kpass::Workers;
 
-/// The limits at which the iteration ends.
+/// Limits of the iteration.
 #[derive(Clone, Copy, Debug)]
 pub struct SpectralOptions {
-    /// Width of the interval at which the iteration ends, relative to the lower end.
+    /// Width of the interval at which the iteration ends, relative to its lower end.
     pub tolerance: f64,
-    /// Most products with K.
+    /// Maximum number of products with K.
     pub steps: usize,
-    /// Probability that the interval fails.
+    /// Probability that the interval does not hold.
     pub failure: f64,
 }
 
 impl Default for SpectralOptions {
-    /// A tolerance of 5 %, which takes about 16 products at 10,000 rows; the value is known much better.
+    /// A tolerance of 5 %, which takes about 16 products at 10,000 rows; the value is much more
+    /// accurate.
     fn default() -> Self {
         Self { tolerance: 0.05, steps: 24, failure: 1e-6 }
     }
 }
 
 impl Errors {
-    /// Bounds on ‖E‖₂ and ‖K‖₂ for any number of rows, without a further pass; `largest` is the largest eigenvalue of ΦᵀΦ, or 0
-    /// where it is not known.
+    /// Bounds ‖E‖₂ and ‖K‖₂ for any number of rows, without a further pass; `largest` is the
+    /// largest eigenvalue of ΦᵀΦ, or 0 if it is not known; then only the bounds of ‖E‖₂ hold.
     ///
-    /// max(max r_i, max_j ‖E e_j‖) ≤ ‖E‖₂ ≤ min(‖E‖_F, tr E), the trace for projections only, and ‖K‖₂ is the largest
-    /// eigenvalue of ΦᵀΦ up to ‖E‖₂, for projections not below it.
+    /// max(max |r_i|, max_j ‖E e_j‖) ≤ ‖E‖₂ ≤ min(‖E‖_F, tr E), with the trace for projections
+    /// only. ‖K‖₂ differs from the largest eigenvalue of ΦᵀΦ by at most ‖E‖₂, and for projections
+    /// it is not below it.
     pub fn spectral_bounds(&self, largest: f64) -> Norm {
         let (frobenius, trace) = (self.frobenius_norm, self.trace_bound());
         let low = self.largest_column.max(self.largest_residual);
@@ -45,21 +47,22 @@ impl Errors {
         Norm { error, whole: evidence(whole) }
     }
 
-    /// The most that tr E can be, rounding included, where that bounds its norms.
+    /// Returns the largest possible tr E, including rounding, if it bounds the norms of E.
     pub(super) fn trace_bound(&self) -> Option<f64> {
         self.trace.map(|trace| (trace + self.floor) * self.trace_of_kernel)
     }
 }
 
 impl<T: Real> Approximation<'_, T> {
-    /// ‖E‖₂ and ‖K‖₂ at the ranks of some errors of this approximation.
+    /// Computes ‖E‖₂ and ‖K‖₂ at the ranks of some errors of this approximation.
     ///
-    /// One pass brings the rows into memory, n(d + 2p) numbers; then block Krylov iterations, each of n² kernel evaluations,
-    /// which serve every rank, and 2n²(d + 16) flops, and 2n·8·steps numbers for each rank and for K. The value is the lower
-    /// bound, the interval holds but for `failure` (see the source for the mathematics).
+    /// One pass reads the rows into memory, n(d + 2p) numbers. Block Krylov iterations follow, each
+    /// of n² kernel evaluations, which serve every rank, and 2n²(d + 16) flops; they store
+    /// 2n·8·steps numbers for each rank and for K. The value is the lower bound; the interval holds
+    /// except with probability `failure` (see the source for the mathematics).
     ///
     /// # Errors
-    /// The errors of the source. More than [`EXACT_ROWS`] rows are refused with [`crate::Error::TooManyRows`].
+    /// The errors of the source; [`crate::Error::TooManyRows`] for more than [`EXACT_ROWS`] rows.
     pub fn spectral(&self, errors: &[Errors], options: SpectralOptions, seed: u64) -> Result<Vec<Norm>> {
         let Some(first) = errors.first() else { return Ok(Vec::new()) };
         if first.rows > EXACT_ROWS as u64 {
@@ -95,7 +98,7 @@ impl<T: Real> Approximation<'_, T> {
     }
 }
 
-/// The search for the norm of K, or of K less the leading features' product.
+/// The search for the norm of K, or of K minus the product of the leading features.
 struct NormSearch {
     space: Krylov,
     known: Known,
@@ -129,7 +132,7 @@ impl NormSearch {
     }
 }
 
-/// One product with K for all searches, so that its entries are formed once.
+/// Makes one product with K for all searches, so that its entries are formed once.
 fn step(
     searches: &mut [&mut NormSearch],
     held: &MeasuredRows,
@@ -153,7 +156,7 @@ fn step(
     workers.try_each(parts, |(search, images)| search.take(images, held, failure))
 }
 
-/// K V, a strip of rows by a panel of columns at a time.
+/// Computes K V, one strip of rows by one panel of columns at a time.
 fn kernel_times(
     kernel: &dyn KernelFunction<f64>,
     x: MatRef<'_, f64>,

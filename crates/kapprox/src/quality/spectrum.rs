@@ -1,7 +1,8 @@
-//! The spectrum of K on a sample of the rows, and the least error of any matrix of a rank.
+//! The spectrum of K on a sample of the rows, and the least error of any matrix of a given rank.
 //!
-//! By Eckart, Young and Mirsky no matrix of rank k is nearer to K than its leading k eigenpairs, in the spectral, the
-//! Frobenius and the trace norm: the floor under every approximation.
+//! By Eckart, Young and Mirsky, no matrix of rank k is nearer to K than its leading k eigenpairs,
+//! in the spectral, the Frobenius and the trace norm. This is a lower bound for every
+//! approximation.
 
 use super::{Approximation, measure::share};
 use crate::decompose::symmetric_eigenvalues;
@@ -14,21 +15,24 @@ use std::sync::Arc;
 /// The eigenvalues of the kernel matrix of some rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SampleSpectrum {
-    /// The eigenvalues, descending, none below zero.
+    /// Eigenvalues, descending, not negative.
     pub values: Vec<f64>,
-    /// Rows of the table, n. The sample has as many as there are values: with fewer than n of them, what follows is an
-    /// estimate, and one without an interval. Eigenvalues of samples err upwards at the head and downwards at the tail:
-    /// floors come out too low, and are 0 from the size of the sample on.
+    /// Number of rows of the table, n. The sample has one row per value. If it has fewer than n
+    /// rows, the floors are estimates without an interval. Eigenvalues of samples err upwards at
+    /// the head and downwards at the tail: floors come out too low, and are 0 from the size of the
+    /// sample on.
     pub rows: u64,
 }
 
-/// The spectrum on `count` rows, uniformly without replacement; of all rows where there are no more.
+/// Computes the spectrum on `count` rows drawn uniformly without replacement, or on all rows if
+/// there are fewer.
 ///
-/// One pass, c² kernel evaluations, 4c³/3 flops and c² numbers: 2,000 rows take 32 MB and some seconds.
+/// One pass, c² kernel evaluations, 4c³/3 flops and c² numbers: 2,000 rows take 32 MB and some
+/// seconds.
 ///
 /// # Errors
-/// The errors of the source; [`crate::Error::NotPositiveDefinite`], because floors are sums of eigenvalues;
-/// [`crate::Error::NotFinite`] where the kernel is.
+/// The errors of the source; [`crate::Error::NotPositiveDefinite`], because floors are sums of
+/// eigenvalues; [`crate::Error::NotFinite`] if a kernel value is not finite.
 pub fn sample_spectrum<T: Real>(
     data: &Scan<'_, T>,
     kernel: &Arc<dyn AnyKernel>,
@@ -48,7 +52,9 @@ pub fn sample_spectrum<T: Real>(
 }
 
 impl<T: Real> Approximation<'_, T> {
-    /// The largest eigenvalue of K̂, which is that of ΦᵀΦ. One pass of 2np² flops, then 4p³/3; p² numbers for each lane.
+    /// Computes the largest eigenvalue of K̂, which is also the largest of ΦᵀΦ.
+    ///
+    /// One pass of 2np² flops, then 4p³/3; p² numbers per lane.
     ///
     /// # Errors
     /// The errors of the source and of the decomposition.
@@ -60,23 +66,23 @@ impl<T: Real> Approximation<'_, T> {
 }
 
 impl SampleSpectrum {
-    /// True where the sample is the table.
+    /// Returns true if the sample is the whole table.
     pub fn is_exact(&self) -> bool {
         self.values.len() as u64 == self.rows
     }
 
-    /// Σ_{j > k} λ_j / Σ λ_j: the least relative trace error at rank k.
+    /// Returns Σ_{j > k} λ_j / Σ λ_j: the least relative trace error at rank k.
     pub fn trace_floor(&self, rank: usize) -> f64 {
         share(self.tail(rank).iter().sum(), self.values.iter().sum())
     }
 
-    /// √(Σ_{j > k} λ_j² / Σ λ_j²): the least relative Frobenius error at rank k.
+    /// Returns √(Σ_{j > k} λ_j² / Σ λ_j²): the least relative Frobenius error at rank k.
     pub fn frobenius_floor(&self, rank: usize) -> f64 {
         let squares = |values: &[f64]| values.iter().map(|value| value * value).sum();
         share(squares(self.tail(rank)), squares(&self.values)).sqrt()
     }
 
-    /// λ_{k+1} / λ_1: the least relative spectral error at rank k.
+    /// Returns λ_{k+1} / λ_1: the least relative spectral error at rank k.
     pub fn spectral_floor(&self, rank: usize) -> f64 {
         share(self.tail(rank).first().copied().unwrap_or(0.0), self.values.first().copied().unwrap_or(0.0))
     }

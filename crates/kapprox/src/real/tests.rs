@@ -1,8 +1,8 @@
-//! The arithmetic against that of the library.
+//! Tests of the arithmetic against the standard library.
 
 use super::{Real, cosine_sine};
 
-/// The largest relative error of `f` over `steps` points of [from, to].
+/// Returns the largest relative error of `f` over `steps` points of [from, to].
 fn largest_error(from: f64, to: f64, steps: u32, f: impl Fn(f64) -> (f64, f64)) -> f64 {
     (0..=steps).fold(0.0, |worst: f64, i| {
         let (got, want) = f(from + (to - from) * f64::from(i) / f64::from(steps));
@@ -10,7 +10,7 @@ fn largest_error(from: f64, to: f64, steps: u32, f: impl Fn(f64) -> (f64, f64)) 
     })
 }
 
-/// Checks functions of either type against that of the library.
+/// Checks a function of both types against the standard library.
 fn accurate(
     name: &str,
     single: fn(f32) -> f32,
@@ -116,7 +116,7 @@ fn agrees_with_the_library_at_any_angle() {
         for i in -20_000..20_000 {
             let t = f64::from(i) / 20_000.0 * scale;
             let (cosine, sine) = cosine_sine(t);
-            // whole turns off first: 2πt itself would lose the digits
+            // subtract whole turns first: 2πt itself would lose the digits
             let angle = (t - t.round()) * std::f64::consts::TAU;
             assert!((cosine - angle.cos()).abs() < 5e-16 && (sine - angle.sin()).abs() < 5e-16, "{t}");
             let t = t as f32;

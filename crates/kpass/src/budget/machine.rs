@@ -1,39 +1,41 @@
-//! Memory of the machine and of this process, as the operating system counts it.
+//! Memory of the machine and of this process, as the operating system reports it.
 
 use std::path::Path;
 
-/// Bytes of memory this process may use: the machine's, or those of its control group or of its own limits (`ulimit -v`, `ulimit -d`) if these
-/// are smaller. `None` where the operating system does not tell.
+/// Returns the bytes of memory this process may use: the machine's memory, or the limit of its
+/// control group or of the process (`ulimit -v`, `ulimit -d`) if smaller. `None` if the operating
+/// system does not report it.
 pub fn available() -> Option<usize> {
     available_under(Path::new("/"))
 }
 
-/// The memory budget where none was asked for: half of what is [`available`], or 2 GiB where the operating system does not tell.
+/// Returns the default memory budget: half of [`available`], or 2 GiB if that is not known.
 pub fn usual() -> usize {
     available().map_or(2 << 30, |bytes| bytes / 2)
 }
 
-/// Highest resident memory of this process so far, in bytes: everything the operating system counts, mapped pages
-/// included. `None` where it does not tell.
+/// Returns the highest resident memory of this process so far, in bytes, including mapped pages.
+/// `None` if the operating system does not report it.
 pub fn peak_rss() -> Option<usize> {
     kibibytes(Path::new("/proc/self/status"), "VmHWM:")
 }
 
-/// Resident memory of this process now, in bytes, as [`peak_rss`] counts it. `None` where the system does not tell.
+/// Returns the current resident memory of this process, in bytes, as [`peak_rss`] counts it.
 pub fn rss() -> Option<usize> {
     kibibytes(Path::new("/proc/self/status"), "VmRSS:")
 }
 
-/// [`available`] for a system whose files lie under `root`.
+/// Returns [`available`] for a system whose files are under `root`.
 fn available_under(root: &Path) -> Option<usize> {
     let limits = [kibibytes(&root.join("proc/meminfo"), "MemTotal:"), cgroup_limit(root), process_limit(root)];
     limits.into_iter().flatten().min()
 }
 
-/// The limits of a process on its address space, under their names in `/proc/self/limits`.
+/// Names in `/proc/self/limits` of the limits on the address space.
 const LIMITS: [&str; 2] = ["Max address space", "Max data size"];
 
-/// Bytes of address space that this process may have (`ulimit -v`, `ulimit -d`); `None` without a limit.
+/// Returns the limit on the address space of this process, in bytes (`ulimit -v`, `ulimit -d`);
+/// `None` without a limit.
 pub fn address_limit() -> Option<usize> {
     process_limit(Path::new("/"))
 }
@@ -47,14 +49,15 @@ fn process_limit(root: &Path) -> Option<usize> {
     text.lines().filter_map(limit).min()
 }
 
-/// Address space of a thread: its stack.
+/// Address space of the stack of a thread, in bytes.
 const STACK: usize = 2 << 20;
 
-/// The largest cache where the system does not tell.
+/// Size of the largest cache if the system does not report it, in bytes.
 const CACHE: usize = 32 << 20;
 
-/// The number of threads, up to `wanted`, whose address space fits half of the [`address_limit`] next to what the process has already. A thread
-/// reserves its stack, and its matrix products twice the size of the largest cache, of which they touch little.
+/// Returns the number of threads, up to `wanted`, whose address space fits half of the
+/// [`address_limit`] together with what the process has already. A thread reserves its stack and,
+/// for its matrix products, twice the size of the largest cache, of which they touch little.
 pub fn threads(wanted: usize) -> usize {
     let Some(limit) = address_limit() else { return wanted };
     let cache = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index3/size").ok();
@@ -64,17 +67,19 @@ pub fn threads(wanted: usize) -> usize {
     wanted.min(room.max(1))
 }
 
-/// The number of bytes in the line called `name`, such as `MemTotal: 123 kB`.
+/// Returns the number of bytes in the line called `name`, such as `MemTotal: 123 kB`.
 fn kibibytes(file: &Path, name: &str) -> Option<usize> {
     let text = std::fs::read_to_string(file).ok()?;
     let line = text.lines().find(|line| line.starts_with(name))?;
     line.split_ascii_whitespace().nth(1)?.parse::<usize>().ok().map(|kib| kib * 1024)
 }
 
-/// Limits from here on mean "no limit": version 1 writes a number near 2^63, version 2 the word `max`.
+/// Limits from here on mean "no limit": version 1 writes a number near 2^63, version 2 the word
+/// `max`.
 const NO_LIMIT: usize = 1 << 60;
 
-/// The tightest memory limit on the way up this process's control group (version 2, and version 1).
+/// Returns the tightest memory limit among this process's control group and its ancestors (versions
+/// 1 and 2).
 fn cgroup_limit(root: &Path) -> Option<usize> {
     let groups = std::fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
     let mut limits = Vec::new();
@@ -86,7 +91,7 @@ fn cgroup_limit(root: &Path) -> Option<usize> {
             c if c.split(',').any(|c| c == "memory") => ("sys/fs/cgroup/memory", "memory.limit_in_bytes"),
             _ => continue,
         };
-        // in a container the path may be that of the host, and only the top is there
+        // in a container the path may be the path on the host, and only the top exists
         for group in Path::new(path).ancestors() {
             let group = root.join(top).join(group.strip_prefix("/").unwrap_or(group));
             let text = std::fs::read_to_string(group.join(file)).unwrap_or_default();
@@ -101,7 +106,7 @@ fn cgroup_limit(root: &Path) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// The files of a system that does not exist.
+    /// Creates the files of a fictitious system.
     fn system(files: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in files {
@@ -129,10 +134,10 @@ mod tests {
         assert_eq!(limit(&[MEMINFO, group, own, above]), Some(2 * GIB));
         let own = ("sys/fs/cgroup/user.slice/job/memory.max", "1073741824\n");
         assert_eq!(limit(&[MEMINFO, group, own, above]), Some(GIB));
-        // of another group
+        // the limit of another group
         let other = ("sys/fs/cgroup/user.slice/other/memory.max", "1024\n");
         assert_eq!(limit(&[MEMINFO, group, other]), Some(8 * GIB));
-        // more than there is
+        // a limit above the memory of the machine
         let own = ("sys/fs/cgroup/user.slice/job/memory.max", "1099511627776\n");
         assert_eq!(limit(&[MEMINFO, group, own]), Some(8 * GIB));
     }
@@ -147,7 +152,7 @@ mod tests {
         // inside the container the group is the top of what is mounted
         let top = ("sys/fs/cgroup/memory/memory.limit_in_bytes", "536870912\n");
         assert_eq!(limit(&[MEMINFO, group, top]), Some(GIB / 2));
-        // the files of version 2 are not asked for a group of version 1
+        // the files of version 2 are not read for a group of version 1
         let other = ("sys/fs/cgroup/docker/3f/memory.max", "1024\n");
         assert_eq!(limit(&[MEMINFO, group, other]), Some(8 * GIB));
     }

@@ -1,4 +1,5 @@
-//! Memory: what each consumer needs, what there is, and the plan that compares them before work starts.
+//! Memory: what each consumer needs, what is available, and the plan that compares them before work
+//! starts.
 
 mod machine;
 
@@ -7,7 +8,7 @@ pub use machine::{address_limit, available, peak_rss, rss, threads, usual};
 pub use crate::shown::bytes;
 use crate::{Error, Result};
 
-/// Bytes a consumer needs: `fixed`, and `per_row` for each row of a tile.
+/// Bytes that a consumer needs: `fixed`, plus `per_row` for each row of a tile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
     /// Bytes that do not depend on the number of rows in a tile.
@@ -17,7 +18,7 @@ pub struct Footprint {
 }
 
 impl Footprint {
-    /// Bytes needed for a tile of `rows` rows.
+    /// Returns the bytes needed for a tile of `rows` rows.
     pub fn at(self, rows: usize) -> usize {
         self.fixed.saturating_add(self.per_row.saturating_mul(rows))
     }
@@ -33,35 +34,38 @@ impl std::ops::Add for Footprint {
 /// One line of a [`Plan`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Term {
-    /// The purpose of the bytes, in the words of the report.
+    /// Purpose of the bytes, as the report shows it.
     pub name: String,
-    /// The number of bytes.
+    /// Number of bytes.
     pub bytes: usize,
-    /// The parameter that makes them fewer, as the end of a sentence: "lower `rank`"; empty where only more memory
-    /// helps.
+    /// Advice for reducing the bytes, as the end of a sentence: "lower `rank`"; empty if only more
+    /// memory helps.
     pub remedy: &'static str,
 }
 
 impl Term {
-    /// A term of a plan: its purpose, its bytes, and the parameter that makes them fewer.
+    /// Returns a term with its purpose, its bytes and its remedy.
     pub fn new(name: impl Into<String>, bytes: usize, remedy: &'static str) -> Self {
         Self { name: name.into(), bytes, remedy }
     }
 }
 
-/// Bytes a process holds before it holds rows: code, the allocator's free pages, buffers of the terminal. Of a program whose file was just written the
-/// system maps 3 to 4 MiB more code than later (measured: 61.5 MiB, and 65.5 for the same run).
+/// Bytes that a process holds before it holds rows: code, the allocator's free pages, buffers of
+/// the terminal. For a program file that was just written, the system maps 3 to 4 MiB more code
+/// than later (measured: 61.5 MiB, and 65.5 for the same run).
 const PROCESS: usize = 29 << 20;
 
-/// Bytes that each thread adds to [`PROCESS`]: the touched part of its stack and of its arena. With 64 threads a program whose file lies in the
-/// page cache in large pieces was seen 3.7 MiB above 128 KiB for each.
+/// Bytes that each thread adds to [`PROCESS`]: the touched part of its stack and of its arena. With
+/// 64 threads, a program whose file is in the page cache in large pieces took 3.7 MiB more than 128
+/// KiB per thread.
 const THREAD: usize = 192 << 10;
 
-/// The memory of one stage of a run: its parts that live at the same time, compared with a budget.
+/// The memory of one stage of a run: the parts that exist at the same time, compared with a budget.
 ///
 /// ```
 /// use kpass::Plan;
-/// let plan = Plan::new("ridge at rank 1000", 1 << 20).term("Gram matrix", 8_000_000, "lower `rank`");
+/// let plan = Plan::new("ridge at rank 1000", 1 << 20)
+///     .term("Gram matrix", 8_000_000, "lower `rank`");
 /// let refused = plan.check().unwrap_err().to_string();
 /// assert!(refused.contains("Gram matrix") && refused.contains("lower `rank`"), "{refused}");
 /// ```
@@ -69,20 +73,20 @@ const THREAD: usize = 192 << 10;
 pub struct Plan {
     /// Name of the planned stage, as messages show it.
     pub what: String,
-    /// Bytes allowed.
+    /// Allowed bytes.
     pub budget: usize,
-    /// The parts of memory that are held at the same time.
+    /// Parts of memory that are held at the same time.
     pub terms: Vec<Term>,
 }
 
 impl Plan {
-    /// An empty plan.
+    /// Returns an empty plan.
     pub fn new(what: impl Into<String>, budget: usize) -> Self {
         Self { what: what.into(), budget, terms: Vec::new() }
     }
 
-    /// A plan that begins with what every run holds: the process with its threads, and `held` bytes that open files keep about
-    /// themselves ([`crate::RowSource::held`]).
+    /// Returns a plan that starts with what every run holds: the process with its threads, and
+    /// `held` bytes of metadata of open files ([`crate::RowSource::held`]).
     pub fn process(what: impl Into<String>, budget: usize, threads: usize, held: usize) -> Self {
         let threads = threads.saturating_mul(THREAD);
         Self::new(what, budget).term("the program itself", PROCESS.saturating_add(threads), "").term(
@@ -99,18 +103,18 @@ impl Plan {
         self
     }
 
-    /// Adds a term where there `is` one.
+    /// Adds a term if `is` is true.
     #[must_use]
     pub fn term_if(self, is: bool, name: impl Into<String>, bytes: usize, remedy: &'static str) -> Self {
         if is { self.term(name, bytes, remedy) } else { self }
     }
 
-    /// Sum of all terms.
+    /// Returns the sum of all terms.
     pub fn bytes(&self) -> usize {
         self.terms.iter().fold(0, |sum, term| sum.saturating_add(term.bytes))
     }
 
-    /// The plan itself if it fits, else [`Error::OverBudget`] with the largest term.
+    /// Returns the plan if it fits, otherwise [`Error::OverBudget`] with the largest term.
     pub fn check(self) -> Result<Self> {
         let needed = self.bytes();
         if needed <= self.budget {

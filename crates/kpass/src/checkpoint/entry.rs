@@ -10,7 +10,7 @@ pub(crate) struct Entry<'j> {
     pub(super) journal: &'j Journal<'j>,
     pub(super) path: PathBuf,
     pub(super) head: Head,
-    /// Start of the work that is not saved yet.
+    /// Start of the unsaved work.
     pub(super) since: Instant,
     pub(super) unsaved: bool,
 }
@@ -28,7 +28,8 @@ impl Entry<'_> {
         self.head.rows
     }
 
-    /// Records that one more segment was merged: `done` in all, with `rows` more rows. Saves the state if that is due.
+    /// Records that one more segment was merged: `done` in total, with `rows` more rows. Saves the
+    /// state if that is due.
     pub(crate) fn merged(&mut self, done: u64, rows: u64, state: &impl Persist) {
         self.head.done = done;
         self.head.rows += rows;
@@ -43,13 +44,13 @@ impl Entry<'_> {
         self.save_after(self.journal.every / WORTH, true, state);
     }
 
-    /// Saves the state when the run stops before the end of the pass, if enough work would be lost.
+    /// Saves the state if the run stops before the end of the pass and enough work would be lost.
     pub(crate) fn keep(&mut self, state: &impl Persist) {
         self.save_after(self.journal.every / WORTH, false, state);
     }
 
-    /// Saves the state if at least `least` of unsaved work was done and, with `cheaply`, saving takes a small share of
-    /// it.
+    /// Saves the state if at least `least` of unsaved work was done and, with `cheaply`, if saving
+    /// takes a small fraction of that time.
     fn save_after(&mut self, least: Duration, cheaply: bool, state: &impl Persist) {
         let elapsed = self.since.elapsed();
         if !self.unsaved || elapsed < least {
@@ -63,7 +64,7 @@ impl Entry<'_> {
         }
         match self.journal.write(&self.path, &self.head, &mut arrays) {
             Ok(()) => self.unsaved = false,
-            // the run itself is well; the next save may find more room
+            // the run itself is not affected; the next save may find more room
             Err(error) => self.journal.listener.warn(format!("the checkpoint was not saved: {error}")),
         }
         self.since = Instant::now();
@@ -78,12 +79,12 @@ pub(super) fn restore<S: Persist>(path: &Path, head: &mut Head, state: &mut S) -
     Ok(())
 }
 
-/// An error where an entry cannot be read, or is not of the pass that `head` names.
+/// Returns an error if an entry cannot be read, or belongs to another pass than `head`.
 pub(super) fn verify(path: &Path, head: &Head) -> Result<()> {
     open(path, head)?.0.verify()
 }
 
-/// Opens an entry of the pass that `head` names, and returns its arrays and its own head.
+/// Opens an entry of the pass of `head`, and returns its arrays and its own head.
 fn open(path: &Path, head: &Head) -> Result<(Stored<'static>, Head)> {
     let stored = Stored::open(path)?;
     let found: Head = stored.head()?;

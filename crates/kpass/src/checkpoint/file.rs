@@ -1,7 +1,8 @@
 //! An entry of a checkpoint: one safetensors file with the arrays of a state.
 //!
-//! The file has one metadata key, `kmill`, with JSON: what the pass was, how far it came, and a digest of every array.
-//! Arrays are as the machine holds them; kmill's instruction sets are little-endian, as the format wants it.
+//! The file has one metadata key, `kmill`, with JSON: the pass, its progress, and a digest of every
+//! array. Arrays have the byte order of the machine; kmill's instruction sets are little-endian, as
+//! the format requires.
 
 use crate::digest::Digest;
 use crate::real::Number;
@@ -15,44 +16,46 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// The one metadata entry of the files that kmill writes as safetensors, which writes several in random order.
+/// The only metadata key of the safetensors files that kmill writes: several keys would be written
+/// in random order.
 pub const KEY: &str = "kmill";
 
-/// Largest header that is believed: states have tens of arrays, each with some hundred bytes of header.
+/// Largest header that is accepted: states have tens of arrays, each with some hundred bytes of
+/// header.
 const MOST_HEADER_BYTES: u64 = 16 << 20;
 
-/// The sizes into which a pass cuts the rows. With other sizes sums are taken in another order.
+/// The sizes into which a pass cuts the rows. Other sizes change the order of sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cut {
-    /// Rows per tile.
+    /// Number of rows per tile.
     pub tile: usize,
-    /// Stored rows per segment.
+    /// Number of stored rows per segment.
     pub segment: u64,
     /// First stored row of the pass.
     pub start: u64,
-    /// The stored row after its last.
+    /// Stored row after the last one of the pass.
     pub end: u64,
 }
 
 impl Cut {
-    /// Numbers of the segments among all of the stored rows.
+    /// Returns the numbers of the segments among all stored rows.
     pub fn segments(&self) -> std::ops::Range<u64> {
         let size = self.segment.max(1);
         let first = self.start / size;
         first..if self.start < self.end { self.end.div_ceil(size) } else { first }
     }
 
-    /// The stored rows of some segments.
+    /// Returns the stored rows of some segments.
     pub fn rows(&self, segments: &std::ops::Range<u64>) -> std::ops::Range<u64> {
         let row = |segment: u64| segment.saturating_mul(self.segment.max(1)).clamp(self.start, self.end);
         row(segments.start)..row(segments.end)
     }
 }
 
-/// The pass that an entry belongs to, and how far it came.
+/// The pass that an entry belongs to, and its progress.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Head {
-    /// The manifest of the run that wrote it, as a digest.
+    /// Digest of the manifest of the run that wrote the entry.
     pub(super) run: String,
     pub(super) pass: String,
     pub(super) cut: Cut,
@@ -61,7 +64,7 @@ pub(super) struct Head {
     pub(super) complete: bool,
 }
 
-/// An array to be written, as the machine holds it.
+/// An array to write, in the byte order of the machine.
 #[derive(Debug)]
 pub(super) struct Array<'a> {
     pub(super) name: String,
@@ -78,7 +81,7 @@ pub struct Arrays<'a> {
 }
 
 impl<'a> Arrays<'a> {
-    /// Adds an array that the state holds; it is borrowed.
+    /// Adds an array of the state, which is borrowed.
     pub fn put<N: Number>(&mut self, name: &str, values: &'a [N]) {
         self.push::<N>(name, values.len(), Cow::Borrowed(bytemuck::cast_slice(values)));
     }
@@ -111,7 +114,7 @@ impl<'a> Arrays<'a> {
     }
 }
 
-/// A head, of whatever kind, and the digests of the arrays.
+/// A head of any type, and the digests of the arrays.
 #[derive(Serialize, Deserialize)]
 struct Described<H> {
     #[serde(flatten)]
@@ -119,7 +122,7 @@ struct Described<H> {
     digests: BTreeMap<String, String>,
 }
 
-/// Writes an entry, whole or not at all.
+/// Writes an entry, completely or not at all.
 pub(super) fn write<H: Serialize>(path: &Path, head: &H, arrays: &mut Arrays<'_>) -> Result<()> {
     let header = ordered(head, arrays).map_err(|detail| damaged(path, detail))?;
     let mut out = AtomicFile::of_checkpoint(path)?;
@@ -127,9 +130,9 @@ pub(super) fn write<H: Serialize>(path: &Path, head: &H, arrays: &mut Arrays<'_>
     out.commit()
 }
 
-/// Brings the arrays into the order of the file, and returns what comes before their bytes.
+/// Sorts the arrays into the order of the file, and returns the header.
 pub(super) fn ordered<H: Serialize>(head: &H, arrays: &mut Arrays<'_>) -> Result<Vec<u8>, String> {
-    // the widest type first keeps every array aligned for whoever maps the file
+    // the widest type first keeps every array aligned for programs that map the file
     arrays.list.sort_by(|a, b| b.dtype.cmp(&a.dtype).then_with(|| a.name.cmp(&b.name)));
     let mut listed = Listed::default();
     arrays.list.iter().for_each(|array| listed.add(array));
@@ -141,7 +144,7 @@ pub(super) fn write_to(out: &mut (impl Write + ?Sized), header: &[u8], arrays: &
     arrays.list.iter().try_for_each(|array| out.write_all(&array.bytes))
 }
 
-/// The arrays that a file will hold, in the order of their bytes.
+/// The arrays of a file to be written, in the order of their bytes.
 #[derive(Debug, Default)]
 pub(super) struct Listed {
     arrays: Vec<(String, Dtype, Vec<usize>)>,
@@ -149,13 +152,13 @@ pub(super) struct Listed {
 }
 
 impl Listed {
-    /// The bytes of `array` come next.
+    /// Lists `array` as the next one in the file.
     pub(super) fn add(&mut self, array: &Array<'_>) {
         self.digests.insert(array.name.clone(), Digest::of(&array.bytes));
         self.arrays.push((array.name.clone(), array.dtype, vec![array.length]));
     }
 
-    /// What comes before the bytes of the arrays.
+    /// Returns the header: everything before the bytes of the arrays.
     pub(super) fn header<H: Serialize>(self, head: &H) -> Result<Vec<u8>, String> {
         let described =
             serde_json::to_string(&Described { head, digests: self.digests }).map_err(|error| error.to_string())?;
@@ -163,10 +166,11 @@ impl Listed {
     }
 }
 
-/// What comes in a safetensors file before the bytes of arrays with these names, types and shapes, with `card` as its [`KEY`].
+/// Returns the header of a safetensors file of arrays with these names, types and shapes, with
+/// `card` as its [`KEY`].
 ///
 /// # Errors
-/// Those of safetensors, in words.
+/// The errors of safetensors, as text.
 pub fn header(arrays: impl IntoIterator<Item = (String, Dtype, Vec<usize>)>, card: String) -> Result<Vec<u8>, String> {
     let mut end = 0;
     let infos = arrays.into_iter().map(|(name, dtype, shape)| {
@@ -185,15 +189,15 @@ pub(super) fn damaged(path: &Path, detail: impl Into<String>) -> Error {
     Error::Damaged { path: path.to_path_buf(), detail: detail.into() }
 }
 
-/// Bytes that can be read at any place.
+/// A reader with random access.
 trait Input: Read + Seek + Send {}
 impl<I: Read + Seek + Send> Input for I {}
 
-/// An entry that is being read.
+/// An entry open for reading.
 pub struct Stored<'a> {
     pub(super) path: PathBuf,
     input: Box<dyn Input + 'a>,
-    /// Byte of the file at which the arrays begin.
+    /// Offset of the arrays in the file, in bytes.
     base: u64,
     metadata: Metadata,
     described: Described<serde_json::Value>,
@@ -216,12 +220,13 @@ impl<'a> Stored<'a> {
     /// Reads the header of an entry in memory.
     ///
     /// # Errors
-    /// [`Error::Damaged`] for bytes that are no entry.
+    /// [`Error::Damaged`] if the bytes are not an entry.
     pub fn parse(bytes: &'a [u8]) -> Result<Self> {
         Self::new(Path::new("the entry"), Box::new(std::io::Cursor::new(bytes)), bytes.len() as u64)
     }
 
-    /// The header, checked against the length of the file before anything of its size is allocated.
+    /// Reads the header and checks it against the length of the file before it allocates anything
+    /// of its size.
     fn new(path: &Path, mut input: Box<dyn Input + 'a>, length: u64) -> Result<Self> {
         let failed = |error| Error::io("read", path)(error);
         let mut size = [0; 8];
@@ -250,17 +255,18 @@ impl<'a> Stored<'a> {
         Ok(Self { path: path.to_path_buf(), input, base, metadata, described, prefix: String::new() })
     }
 
-    /// What the file says of itself beside its arrays.
+    /// Returns the metadata of the file other than its arrays.
     pub(super) fn head<H: serde::de::DeserializeOwned>(&self) -> Result<H> {
         H::deserialize(&self.described.head).map_err(|error| self.damaged(shown::json(&error)))
     }
 
-    /// A digest of the head and of the arrays.
+    /// Returns a digest of the head and of the arrays.
     pub(super) fn digest(&self) -> String {
         Digest::of(serde_json::to_string(&self.described).unwrap_or_default().as_bytes())
     }
 
-    /// Names of the arrays, in the order of their bytes; empty arrays at one place in that of their names.
+    /// Returns the names of the arrays, in the order of their bytes; empty arrays at one offset in
+    /// the order of their names.
     pub(super) fn names(&self) -> Vec<String> {
         let mut names = self.metadata.offset_keys();
         names.sort_by_cached_key(|name| (self.metadata.info(name).map(|info| info.data_offsets), name.clone()));
@@ -274,10 +280,10 @@ impl<'a> Stored<'a> {
         Ok(Array { name, dtype: info.dtype, length: info.shape.iter().product(), bytes: bytes.into() })
     }
 
-    /// Reads an array of a known length.
+    /// Reads an array of known length.
     ///
     /// # Errors
-    /// [`Error::Damaged`] where it is missing, of another type or length, or not as it was written.
+    /// [`Error::Damaged`] if the array is missing, has another type or length, or was changed.
     pub fn fill<N: Number>(&mut self, name: &str, out: &mut [N]) -> Result<()> {
         let (name, info) = self.find(name)?;
         let (dtype, expected) = (N::DTYPE, out.len());
@@ -288,7 +294,7 @@ impl<'a> Stored<'a> {
         self.take(&name, &info, bytemuck::cast_slice_mut(out))
     }
 
-    /// Reads the bytes of an array, of which there are as many, and compares their digest.
+    /// Reads the bytes of an array into `bytes`, which has its length, and compares their digest.
     fn take(&mut self, name: &str, info: &TensorInfo, bytes: &mut [u8]) -> Result<()> {
         let place = SeekFrom::Start(self.base + info.data_offsets.0 as u64);
         let read = self.input.seek(place).and_then(|_| self.input.read_exact(bytes));
@@ -308,7 +314,7 @@ impl<'a> Stored<'a> {
     /// # Errors
     /// The errors of [`Stored::fill`].
     pub fn read<N: Number>(&mut self, name: &str) -> Result<Vec<N>> {
-        // no longer than the file: the header was checked against it
+        // at most the length of the file: the header was checked against it
         let length = self.find(name)?.1.shape.iter().product();
         let mut values = vec![N::zeroed(); length];
         self.fill(name, &mut values)?;
@@ -325,7 +331,7 @@ impl<'a> Stored<'a> {
         Ok(value[0])
     }
 
-    /// The arrays of a part of the state, as [`Arrays::within`] wrote them.
+    /// Reads the arrays of a part of the state, as [`Arrays::within`] wrote them.
     ///
     /// # Errors
     /// The errors of `load`.
@@ -338,7 +344,7 @@ impl<'a> Stored<'a> {
         loaded
     }
 
-    /// An error about this entry, for arrays whose values contradict each other.
+    /// Returns an error about this entry, for arrays whose values contradict each other.
     pub fn damaged(&self, detail: impl Into<String>) -> Error {
         damaged(&self.path, detail)
     }
@@ -349,7 +355,7 @@ impl<'a> Stored<'a> {
     /// The errors of [`Stored::fill`].
     pub fn verify(&mut self) -> Result<()> {
         self.prefix.clear();
-        // pieces of whole words: arrays may be as long as the table
+        // in pieces of whole words: arrays may be as long as the table
         let mut piece = vec![0u8; 1 << 20];
         for name in self.metadata.offset_keys() {
             let (name, info) = self.find(&name)?;

@@ -5,29 +5,30 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// Everything that defines the states of a run's passes. No path, thread, memory size or time: those may differ.
+/// Everything that determines the states of a run's passes. Options for paths, threads, memory and
+/// time are not part of it, because they may differ.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Version of the program.
     pub version: String,
-    /// Instruction set that kernels and products use: other instructions round otherwise.
+    /// Instruction set that kernels and products use: other instructions round differently.
     pub instruction_set: String,
-    /// The options that define the result, as text.
+    /// Options that determine the result, as text.
     pub options: BTreeMap<String, String>,
-    /// The files, in the order they are read.
+    /// Files, in the order in which they are read.
     pub files: Vec<Identity>,
 }
 
 impl Manifest {
-    /// A digest that is equal for copies of the files, whatever they are called and whenever they were copied.
+    /// Returns a digest that is equal for copies of the files, whatever their names and times.
     pub fn mark(&self) -> String {
         let mut copied = self.clone();
         copied.files.iter_mut().for_each(|file| (file.path, file.modified) = (PathBuf::new(), 0));
         Digest::of(serde_json::to_string(&copied).unwrap_or_default().as_bytes())
     }
 
-    /// The first difference between this run and that of another process, which may read copies of the files, as the end of
-    /// a sentence.
+    /// Returns the first difference from the run of another process, which may read copies of the
+    /// files, as the end of a sentence.
     pub(crate) fn other_job(&self, other: &Self) -> Option<String> {
         let mut other = other.clone();
         for (there, here) in other.files.iter_mut().zip(&self.files) {
@@ -37,7 +38,7 @@ impl Manifest {
         self.difference(&other)
     }
 
-    /// The first difference between this run and one that was saved, as the end of a sentence.
+    /// Returns the first difference between this run and a saved one, as the end of a sentence.
     pub fn difference(&self, saved: &Self) -> Option<String> {
         if self.version != saved.version {
             return Some(format!("it was written by version {}, this is {}", saved.version, self.version));

@@ -1,23 +1,27 @@
-//! Checkpoints: what the passes of a run have found so far, on disk, so that a stopped run goes on with the same bits.
+//! Checkpoints: the states of a run's passes on disk, so that a stopped run continues with the same
+//! bits.
 //!
-//! A run is a fixed sequence of passes with pure computation between them. A [`Journal`] is a memo of those passes: a
-//! folder with a manifest, which says what run this is, and one safetensors file for each pass that was worth
-//! saving, with the merged state of its first segments. Their names begin with a digest of the run's manifest: a run writes and
-//! removes files of such names only, and a folder that holds anything else is refused. A resumed run computes everything anew but
-//! what a file holds: a pass that is whole there is not read again, one that is begun goes on at its segment, and one
-//! without a file starts at its first. States merge in segment order either way, so the bits are those of a run that was
-//! never stopped, whatever the threads and the memory of the two.
+//! A run is a fixed sequence of passes with pure computation between them. A [`Journal`] is a memo
+//! of those passes: a folder with a manifest, which identifies the run, and one safetensors file
+//! for each pass that was worth saving, with the merged state of its first segments. The file names
+//! begin with a digest of the run's manifest: a run writes and removes only files with such names,
+//! and rejects a folder that holds anything else. A resumed run recomputes everything that no file
+//! holds: a pass that is complete in a file is not repeated, one that was begun continues at its
+//! segment, and one without a file starts at its first segment. States merge in segment order
+//! either way, so the bits are the same as without a stop, whatever the threads and the memory of
+//! the two runs.
 //!
 //! ```text
 //! model.safetensors.checkpoint/
-//!     MARK.json               program, instruction set, options, length, time and digest of every file
+//!     MARK.json               program, instruction set, options; length, time, digest of each file
 //!     MARK-0001.safetensors   pass 1, complete
 //!     MARK-0003.safetensors   pass 3, the first 40 segments
 //! ```
 //!
-//! Saving is paced: after [`EVERY`], but never so often that it takes more than a twentieth of the time. A state is
-//! written from where it lies, to a temporary file that is renamed, and is read back into the arrays that
-//! [`crate::Fold::init`] made: neither takes memory for a second copy.
+//! Saving is paced: a save is due after [`EVERY`], but saves take at most a twentieth of the time.
+//! A state is written directly from its arrays to a temporary file that is then renamed, and is
+//! read back into the arrays that [`crate::Fold::init`] made: neither needs memory for a second
+//! copy.
 
 mod engine;
 mod entry;
@@ -52,34 +56,34 @@ use std::time::{Duration, Instant};
 /// Version of the layout of manifest and entries.
 pub const FORMAT: u64 = 2;
 
-/// Time between two saves of a pass unless told otherwise: what a crash may cost.
+/// Default time between two saves of a pass: the work that a crash may cost.
 pub const EVERY: Duration = Duration::from_secs(30);
 
-/// The end of a pass and the end of a run are saved where at least this share of the time between saves would be lost:
-/// a second of work, with the usual half minute.
+/// The end of a pass and the end of a run are saved if at least 1/`WORTH` of the time between saves
+/// would be lost: a second of work, with the default half minute.
 const WORTH: u32 = 30;
 
-/// A save is due only after so many times its own cost.
+/// A save is due only after this many times its own cost.
 const COST_SHARE: u32 = 20;
 
-/// Bytes per second a save is expected to write before one was timed: a modest disk, flushed.
+/// Assumed speed of a save before one was timed, in bytes per second: a modest disk, flushed.
 const SPEED: f64 = 350e6;
 
-/// Seconds a save takes whatever its size: two flushes.
+/// Seconds that a save takes whatever its size: two flushes.
 const FIXED: f64 = 0.02;
 
-/// How the name of the file ends that describes the run.
+/// Ending of the name of the manifest file.
 const MANIFEST: &str = ".json";
 
-/// Whether a run continues from the checkpoint that it finds.
+/// Whether a run continues from an existing checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Resume {
-    /// It continues from the checkpoint of the same run, and replaces that of another one.
+    /// Continues from a checkpoint of the same run, and replaces one of another run.
     #[default]
     IfSame,
-    /// It continues, and rejects the checkpoint of another run.
+    /// Continues, and rejects the checkpoint of another run.
     Required,
-    /// It starts afresh, and replaces the checkpoint.
+    /// Starts afresh, and replaces the checkpoint.
     Never,
 }
 
@@ -87,7 +91,7 @@ pub enum Resume {
 pub trait Listener: Sync {
     /// Takes a message about something expected.
     fn note(&self, text: String);
-    /// Takes a warning about something that failed; the run goes on.
+    /// Takes a warning about something that failed; the run continues.
     fn warn(&self, text: String);
 }
 
@@ -115,9 +119,9 @@ pub struct Journal<'a> {
     run: String,
     every: Duration,
     listener: &'a dyn Listener,
-    /// Who shares the passes, where several processes do: then nothing is on disk.
+    /// Engine, if several processes share the passes: then nothing is on disk.
     engine: Option<&'a dyn Engine>,
-    /// True where entries of an earlier run may be used.
+    /// True if entries of an earlier run may be used.
     resumed: bool,
     begun: Once,
     next: AtomicU64,
@@ -133,13 +137,15 @@ impl std::fmt::Debug for Journal<'_> {
 }
 
 impl<'a> Journal<'a> {
-    /// The journal in `folder` of the run that `manifest` describes, saving about `every`.
+    /// Opens the journal in `folder` of the run that `manifest` describes, which saves about every
+    /// `every`.
     ///
-    /// Entries that `resume` does not use are removed when the first pass begins. Nothing is written yet.
+    /// Entries that `resume` does not use are removed when the first pass begins. Nothing is
+    /// written yet.
     ///
     /// # Errors
-    /// [`Error::OtherCheckpoint`] if [`Resume::Required`] finds the entries of another run; [`Error::NotACheckpoint`] for a folder that
-    /// holds anything else; [`Error::Io`].
+    /// [`Error::OtherCheckpoint`] if [`Resume::Required`] finds the entries of another run;
+    /// [`Error::NotACheckpoint`] for a folder that holds anything else; [`Error::Io`].
     pub fn open(
         folder: impl Into<PathBuf>,
         manifest: &Manifest,
@@ -174,8 +180,8 @@ impl<'a> Journal<'a> {
         Ok(Self { run, page, every, resumed, saved: AtomicBool::new(resumed), ..Self::at(folder, listener, None) })
     }
 
-    /// A journal whose passes go through an engine: what is not folded here is found by other processes. Nothing is saved
-    /// for a later run.
+    /// Returns a journal whose passes go through an engine: other processes compute what is not
+    /// folded here. Nothing is saved for a later run.
     pub fn through(engine: &'a dyn Engine) -> Self {
         Self::at(PathBuf::new(), &Unheard, Some(engine))
     }
@@ -196,22 +202,23 @@ impl<'a> Journal<'a> {
         }
     }
 
-    /// True where passes go through an engine.
+    /// Returns true if passes go through an engine.
     pub fn is_shared(&self) -> bool {
         self.engine.is_some()
     }
 
-    /// Who shares the passes.
+    /// Returns the engine that shares the passes.
     pub fn engine(&self) -> Option<&'a dyn Engine> {
         self.engine
     }
 
-    /// The folder.
+    /// Returns the folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// True where a later run can go on from here: something was saved, now or before.
+    /// Returns true if a later run can continue from here: something was saved, by this run or an
+    /// earlier one.
     pub fn holds_work(&self) -> bool {
         self.saved.load(Ordering::Relaxed)
     }
@@ -226,7 +233,8 @@ impl<'a> Journal<'a> {
         }
     }
 
-    /// Returns the entry of the next pass, and the state saved in it; `unit` names in messages what is counted.
+    /// Returns the entry of the next pass, and the state saved in it; `unit` is what messages
+    /// count.
     pub(crate) fn entry<S: Persist>(
         &self,
         pass: &str,
@@ -251,7 +259,7 @@ impl<'a> Journal<'a> {
         (entry, state)
     }
 
-    /// True where an earlier run left the entry of the next pass, and it is whole.
+    /// Returns true if an earlier run left an undamaged entry of the next pass.
     fn is_waiting(&self, pass: &str, cut: Cut) -> bool {
         let path = self.path(self.next.load(Ordering::Relaxed));
         self.resumed && path.exists() && verify(&path, &self.head(pass, cut)).is_ok()
@@ -265,7 +273,7 @@ impl<'a> Journal<'a> {
         Head { run: self.run.clone(), pass: pass.to_string(), cut, done: 0, rows: 0, complete: false }
     }
 
-    /// The entry of the next pass, and whether an earlier run left it.
+    /// Returns the entry of the next pass, and whether an earlier run left it.
     fn place(&self, pass: &str, cut: Cut) -> (Entry<'_>, bool) {
         self.begun.call_once(|| self.begin());
         let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -279,7 +287,8 @@ impl<'a> Journal<'a> {
         self.listener.note(format!("{}: {} {unit} are in the checkpoint, {whole}", head.pass, head.rows));
     }
 
-    /// Removes what earlier runs left: everything or, when a run goes on, only the files that were half written.
+    /// Removes the files of earlier runs: all of them or, if a run continues, only half-written
+    /// ones.
     fn begin(&self) {
         let cleared = if self.resumed {
             remove_temporaries(&self.folder)
@@ -310,7 +319,7 @@ impl<'a> Journal<'a> {
         file::write(path, head, arrays)?;
         self.saved.store(true, Ordering::Relaxed);
         let seconds = (started.elapsed().as_secs_f64() - FIXED).max(1e-3);
-        // below a megabyte the speed says nothing
+        // below a megabyte the speed is not meaningful
         if arrays.bytes() > 1 << 20 {
             *self.speed.lock().unwrap_or_else(PoisonError::into_inner) = arrays.bytes() as f64 / seconds;
         }
@@ -318,21 +327,24 @@ impl<'a> Journal<'a> {
     }
 }
 
-/// The manifest as a digest, without the files' names: a file may be named otherwise when the run goes on.
+/// Returns a digest of the manifest without file names: files may be renamed before the run
+/// continues.
 fn run_digest(manifest: &Manifest) -> String {
     let mut nameless = manifest.clone();
     nameless.files.iter_mut().for_each(|file| file.path = PathBuf::new());
     Digest::of(page(&nameless).unwrap_or_default().as_bytes())
 }
 
-/// The manifest as JSON with sorted keys.
+/// Returns the manifest as JSON with sorted keys.
 fn page(manifest: &Manifest) -> Result<String, String> {
     let page = serde_json::to_value(Page { format: FORMAT, manifest: manifest.clone() });
-    // serde_json's maps are sorted unless a crate of the tree asks for another order: equal runs write equal pages
+    // serde_json sorts maps unless a crate of the dependency tree asks for another order: equal
+    // runs write equal pages
     page.and_then(|page| serde_json::to_string_pretty(&page)).map_err(|error| error.to_string())
 }
 
-/// True where a checkpoint in `folder` is that of this run, false where there is no manifest that can be read.
+/// Returns true if the checkpoint in `folder` belongs to this run, false if it has no readable
+/// manifest.
 fn compare(folder: &Path, run: &str, parts: &[PathBuf], manifest: &Manifest, listener: &dyn Listener) -> Result<bool> {
     let other = |difference: String| Err(Error::OtherCheckpoint { path: folder.to_path_buf(), difference });
     let own = folder.join(format!("{run}{MANIFEST}"));
@@ -362,12 +374,12 @@ fn compare(folder: &Path, run: &str, parts: &[PathBuf], manifest: &Manifest, lis
     }
 }
 
-/// The files of a checkpoint; none where there is no folder.
+/// Returns the files of a checkpoint; none if the folder does not exist.
 fn parts(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut parts = Vec::new();
     for entry in Error::unless_absent(std::fs::read_dir(folder), "read", folder)?.into_iter().flatten() {
         let entry = entry.map_err(Error::io("read", folder))?;
-        // a link is of whoever made it, whatever its name
+        // a symbolic link is not part of a checkpoint, whatever its name
         let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
         if !is_file || !is_part(&entry.file_name().to_string_lossy()) {
             return Err(Error::NotACheckpoint { path: folder.to_path_buf(), found: entry.path() });
@@ -381,7 +393,7 @@ fn is_manifest(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "json")
 }
 
-/// True for the names that runs give: those that begin with a digest, and those of temporary files.
+/// Returns true for names of checkpoint files, which begin with a digest, and of temporary files.
 fn is_part(name: &str) -> bool {
     let entry = |end: &str| {
         let number = end.strip_prefix('-').and_then(|end| end.strip_suffix(".safetensors"));
@@ -390,13 +402,13 @@ fn is_part(name: &str) -> bool {
     is_temporary(name) || Digest::behind(name).is_some_and(|end| end == MANIFEST || entry(end))
 }
 
-/// Removes what a killed run was writing.
+/// Removes the half-written files of a killed run.
 fn remove_temporaries(folder: &Path) -> Result<()> {
     let temporary = |path: &&PathBuf| path.file_name().is_some_and(|name| is_temporary(&name.to_string_lossy()));
     parts(folder)?.iter().filter(temporary).try_for_each(|path| remove(path))
 }
 
-/// Removes a checkpoint, the manifest first: whatever is left without it is never used.
+/// Removes a checkpoint, the manifest first: without it the remaining files are never used.
 fn clear(folder: &Path) -> Result<()> {
     let (manifest, rest): (Vec<_>, Vec<_>) = parts(folder)?.into_iter().partition(|path| is_manifest(path));
     manifest.iter().chain(&rest).try_for_each(|path| remove(path))?;

@@ -1,12 +1,12 @@
-//! States that can be written down: their arrays by name, and back.
+//! States that can be saved as named arrays and loaded again.
 
 use super::file::{Arrays, Stored};
 use crate::Result;
 
 /// A state that can be merged with the state of later rows.
 ///
-/// The law: for any split of the rows, merging the parts' states in row order gives the state of all rows, up to
-/// rounding; for the same split, the same bits.
+/// The law: for any split of the rows, merging the states of the parts in row order gives the state
+/// of all rows, up to rounding; the same split gives the same bits.
 pub trait Merge: Send {
     /// Adds the state of rows that come after this state's rows.
     fn merge(&mut self, later: &Self);
@@ -19,10 +19,10 @@ impl<A: Merge + Sync, B: Merge + Sync> Merge for (A, B) {
     }
 }
 
-/// A state whose arrays can be saved and loaded, so that a pass can go on where it was stopped.
+/// A state whose arrays can be saved and loaded, so that a stopped pass can continue.
 ///
-/// The law: a state made by [`crate::Fold::init`] that has loaded what another saved behaves as that other does, bit
-/// for bit, under `step`, `merge` and whatever is computed from it.
+/// The law: a state made by [`crate::Fold::init`] that has loaded what another one saved behaves
+/// like that one, bit for bit, under `step`, `merge` and in everything computed from it.
 ///
 /// ```
 /// use kpass::checkpoint::{Arrays, Persist, Stored};
@@ -39,17 +39,19 @@ impl<A: Merge + Sync, B: Merge + Sync> Merge for (A, B) {
 /// }
 /// ```
 pub trait Persist {
-    /// Names the arrays of the state. Large ones are borrowed: nothing is copied.
+    /// Saves the arrays of the state by name. Large arrays are borrowed, not copied.
     fn save<'a>(&'a self, out: &mut Arrays<'a>);
-    /// Reads what was saved into the arrays that are there. After an error the state is of no use.
+    /// Loads saved arrays into this state. After an error the state is unusable.
     ///
     /// # Errors
-    /// [`crate::Error::Damaged`] for arrays that are missing, of another length or type, or changed.
+    /// [`crate::Error::Damaged`] if arrays are missing, have another length or type, or were
+    /// changed.
     fn load(&mut self, from: &mut Stored<'_>) -> Result<()>;
 }
 
-/// Implements [`Persist`] from a list of fields, each with its name in the file and how it is kept: `one` number; an array, whose length
-/// is known (`fill`) or not (`read`); a `part`, which is a state itself; and a part that `some` states have, known beforehand.
+/// Implements [`Persist`] from a list of fields, each with its kind and its name in the file: `one`
+/// number; an array, whose length is known (`fill`) or not (`read`); a `part`, which is itself a
+/// state; and `some`, an optional part that is known beforehand.
 ///
 /// ```
 /// struct Sums { rows: u64, sums: Vec<f64> }
@@ -89,8 +91,8 @@ macro_rules! persist {
     };
 }
 
-/// Implements [`Persist`] as [`persist!`](crate::persist) does, and [`Merge`](crate::Merge) of a state that is a sum: numbers, and
-/// arrays of a known length, are added; other arrays are appended.
+/// Implements [`Persist`] as [`persist!`](crate::persist) does, and [`Merge`](crate::Merge) for a
+/// state that is a sum: numbers and arrays of known length are added, other arrays are appended.
 #[macro_export]
 macro_rules! summed {
     (@merge one, $mine:expr, $later:expr) => { *$mine += *$later };

@@ -1,8 +1,8 @@
 //! States of many nodes of passes in one safetensors file.
 //!
-//! The file's metadata says which states it holds and what the writer wants to say beside; the arrays of the state of
-//! pass 2 that begins at segment 64 are called `2.64.…`. States are copied from file to file array by array: nothing of
-//! the size of a file is ever in memory.
+//! The metadata of the file lists its states and holds any other JSON of the writer; the arrays of
+//! the state of pass 2 that begins at segment 64 are called `2.64.…`. States are copied from file
+//! to file array by array: no file is ever in memory as a whole.
 
 use super::file::{self, Array, Arrays, Listed, damaged};
 use super::{Node, PassKey, RowsKey, Stored, persist::Persist};
@@ -15,12 +15,12 @@ use std::path::{Path, PathBuf};
 
 const FORMAT: u64 = 1;
 
-/// What a state is of.
+/// Identifies a state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateKey {
-    /// The pass.
+    /// Pass of the state.
     pub pass: PassKey,
-    /// Its segments.
+    /// Segments of the state.
     pub node: Node,
 }
 
@@ -50,7 +50,7 @@ impl StateFile {
     /// Opens a file and reads its header.
     ///
     /// # Errors
-    /// [`Error::Damaged`] for what is no file of states; those of the file system.
+    /// [`Error::Damaged`] if the file is not a file of states; errors of the file system.
     pub fn open(path: &Path) -> Result<Self> {
         let stored = Stored::open(path)?;
         let head: StatesHead = stored.head()?;
@@ -60,35 +60,35 @@ impl StateFile {
         }
     }
 
-    /// Where it lies.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.stored.path
     }
 
-    /// What its writer said beside the states.
+    /// Returns the JSON of the writer.
     pub fn about(&self) -> &Value {
         &self.head.about
     }
 
-    /// A digest of all that is in the file, by which other files can name it.
+    /// Returns a digest of the content, by which other files can refer to this one.
     pub fn mark(&self) -> String {
         self.stored.digest()
     }
 
-    /// The states, in the order of the file.
+    /// Returns the keys of the states, in the order of the file.
     pub fn states(&self) -> &[StateKey] {
         &self.head.states
     }
 
-    /// The rows that are in no state, in the order of the file.
+    /// Returns the keys of the rows that are not in a state, in the order of the file.
     pub fn rows(&self) -> &[RowsKey] {
         &self.head.rows
     }
 
-    /// Reads the rows at a place, as [`StateWriter::push_rows`] took them.
+    /// Reads the rows at a position, as [`StateWriter::push_rows`] took them.
     ///
     /// # Errors
-    /// As [`StateFile::load`].
+    /// The errors of [`StateFile::load`].
     pub fn load_rows(&mut self, place: usize) -> Result<Vec<u8>> {
         match self.head.rows.get(place) {
             None => Err(self.stored.damaged("it has fewer rows")),
@@ -97,10 +97,11 @@ impl StateFile {
         }
     }
 
-    /// Reads the state at a place into one of no rows, which stays as it is if the node has no rows. Returns the node.
+    /// Reads the state at a position into an empty one, which stays unchanged if the node has no
+    /// rows. Returns the node.
     ///
     /// # Errors
-    /// [`Error::Damaged`] for arrays that are missing or not as they were written.
+    /// [`Error::Damaged`] if arrays are missing or were changed.
     pub fn load(&mut self, place: usize, state: &mut dyn Persist) -> Result<Node> {
         let Some(key) = self.head.states.get(place) else { return Err(self.stored.damaged("it has fewer states")) };
         let (node, prefix) = (key.node.clone(), key.prefix());
@@ -111,7 +112,7 @@ impl StateFile {
     }
 }
 
-/// Puts a single state of a job under a name, as a file of states that says whose it is.
+/// Puts a single state under a name, as a file of states whose metadata names the job.
 pub(crate) fn put_one(
     medium: &dyn Medium,
     name: &str,
@@ -127,11 +128,12 @@ pub(crate) fn put_one(
     medium.put(name, &mut |out| file::write_to(out, &header, &arrays))
 }
 
-/// A file of states that is being written, state by state; it appears whole at [`StateWriter::finish`].
+/// A file of states that is written state by state; it appears as a whole at
+/// [`StateWriter::finish`].
 #[derive(Debug)]
 pub struct StateWriter {
     path: PathBuf,
-    /// The arrays so far, in a file without a name.
+    /// Arrays so far, in an unnamed file.
     bytes: BufWriter<File>,
     listed: Listed,
     head: StatesHead,
@@ -141,7 +143,7 @@ impl StateWriter {
     /// Begins the file `path`.
     ///
     /// # Errors
-    /// As [`AtomicFile::create`].
+    /// The errors of [`AtomicFile::create`].
     pub fn create(path: &Path) -> Result<Self> {
         let destination = AtomicFile::destination(path)?;
         let folder = destination.parent().unwrap_or(Path::new("."));
@@ -163,10 +165,10 @@ impl StateWriter {
         arrays.list.iter().try_for_each(|array| self.append(array))
     }
 
-    /// Adds the state at a place of another file.
+    /// Adds the state at a position of another file.
     ///
     /// # Errors
-    /// [`Error::Damaged`] for arrays that are not as they were written; those of the file system.
+    /// [`Error::Damaged`] if arrays were changed; errors of the file system.
     pub fn copy(&mut self, from: &mut StateFile, place: usize) -> Result<()> {
         let Some(key) = from.head.states.get(place).cloned() else {
             return Err(from.stored.damaged("it has fewer states"));
@@ -180,7 +182,7 @@ impl StateWriter {
         Ok(())
     }
 
-    /// Adds rows that are in no state, as bytes that whoever reads them understands.
+    /// Adds rows that are not in a state, as bytes in a format of the caller.
     ///
     /// # Errors
     /// Errors of the file system.
@@ -196,7 +198,7 @@ impl StateWriter {
         self.bytes.write_all(&array.bytes).map_err(Error::io("write", &self.path))
     }
 
-    /// Puts the file in its place, with what there is to say beside the states.
+    /// Completes the file with the JSON `about` and puts it in its place.
     ///
     /// # Errors
     /// Errors of the file system.

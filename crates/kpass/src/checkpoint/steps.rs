@@ -1,25 +1,29 @@
-//! Iterations in a journal: their states after a number of steps.
+//! Iterations in a journal: their states are saved after some of their steps.
 
 use super::entry::{restore, verify};
 use super::{Cut, Entry, Journal, Persist};
 use crate::Result;
 
-/// The unit and the cut of an iteration's entry: every step works on all rows, so there is no tile or segment.
+/// Unit and cut of an iteration's entry: every step works on all rows, so tiles and segments do not
+/// apply.
 const STEPS: &str = "steps";
 const WHOLE: Cut = Cut { tile: 0, segment: 0, start: 0, end: 0 };
 
-/// An iteration whose state is saved now and then, like that of a pass after some of its segments; without a journal,
-/// never.
+/// An iteration whose state is saved from time to time, like the state of a pass after some of its
+/// segments. Without a journal it is never saved.
 ///
-/// The state must be all that the next step depends on, beside what the run computes anew: then a run that is resumed has
-/// the bits of one that was never stopped.
+/// The state must hold everything that the next step depends on and that the run does not
+/// recompute: then a resumed run has the same bits as one that was never stopped.
 ///
 /// ```
 /// use kpass::checkpoint::{Arrays, Persist, Steps, Stored};
 /// struct Halving(f64);
 /// impl Persist for Halving {
 ///     fn save<'a>(&'a self, out: &mut Arrays<'a>) { out.one("value", self.0); }
-///     fn load(&mut self, from: &mut Stored<'_>) -> kpass::Result<()> { self.0 = from.one("value")?; Ok(()) }
+///     fn load(&mut self, from: &mut Stored<'_>) -> kpass::Result<()> {
+///         self.0 = from.one("value")?;
+///         Ok(())
+///     }
 /// }
 /// let journal = None;
 /// let (mut steps, mut state) = Steps::begin(journal, "halving", || Halving(1.0));
@@ -36,13 +40,14 @@ pub struct Steps<'j> {
     done: u64,
 }
 
-/// A journal that keeps something: steps are the same in every process, and none finds them for another.
+/// Returns the journal if it saves to disk. With an engine, every process makes all steps itself.
 fn on_disk<'j>(journal: Option<&'j Journal<'j>>) -> Option<&'j Journal<'j>> {
     journal.filter(|journal| journal.engine().is_none())
 }
 
 impl<'j> Steps<'j> {
-    /// Starts the iteration `name`, and returns it with its state: the one saved last, or that of `init`.
+    /// Starts the iteration `name`, and returns it with the last saved state, or the state of
+    /// `init`.
     pub fn begin<S: Persist>(journal: Option<&'j Journal<'j>>, name: &str, init: impl Fn() -> S) -> (Self, S) {
         let Some(journal) = on_disk(journal) else { return (Self { entry: None, done: 0 }, init()) };
         let (entry, state) = journal.entry(name, WHOLE, STEPS, &init);
@@ -50,11 +55,12 @@ impl<'j> Steps<'j> {
         (Self { entry: Some(entry), done }, state.unwrap_or_else(init))
     }
 
-    /// Starts the iteration `name` with a state that exists already, into which what was saved is loaded. A damaged
-    /// file counts as not saved, with a warning.
+    /// Starts the iteration `name` with an existing state, into which the saved one is loaded. A
+    /// damaged file counts as not saved, with a warning.
     ///
     /// # Errors
-    /// [`Error::Damaged`](crate::Error::Damaged) for a file that is whole and of another state: `state` is then of no use.
+    /// [`Error::Damaged`](crate::Error::Damaged) if the file is intact but holds another state:
+    /// `state` is then unusable.
     pub fn resume<S: Persist>(journal: Option<&'j Journal<'j>>, name: &str, state: &mut S) -> Result<Self> {
         let Some(journal) = on_disk(journal) else { return Ok(Self { entry: None, done: 0 }) };
         let (mut entry, there) = journal.place(name, WHOLE);
@@ -71,18 +77,18 @@ impl<'j> Steps<'j> {
         Ok(Self { entry: Some(entry), done })
     }
 
-    /// True where an earlier run saved a part of the next iteration, `name`, that [`resume`](Self::resume) will load:
-    /// work that only prepares its first step can be left out.
+    /// Returns true if an earlier run saved a part of the next iteration, `name`, that
+    /// [`resume`](Self::resume) will load: work that only prepares its first step can be skipped.
     pub fn is_waiting<'a>(journal: Option<&'a Journal<'a>>, name: &str) -> bool {
         on_disk(journal).is_some_and(|journal| journal.is_waiting(name, WHOLE))
     }
 
-    /// Number of steps made, including those of earlier runs.
+    /// Returns the number of steps made, including the steps of earlier runs.
     pub fn done(&self) -> u64 {
         self.done
     }
 
-    /// True where nothing is left to do: the state is the last one.
+    /// Returns true if the iteration has ended: the state is the last one.
     pub fn is_complete(&self) -> bool {
         self.entry.as_ref().is_some_and(Entry::is_complete)
     }
@@ -102,7 +108,8 @@ impl<'j> Steps<'j> {
         }
     }
 
-    /// Saves the state when the run stops before the iteration ends; `state` is the one after the last step.
+    /// Saves the state if the run stops before the iteration ends; `state` must be the one after
+    /// the last step.
     pub fn keep(&mut self, state: &impl Persist) {
         if let Some(entry) = &mut self.entry {
             entry.keep(state);
@@ -172,7 +179,7 @@ mod tests {
         let whole = journal(folder.path(), true, &heard);
         let (steps, found) = Steps::begin(Some(&whole), "sums", || Numbers(vec![0.0; 3]));
         assert!(steps.is_complete() && found == state && heard.0.lock().unwrap().is_empty());
-        // the last byte is of the numbers
+        // the last byte belongs to the numbers
         let entries = std::fs::read_dir(folder.path().join("checkpoint")).unwrap().map(|entry| entry.unwrap().path());
         let path = entries.into_iter().find(|path| path.to_string_lossy().ends_with("-0001.safetensors")).unwrap();
         let mut bytes = std::fs::read(&path).unwrap();

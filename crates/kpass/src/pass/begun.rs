@@ -1,9 +1,11 @@
-//! Rows of segments that a process holds only a part of.
+//! Rows of segments that a process has only in part.
 //!
-//! Floating-point sums depend on their order, so the state of a segment is made of all of its rows, tile by tile from its first. A process
-//! with a part of a segment folds nothing for good: it keeps these rows as the fold sees them, whoever has the rest keeps that, and
-//! the process that brings the states together folds them all, with the bits of a segment that was read at once. What is kept is
-//! less than a segment at either end of a lot, and neither side has more than a tile of it in memory.
+//! Floating-point sums depend on their order, so the state of a segment is computed from all of its
+//! rows, tile by tile from the first. A process with a part of a segment cannot fold it: it keeps
+//! these rows in the form in which the fold sees them, and so does the process with the rest. The
+//! process that brings the states together folds them all, with the bits of a segment that was read
+//! at once. Less than a segment is kept at either end of a lot, and neither side has more than a
+//! tile of it in memory.
 
 use super::{Fold, Pass, run::run};
 use crate::checkpoint::{BegunRows, Number, RowsKey};
@@ -12,7 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{ops::Range, path::PathBuf};
 
-/// Keeps the rows `stored`, which lie in one segment. They are folded as well, so that a row that the fold refuses is refused here.
+/// Keeps the rows `stored`, which are in one segment. Also folds them, so that a row that the fold
+/// rejects is rejected here.
 pub(super) fn keep<T: Real, F: Fold<T>>(
     pass: &Pass<'_>,
     source: &dyn RowSource<T>,
@@ -51,11 +54,11 @@ impl<T: Real> RowSource<T> for Clipped<'_, T> {
     }
 }
 
-/// A fold whose rows are kept.
+/// A fold that also keeps its rows.
 struct Keeping<'a, F> {
     fold: &'a F,
     rows: &'a dyn BegunRows,
-    /// The row after the last one that is kept.
+    /// Row after the last one that was kept.
     end: AtomicU64,
 }
 
@@ -87,7 +90,7 @@ impl<T: Real, F: Fold<T>> Fold<T> for Keeping<'_, F> {
     }
 }
 
-/// The arrays of a block, one after the other: numbers of the rows, features, targets, weights,
+/// Returns the arrays of a block, one after the other: row numbers, features, targets, weights,
 /// codes of classes and folds.
 fn written<T: Real>(block: &RowBlock<'_, T>) -> Vec<u8> {
     let codes = [&block.classes, &block.groups].map(|coded| coded.map_or(&[][..], |coded| coded.codes));
@@ -102,11 +105,11 @@ fn written<T: Real>(block: &RowBlock<'_, T>) -> Vec<u8> {
     parts.concat()
 }
 
-/// The rows of a segment that were kept, as a source.
+/// The kept rows of a segment, as a source.
 pub(super) struct Kept<'a, T> {
     keeper: &'a dyn BegunRows,
     tiles: Vec<(usize, RowsKey)>,
-    /// Buffer of a source of such rows, with its dictionaries of classes and folds.
+    /// Empty buffer of the source, with its dictionaries of classes and folds.
     empty: RowBuf<T>,
     shape: TableShape,
 }
@@ -118,7 +121,7 @@ impl<T> std::fmt::Debug for Kept<'_, T> {
 }
 
 impl<'a, T: Real> Kept<'a, T> {
-    /// The rows in `tiles`, which `source` would hold if they were there.
+    /// Returns the kept rows in `tiles`, with the shape and the dictionaries of `source`.
     pub(super) fn new(
         source: &dyn RowSource<T>,
         keeper: &'a dyn BegunRows,
@@ -156,9 +159,9 @@ struct KeptCursor<'a, T> {
     /// Bytes of a row in each of the arrays.
     widths: [usize; 6],
     next: usize,
-    /// The arrays of the tile at hand, one after the other.
+    /// Arrays of the current tile, one after the other.
     tile: Vec<u8>,
-    /// Its first row that was not handed out, and its number of rows.
+    /// First row of the tile that was not handed out yet, and the number of its rows.
     place: usize,
     rows: usize,
 }
@@ -183,12 +186,12 @@ impl<T: Real> RowCursor<T> for KeptCursor<'_, T> {
 }
 
 impl<T: Real> KeptCursor<'_, T> {
-    /// Reads the next tile that has rows; false where there is none.
+    /// Reads the next tile that has rows; returns false if there is none.
     fn load(&mut self) -> Result<bool> {
         let Kept { keeper, tiles, .. } = self.source;
         let left = tiles.iter().enumerate().skip(self.next);
         let Some((at, (place, key))) = left.into_iter().find(|(_, (_, key))| key.rows > 0) else { return Ok(false) };
-        // one tile at a time
+        // frees the old tile first: only one is in memory
         self.tile = Vec::new();
         self.tile = keeper.load(*place)?;
         let (rows, width) = (key.rows as usize, self.widths.iter().sum::<usize>());

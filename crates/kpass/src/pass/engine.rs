@@ -1,4 +1,4 @@
-//! The passes of processes that share the rows of a run through an [`Engine`].
+//! Passes of processes that share the rows of a run through an [`Engine`].
 
 use super::begun::{self, Kept};
 use super::run::{Delivery, run};
@@ -8,7 +8,8 @@ use crate::checkpoint::{Cut, Engine, LotRows, Node, PassKey, Persist, Share, Tak
 use crate::{Error, Real, Result, RowSource};
 use std::{collections::VecDeque, ops::Range, time::Duration};
 
-/// The nodes of a lot of a pass over the segments `all`: a stretch that begins in the lot as far as it lies in it, other segments singly.
+/// Returns the nodes of a lot in a pass over the segments `all`: each stretch that begins in the
+/// lot, up to the end of the lot, and every other segment by itself.
 pub fn nodes(lot: &Range<u64>, all: &Range<u64>) -> Vec<Range<u64>> {
     let (mut nodes, mut at) = (Vec::new(), lot.start);
     while at < lot.end {
@@ -52,17 +53,20 @@ impl Pass<'_> {
     }
 }
 
-/// What takes the state of a segment: its number, its rows, and its state.
+/// A receiver of segment states: the number of the segment, its number of rows, and its state.
 pub type Deliver<'d, S, E> = &'d mut (dyn FnMut(u64, u64, S) -> Result<(), E> + Send);
 
-/// What folds the segments of a lot, and delivers their states in their order; segments without rows may be left out.
+/// A function that folds the segments of a lot and delivers their states in order; segments without
+/// rows may be left out.
 pub type FoldLot<'f, S, E> = &'f mut dyn FnMut(Range<u64>, Deliver<'_, S, E>) -> Result<(), E>;
 
-/// Folds segments into one state along the fixed [tree](STRETCH), with other processes where there is an engine: for passes over what a process made of
-/// the rows. Returns the state, and the number of rows.
+/// Folds segments into one state along the fixed [tree](STRETCH), together with other processes if
+/// there is an engine. Returns the state and the number of rows.
+///
+/// This is for passes over what a process computed from the rows.
 ///
 /// # Errors
-/// Those of the fold and of the engine.
+/// Errors of the fold and of the engine.
 pub fn fold_lots<S: Merge + Persist, E: From<Error>>(
     engine: Option<&dyn Engine>,
     (name, cut): (&str, Cut),
@@ -87,7 +91,7 @@ pub fn fold_lots<S: Merge + Persist, E: From<Error>>(
     Ok((state, rows))
 }
 
-/// Folds the lots that this process claims, and merges the states of all.
+/// Folds the lots that this process claims, and merges the states of all lots.
 fn together<S: Merge + Persist, E: From<Error>>(
     engine: &dyn Engine,
     key: &PassKey,
@@ -96,7 +100,7 @@ fn together<S: Merge + Persist, E: From<Error>>(
     fold: FoldLot<'_, S, E>,
 ) -> Result<(S, u64), E> {
     let all = key.cut.segments();
-    // rows that the observer has heard of
+    // rows already reported to the observer
     let mut heard = 0;
     let work = |fold: FoldLot<'_, S, E>, lot: Range<u64>| -> Result<u64, E> {
         let lot = lot.start.max(all.start)..lot.end.min(all.end);
@@ -139,14 +143,14 @@ fn together<S: Merge + Persist, E: From<Error>>(
             Taken::State(node) => node,
         };
         if node.segments.start < at {
-            // the total, which another process has found meanwhile, stands for what was merged here
+            // the total, which another process has found meanwhile, replaces what was merged here
             (tree, rows) = (Tree::default(), 0);
         }
         if node.rows > 0 {
             tree.add(node.segments.start, state);
         }
         rows += node.rows;
-        // rows of this process are heard of when they are folded, and are among those that are taken
+        // rows of this process were reported when they were folded, and are among the taken ones
         observer.advance(rows.saturating_sub(heard));
         heard = heard.max(rows);
         at = node.segments.end.max(at + 1);
@@ -156,7 +160,7 @@ fn together<S: Merge + Persist, E: From<Error>>(
     Ok((state, rows))
 }
 
-/// The nodes of a lot that are still to be given, and the state of the first.
+/// The nodes of a lot that are not given yet, and the state of the first one.
 struct Giving<'e, S> {
     engine: &'e dyn Engine,
     key: &'e PassKey,
@@ -191,7 +195,7 @@ mod tests {
     fn stretches_from_their_beginning_are_one_node_and_other_parts_segments() {
         assert_eq!(nodes(&(0..3), &(0..40)), std::slice::from_ref(&(0..3)));
         assert_eq!(nodes(&(30..66), &(0..90)), [30..31, 31..32, 32..64, 64..66]);
-        // the pass begins and ends within a stretch: its part of that is whole
+        // the pass begins and ends within a stretch: its part of that stretch is one node
         assert_eq!(nodes(&(5..70), &(5..70)), [5..32, 32..64, 64..70]);
         assert!(nodes(&(7..7), &(5..70)).is_empty());
     }

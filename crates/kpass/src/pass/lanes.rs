@@ -1,44 +1,47 @@
-//! The sizes of passes outside a fit, for statistics, prediction and conversion: tiles, segments and lanes.
+//! Sizes of passes outside a fit, for statistics, prediction and conversion: tiles, segments and
+//! lanes.
 
 use super::{Observer, Pass, Workers};
 use crate::budget::{Plan, Term};
 use crate::{Real, Result, RowSource};
 
-/// Rows per tile: enough to make a product of it worthwhile, few enough to stay near the cache.
+/// Number of rows per tile: enough for an efficient matrix product, few enough to stay near the
+/// cache.
 pub const TILE: usize = 1024;
 
-/// Stored rows per segment: enough that opening a cursor in the middle of a row group costs little.
+/// Number of stored rows per segment: enough that opening a cursor in the middle of a row group
+/// costs little.
 pub const SEGMENT: u64 = 65_536;
 
-/// Tiles decoded ahead of each lane.
+/// Number of tiles decoded ahead per lane.
 const PREFETCH: usize = 2;
 
-/// The memory that a lane of a verb holds besides its cursor and tiles.
+/// The memory of a lane of a command, in addition to its cursor and tiles.
 #[derive(Clone, Debug)]
 pub struct Lane {
     /// Number of rows of a tile.
     pub tile: usize,
-    /// Name of the memory below, for the message where it does not fit.
+    /// Name of `bytes`, for the message if they do not fit.
     pub name: &'static str,
     /// Bytes of the state and the buffers of a lane.
     pub bytes: usize,
-    /// The memory that all lanes share, such as the model.
+    /// Memory that all lanes share, such as the model.
     pub shared: Vec<Term>,
 }
 
-/// The lanes that fit the memory, and the bytes of the budget that they leave.
+/// The lanes that fit the memory, and the remaining bytes of the budget.
 #[derive(Clone, Copy, Debug)]
 pub struct Lanes {
     /// Number of lanes.
     pub count: usize,
-    /// Bytes of the budget that nothing was planned for.
+    /// Bytes of the budget that are not planned for anything.
     pub spare: usize,
 }
 
-/// The largest number of lanes, up to the number of threads, that fits the budget.
+/// Returns the largest number of lanes, up to the number of threads, that fits the budget.
 ///
 /// # Errors
-/// [`crate::Error::OverBudget`] where not even one fits.
+/// [`crate::Error::OverBudget`] if not even one lane fits.
 pub fn lanes<T: Real>(
     what: &str,
     source: &dyn RowSource<T>,
@@ -62,7 +65,7 @@ pub fn lanes<T: Real>(
     }
 }
 
-/// A pass of these sizes with `lanes` lanes.
+/// Returns a pass of these sizes with `lanes` lanes.
 pub fn scan<'a>(lanes: usize, workers: &'a Workers, observer: &'a dyn Observer) -> Pass<'a> {
     Pass { tile: TILE, segment: SEGMENT, lanes, prefetch: PREFETCH, workers, observer, journal: None }
 }

@@ -1,4 +1,4 @@
-//! Signs of life of the processes that share a run.
+//! Heartbeats of the processes that share a run.
 
 use super::medium::Medium;
 use crate::{Error, Result};
@@ -8,29 +8,30 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{collections::BTreeMap, thread::JoinHandle};
 
-/// Time between two signs of life.
+/// Time between two heartbeats.
 pub(super) const BEAT: Duration = Duration::from_secs(1);
 
-/// Beats for which an unknown process is watched: one that is at work gives a sign meanwhile.
+/// Number of beats for which an unknown process is watched: a working one gives a heartbeat
+/// meanwhile.
 const WATCH: u32 = 3;
 
 const SUFFIX: &str = ".alive";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Life {
-    /// Grows by one with every sign.
+    /// Counter of heartbeats.
     beat: u64,
     ended: bool,
 }
 
 impl Life {
-    /// The process whose sign lies under a name.
+    /// Returns the process whose heartbeat has this name.
     pub(super) fn process(name: &str) -> Option<String> {
         name.strip_suffix(SUFFIX).map(str::to_string)
     }
 }
 
-/// This process's sign of life, which a thread renews.
+/// The heartbeat of this process, which a thread renews.
 pub(super) struct Sign {
     inner: Arc<Inner>,
     heart: Mutex<Option<JoinHandle<()>>>,
@@ -54,7 +55,8 @@ impl Inner {
         while !self.ended.load(Ordering::Relaxed) {
             std::thread::park_timeout(BEAT);
             if !self.ended.load(Ordering::Relaxed) {
-                // the next sign may find the place again; if none does, the other processes take this one for gone
+                // the next heartbeat may reach the place again; if none does, the others regard
+                // this process as gone
                 let _ = self.say(false);
             }
         }
@@ -62,7 +64,8 @@ impl Inner {
 }
 
 impl Sign {
-    /// The sign of a process with a name of its own, which begins with the mark of its job.
+    /// Returns the heartbeat of a process, under a unique name that begins with the mark of its
+    /// job.
     pub(super) fn new(medium: Arc<dyn Medium>, mark: &str) -> Self {
         static PROCESSES: AtomicU64 = AtomicU64::new(0);
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
@@ -76,7 +79,7 @@ impl Sign {
         &self.inner.name
     }
 
-    /// Gives the first sign, and renews it from now on.
+    /// Writes the first heartbeat, and renews it from now on.
     pub(super) fn begin(&self) -> Result<()> {
         self.inner.say(false)?;
         let inner = Arc::clone(&self.inner);
@@ -86,24 +89,25 @@ impl Sign {
         Ok(())
     }
 
-    /// Gives the last sign; false where none was given before, or the last one was.
+    /// Writes the last heartbeat; returns false if there was no first one, or if the last was
+    /// written already.
     pub(super) fn end(&self) -> bool {
         self.inner.ended.store(true, Ordering::Relaxed);
         let heart = self.heart.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(heart) = heart else { return false };
         heart.thread().unpark();
-        // a heart that panicked has nothing left to say, and without the place nobody hears it
+        // ignored: a thread that panicked, and a place that cannot be reached
         let _ = heart.join();
         let _ = self.inner.say(true);
         true
     }
 }
 
-/// What was seen of the other processes.
+/// What this process has seen of the others.
 pub(super) struct Lives {
     medium: Arc<dyn Medium>,
     pub(super) patience: Duration,
-    /// The last sign of each, and when it was new.
+    /// Last heartbeat of each process, and when it was new.
     seen: Mutex<BTreeMap<String, (Option<Life>, Instant)>>,
 }
 
@@ -123,14 +127,16 @@ impl Lives {
         Ok(last.clone())
     }
 
-    /// True where a process does no work any more: it has ended, or has given no sign for the time of patience.
+    /// Returns true if a process does not work any more: it has ended, or has given no heartbeat
+    /// within `patience`.
     pub(super) fn is_gone(&self, process: &str) -> Result<bool> {
         let (life, since) = self.look(process)?;
         let ended = life.is_some_and(|life| life.ended);
         Ok(ended || since.elapsed() > self.patience)
     }
 
-    /// True where one of the processes is at work: it is watched for a few beats, and its sign changes.
+    /// Returns true if one of the processes is at work: watches for a few beats whether a heartbeat
+    /// changes.
     pub(super) fn is_any_seen(&self, processes: &[String]) -> Result<bool> {
         let look = |process: &String| self.medium.read(&format!("{process}{SUFFIX}"));
         let first = processes.iter().map(look).collect::<Result<Vec<_>>>()?;

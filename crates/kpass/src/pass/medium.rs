@@ -1,4 +1,4 @@
-//! What the processes of a run have in common: a place where each finds what the others have put.
+//! The storage that the processes of a run share.
 
 use crate::atomic::{BUFFER_BYTES, builder, is_temporary};
 use crate::{Error, Result};
@@ -6,34 +6,34 @@ use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use tempfile::{NamedTempFile, TempPath};
 
-/// A place with names, under each of which lies a short text or a file of states.
+/// A storage of named items, each a short text or a file of states.
 ///
-/// A folder that all processes see is one; so is a server, or whatever a cluster has. A name holds letters and digits of ASCII, `-`
-/// and `.` only, and is neither `.` nor `..`. What is put there appears whole or not at all.
-/// Errors are those of the place.
+/// A folder that all processes see is a medium; a server or another store of a cluster can be one
+/// too. A name consists of ASCII letters, digits, `-` and `.`, and is neither `.` nor `..`. An item
+/// appears completely or not at all. Methods return the errors of the storage.
 pub trait Medium: Send + Sync {
-    /// The place, for messages.
+    /// Returns the place, for messages.
     fn place(&self) -> PathBuf;
-    /// Puts a text under a name where nothing is there; false where something is. Of several processes that do so at a
-    /// time one hears true.
+    /// Stores a text under a name that is free; returns false if the name is taken. If several
+    /// processes do so at the same time, one of them gets true.
     fn create(&self, name: &str, text: &[u8]) -> Result<bool>;
-    /// Puts a text under a name, in place of what is there.
+    /// Stores a text under a name, and replaces what is there.
     fn replace(&self, name: &str, text: &[u8]) -> Result<()>;
-    /// The text under a name; `None` where nothing is there.
+    /// Returns the text under a name; `None` if the name is free.
     fn read(&self, name: &str) -> Result<Option<Vec<u8>>>;
-    /// True where something lies under a name.
+    /// Returns true if a name is taken.
     fn has(&self, name: &str) -> Result<bool>;
-    /// Removes what lies under a name, if anything.
+    /// Removes the item with this name, if there is one.
     fn remove(&self, name: &str) -> Result<()>;
-    /// The names under which something lies.
+    /// Returns the names of all items.
     fn names(&self) -> Result<Vec<String>>;
-    /// Puts a file under a name, in place of what is there; `write` writes its bytes.
+    /// Stores a file under a name, and replaces what is there; `write` writes its bytes.
     fn put(&self, name: &str, write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> Result<()>;
-    /// The file under a name; `None` where nothing is there.
+    /// Returns the file under a name; `None` if the name is free.
     fn get(&self, name: &str) -> Result<Option<Fetched>>;
 }
 
-/// A file of a [`Medium`], to be read from this machine.
+/// A file of a [`Medium`], readable on this machine.
 #[derive(Debug)]
 pub enum Fetched {
     /// The file itself.
@@ -43,7 +43,7 @@ pub enum Fetched {
 }
 
 impl Fetched {
-    /// A copy of a file's bytes, in the folder for temporary files.
+    /// Writes a copy of a file's bytes to the folder for temporary files.
     ///
     /// # Errors
     /// Errors of the file system.
@@ -54,7 +54,7 @@ impl Fetched {
         Ok(Self::Copy(file.into_temp_path()))
     }
 
-    /// Where it can be read.
+    /// Returns the path at which the file can be read.
     pub fn path(&self) -> &Path {
         match self {
             Self::There(path) => path,
@@ -68,17 +68,17 @@ impl Fetched {
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// The folder at `path`, which is made where it is not there.
+    /// Opens the folder at `path`, and creates it if it does not exist.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
         std::fs::create_dir_all(&path).map_err(Error::io("create", &path))?;
         Ok(Self(path))
     }
 
-    /// Where a name lies, which is nowhere but in this folder.
+    /// Returns the path of a name, which is always in this folder.
     fn path(&self, name: &str) -> Result<PathBuf> {
         let letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
         if name.is_empty() || matches!(name, "." | "..") || !name.bytes().all(letter) {
@@ -92,10 +92,11 @@ impl Folder {
         Ok(self.0.join(name))
     }
 
-    /// The file under a name; `None` where there is none.
+    /// Returns the file under a name; `None` if there is none.
     ///
     /// # Errors
-    /// Where the name is that of a link, a folder or a device, which no process has put there: waiting for it might never end.
+    /// If the name belongs to a link, a folder or a device, which no process has put there: reading
+    /// it might never end.
     fn file(&self, name: &str) -> Result<Option<PathBuf>> {
         let path = self.path(name)?;
         match Error::unless_absent(std::fs::symlink_metadata(&path), "read", &path)? {
@@ -108,7 +109,7 @@ impl Folder {
         }
     }
 
-    /// A file beside the others that holds the text, under a name of its own.
+    /// Creates a temporary file with the text in the folder, under a unique name.
     fn temporary(&self, text: &[u8]) -> Result<NamedTempFile> {
         let failed = |error| Error::io("write", &self.0)(error);
         let mut file = builder().tempfile_in(&self.0).map_err(failed)?;
@@ -123,7 +124,7 @@ impl Medium for Folder {
     }
 
     fn create(&self, name: &str, text: &[u8]) -> Result<bool> {
-        // most names that are asked for are taken: a look costs less than a file
+        // most names are taken: a look costs less than a file
         if self.has(name)? {
             return Ok(false);
         }
@@ -163,7 +164,8 @@ impl Medium for Folder {
         Ok(names.into_iter().filter(|name| !is_temporary(name)).collect())
     }
 
-    /// Nothing is flushed to the disk: after a power cut a digest tells that a file is damaged, and it is computed again.
+    /// Does not flush to the disk: after a power failure a digest shows that a file is damaged, and
+    /// it is computed again.
     fn put(&self, name: &str, write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> Result<()> {
         let path = self.file(name)?.map_or_else(|| self.path(name), Ok)?;
         let mut out = BufWriter::with_capacity(BUFFER_BYTES, self.temporary(&[])?);

@@ -1,7 +1,9 @@
-//! A process of a job that is shared through a medium: its sign of life, and the names of what such processes put there.
+//! A process of a job that is shared through a medium: its heartbeat, and the names of its items
+//! there.
 //!
-//! Every name begins with the mark of the job, which is a digest of its options and its files. So a run sees, replaces and removes
-//! what processes of the same job have put there, and nothing else: neither what people keep in the folder, nor another job.
+//! Every name begins with the mark of the job, which is a digest of its options and its files. So a
+//! run sees, replaces and removes only what processes of the same job have stored, and neither
+//! other files in the folder nor items of another job.
 
 use super::life::{Life, Lives, Sign};
 use super::medium::Medium;
@@ -11,15 +13,15 @@ use std::sync::Arc;
 
 const JOB: &str = "-job";
 
-/// This process, as one of those that do a job.
+/// This process as a member of a job.
 pub(super) struct Member {
     pub(super) mark: String,
     pub(super) sign: Sign,
 }
 
 impl Member {
-    /// Joins the processes that do the job, and gives the first sign of life.
-    /// Errors: where processes of another job are at work there; those of the place.
+    /// Joins the processes of the job, and gives the first heartbeat. Fails if processes of another
+    /// job are at work there, or with an error of the medium.
     pub(super) fn join(medium: &Arc<dyn Medium>, lives: &Lives, job: &Manifest) -> Result<Self> {
         let mark = job.mark();
         let name = format!("{mark}{JOB}");
@@ -49,13 +51,13 @@ impl Member {
     }
 }
 
-/// The node, or the lot, that begins at a segment.
+/// Returns the name of the node, or of the lot, that begins at a segment.
 pub(super) fn at(segment: u64) -> String {
     format!("{segment:09}")
 }
 
-/// Refuses a place where processes of another job are at work: most likely one of the two was started with wrong options, and they would
-/// share nothing.
+/// Rejects a medium in which processes of another job are at work: most likely one of the two was
+/// started with wrong options, and they would share nothing.
 fn refuse_others(medium: &dyn Medium, lives: &Lives, job: &Manifest) -> Result<()> {
     let names = medium.names()?;
     for name in names.iter().filter(|name| Digest::behind(name) == Some(JOB)) {

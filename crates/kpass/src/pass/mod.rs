@@ -3,14 +3,17 @@
 //! ```text
 //!              segment 0        segment 1        segment 2   …        fixed ranges of stored rows
 //! feeder  ──▶ [tile][tile][t] │ [tile][tile]… │                      decodes ahead of its lane
-//! lane    ──▶ step step step flush ─▶ deliver                        one state, made anew for each segment
+//! lane    ──▶ step step step flush ─▶ deliver                        one state for each segment
 //!                                       └── in segment order ──▶ stretch of 32 ──▶ total
 //! ```
 //!
-//! A **tile** is the rows a fold sees at once, a **segment** the unit of reduction, a **lane** a thread with a state
-//! of its own. Tiles and segments are functions of the shape of the work alone. Every segment starts from
-//! [`Fold::init`] and segment states are merged in segment order along a fixed [tree](STRETCH), so lanes and prefetch change when a number is
-//! computed and never which: the result has the same bits for every number of threads and every budget.
+//! A **tile** is the rows a fold sees at once, a **segment** the unit of reduction, a **lane** a
+//! worker thread with a state of its own, and a **stretch** a reduction block of 32 segments. A
+//! **lot** is a work unit of segments that one of several processes claims. Tiles and segments
+//! depend only on the shape of the work. Every segment starts from [`Fold::init`], and segment
+//! states are merged in segment order along a fixed [tree](STRETCH). Lanes and prefetch therefore
+//! change when a number is computed, but not its value: the result has the same bits for every
+//! number of threads and every budget.
 
 mod begun;
 pub mod engine;
@@ -40,9 +43,10 @@ use tree::Tree;
 
 /// The computation that a pass does on its rows.
 pub trait Fold<T: Real>: Sync {
-    /// The result for the rows of a segment, to be merged with those of other segments.
+    /// The result for the rows of a segment, which is merged with the results of other segments.
     type State: Send;
-    /// Buffers of a lane, reused over its segments; holds nothing between [`Fold::flush`] and the next `step`.
+    /// Buffers of a lane, reused over its segments; empty between [`Fold::flush`] and the next
+    /// `step`.
     type Scratch: Send;
     /// The error of a step.
     type Error: From<Error> + Send + 'static;
@@ -51,8 +55,8 @@ pub trait Fold<T: Real>: Sync {
     fn init(&self) -> Self::State;
     /// Returns the buffers for one lane.
     fn scratch(&self) -> Self::Scratch;
-    /// Adds the rows of one tile to the state. Parallel work goes to `workers` and to no other pool: lanes may hold the
-    /// threads of that one.
+    /// Adds the rows of one tile to the state. Parallel work must use `workers`, because lanes may
+    /// hold the threads of any other pool.
     fn step(
         &self,
         state: &mut Self::State,
@@ -74,21 +78,22 @@ pub trait Fold<T: Real>: Sync {
 /// A pass over rows: the sizes of its parts, and the threads that work on it.
 #[derive(Clone, Copy)]
 pub struct Pass<'a> {
-    /// Rows per tile.
+    /// Number of rows per tile.
     pub tile: usize,
-    /// Stored rows per segment.
+    /// Number of stored rows per segment.
     pub segment: u64,
-    /// Segments folded at the same time, each with a state of its own.
+    /// Number of segments folded at the same time, each with a state of its own.
     pub lanes: usize,
-    /// Tiles decoded ahead, per lane, by a thread of their own. With 0 a lane decodes its own tiles: less work where all
-    /// processors have a lane, because tiles stay in the processor's cache; nothing is decoded while a lane folds.
+    /// Number of tiles decoded ahead, per lane, by a separate thread. With 0 a lane decodes its own
+    /// tiles: less work if all processors have a lane, because tiles stay in the processor's cache,
+    /// but nothing is decoded while a lane folds.
     pub prefetch: usize,
-    /// Threads inside a step; sequential where there are several lanes.
+    /// Threads inside a step; sequential if there are several lanes.
     pub workers: &'a Workers,
     /// Receives the progress and may stop the pass.
     pub observer: &'a dyn Observer,
-    /// The journal in which [`Pass::resume`] saves its progress and finds that of earlier runs or other processes; `None` for passes that
-    /// are short or whose rows are in memory.
+    /// Journal in which [`Pass::resume`] saves its progress and finds the progress of earlier runs
+    /// or other processes; `None` for passes that are short or whose rows are in memory.
     pub journal: Option<&'a Journal<'a>>,
 }
 
@@ -108,26 +113,29 @@ impl std::fmt::Debug for Pass<'_> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PassReport {
-    /// Rows folded.
+    /// Number of rows folded.
     pub rows: u64,
     /// Time the lanes waited for the decoder, summed over lanes.
     pub starved: Duration,
 }
 
 impl<'a> Pass<'a> {
-    /// A pass with one lane and all workers, no observer and no journal. Change the fields for more.
+    /// Returns a pass with one lane and all workers, no observer and no journal. Change the fields
+    /// for more.
     pub fn new(tile: usize, segment: u64, workers: &'a Workers) -> Self {
         Self { tile, segment, lanes: 1, prefetch: 2, workers, observer: &Unobserved, journal: None }
     }
 
-    /// How the stored rows `range` are cut: at multiples of the segment, so that pruned rows never shift one.
+    /// Returns how the stored rows `range` are cut: at multiples of the segment, so that pruned
+    /// rows never shift a segment.
     fn cut(&self, range: &Range<u64>) -> Cut {
         Cut { tile: self.tile, segment: self.segment, start: range.start, end: range.end }
     }
 
-    /// Folds every selected row and merges the segments' states; [`Fold::init`] for a source without rows.
+    /// Folds every selected row and merges the segments' states; returns [`Fold::init`] for a
+    /// source without rows.
     ///
-    /// Holds as many states as [`states`] says.
+    /// Holds [`states`] states at once.
     ///
     /// # Errors
     /// The first error in row order of the source, the fold, or [`Error::Interrupted`].
@@ -144,16 +152,18 @@ impl<'a> Pass<'a> {
         Ok((tree.finish().unwrap_or_else(|| fold.init()), report))
     }
 
-    /// [`Pass::fold`], continued where the journal's entry ends: what is whole there is not read again, what is begun
-    /// goes on at its segment. The result has the same bits, and the report counts the restored rows too.
+    /// Folds like [`Pass::fold`], but continues where the journal's entry ends: a complete pass is
+    /// not read again, a begun one continues at its segment. The result has the same bits, and the
+    /// report counts the restored rows too.
     ///
-    /// `name` says what the pass finds. Passes that share a journal must come in the same order in every run: the order
-    /// numbers the entries. Without a journal this is [`Pass::fold`]; with one that goes through an [`Engine`], the rows are
-    /// folded by several processes.
+    /// `name` describes the result of the pass. Passes that share a journal must come in the same
+    /// order in every run: the order numbers the entries. Without a journal this is [`Pass::fold`];
+    /// with one that goes through an [`Engine`], several processes fold the rows.
     ///
     /// # Errors
-    /// The errors of [`Pass::fold`]. What was merged before an error is saved in the journal first. A checkpoint that
-    /// cannot be written or read is no error: the journal's listener is told, and the rows are folded again.
+    /// The errors of [`Pass::fold`]. What was merged before an error is saved in the journal first.
+    /// A checkpoint that cannot be written or read is not an error: the journal's listener gets a
+    /// warning, and the rows are folded again.
     pub fn resume<T: Real, F: Fold<T, State: Merge + Persist>>(
         &self,
         name: &str,
@@ -192,7 +202,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Folds every segment and hands its state to `deliver`, in segment order.
+    /// Folds every segment and passes its state to `deliver`, in segment order.
     ///
     /// A segment without selected rows delivers nothing.
     ///

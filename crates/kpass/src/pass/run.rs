@@ -1,7 +1,7 @@
-//! The machine behind a pass: feeders that decode, lanes that fold, states that are delivered in order.
+//! The implementation of a pass: feeders decode, lanes fold, and states are delivered in order.
 //!
-//! It is large, and there are many folds: so it knows a fold as [`LaneFold`]s only, and is compiled once for each type of
-//! element.
+//! It is large, and there are many folds: so it uses folds only as [`LaneFold`]s, and is compiled
+//! once per element type.
 
 use super::{Fold, Pass, PassReport, Workers};
 use crate::checkpoint::Cut;
@@ -14,19 +14,19 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The state of a segment on its way to whoever merges it.
+/// The state of a segment on its way to the merge.
 pub(super) struct Delivery<S> {
-    /// Number of segments of the pass up to this one, itself included.
+    /// Number of segments of the pass up to and including this one.
     pub(super) done: u64,
-    /// Number of the segment among all of the stored rows.
+    /// Number of the segment among all stored rows.
     pub(super) segment: u64,
-    /// Selected rows that were folded.
+    /// Number of selected rows that were folded.
     pub(super) folded: u64,
     pub(super) state: S,
 }
 
-/// Folds the segments of the pass whose places among its segments are in `part`, and hands each state to `deliver`, in
-/// order.
+/// Folds the segments of the pass whose positions are in `part`, and passes each state to
+/// `deliver`, in order.
 pub(super) fn run<T: Real, F: Fold<T>>(
     pass: &Pass<'_>,
     source: &dyn RowSource<T>,
@@ -41,7 +41,7 @@ pub(super) fn run<T: Real, F: Fold<T>>(
     };
     work(pass, source, part, &lane).map_err(|failure| match failure.downcast::<F::Error>() {
         Ok(error) => *error,
-        // failures are those of the lanes or of the source: nothing else comes here
+        // failures come only from the lanes and from the source
         Err(other) => other.downcast::<Error>().map_or(Error::Worker, |error| *error).into(),
     })
 }
@@ -49,15 +49,16 @@ pub(super) fn run<T: Real, F: Fold<T>>(
 /// An error of a fold or of the source, whose type the caller knows.
 type Failure = Box<dyn Any + Send>;
 
-/// A fold as a lane works on it.
+/// A fold as a lane uses it.
 trait LaneFold<T> {
     fn step(&mut self, block: &RowBlock<'_, T>, workers: &Workers) -> Result<(), Failure>;
     fn flush(&mut self, workers: &Workers) -> Result<(), Failure>;
-    /// Gives the state of a segment away, if it had rows: the segments done with it, its number.
+    /// Delivers the state of a segment, if it had rows: `done` segments end with it, and `segment`
+    /// is its number.
     fn deliver(&mut self, done: u64, segment: u64) -> Result<(), Failure>;
 }
 
-/// A fold, and what a lane has folded of its segment: no state before the first row.
+/// A fold and what a lane has folded of its segment; no state before the first row.
 struct Folding<'a, T: Real, F: Fold<T>, D> {
     fold: &'a F,
     deliver: &'a Mutex<D>,
@@ -156,7 +157,7 @@ struct Run<'a, 'f, T> {
     shape: TableShape,
     cut: Cut,
     next: AtomicU64,
-    /// The place after the last segment to fold.
+    /// Position after the last segment to fold.
     end: u64,
     order: Mutex<Order>,
     turned: Condvar,
@@ -166,7 +167,7 @@ struct Run<'a, 'f, T> {
 }
 
 impl<T: Real> Run<'_, '_, T> {
-    /// The stored rows of a segment, by its place in the pass.
+    /// Returns the stored rows of a segment, by its position in the pass.
     fn rows(&self, segment: u64) -> Range<u64> {
         let number = self.cut.segments().start + segment;
         self.cut.rows(&(number..number + 1))
@@ -176,7 +177,7 @@ impl<T: Real> Run<'_, '_, T> {
         self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True when a segment before `segment` failed: work on it would be thrown away.
+    /// Returns true if a segment before `segment` failed: work on this one would be discarded.
     fn pointless(&self, segment: u64) -> bool {
         self.failed.load(Ordering::Relaxed) && self.lock().failed.as_ref().is_some_and(|(at, _)| *at < segment)
     }
@@ -190,7 +191,8 @@ impl<T: Real> Run<'_, '_, T> {
         self.turned.notify_all();
     }
 
-    /// Folds what a feeder of its own decodes ahead. The feeder begins with its lane: it takes segments that others wait for.
+    /// Folds what its own feeder decodes ahead. The feeder starts with its lane, because it takes
+    /// segments that others wait for.
     fn work_fed(&self) {
         let (full, tiles) = channel();
         let (free, buffers) = channel();
@@ -204,7 +206,7 @@ impl<T: Real> Run<'_, '_, T> {
                 // the system refuses another thread
                 return self.work_alone();
             }
-            // both ends go with the lane, and the feeder, which may wait for them, with both
+            // both ends are dropped with the lane, which also ends a feeder that waits for them
             let (tiles, free) = (tiles, free);
             self.work(&tiles, &free);
         });
@@ -226,7 +228,7 @@ impl<T: Real> Run<'_, '_, T> {
         std::mem::forget(alarm);
     }
 
-    /// Decodes and folds segment after segment: a lane that feeds itself, with one buffer.
+    /// Decodes and folds segment after segment with one buffer: a lane without a feeder.
     fn work_alone(&self) {
         let alarm = PanicAlarm(self);
         let (mut lane, spare) = ((self.lane)(), Cell::new(Some(RowBuf::new(self.pass.tile))));
@@ -234,7 +236,8 @@ impl<T: Real> Run<'_, '_, T> {
         std::mem::forget(alarm);
     }
 
-    /// Decodes segment after segment until there are none left or the lane, to which `send` gives what is decoded, has gone.
+    /// Decodes segment after segment until none is left, or until the lane, which receives them
+    /// through `send`, has ended.
     fn feed(&self, send: &mut dyn FnMut(Item<T>) -> bool, buffers: &mut dyn FnMut() -> Option<RowBuf<T>>) {
         let mut spare = None;
         loop {
@@ -254,7 +257,7 @@ impl<T: Real> Run<'_, '_, T> {
         }
     }
 
-    /// Sends the tiles of one segment; false when the lane has gone.
+    /// Sends the tiles of one segment; returns false if the lane has ended.
     fn decode(
         &self,
         segment: u64,
@@ -278,7 +281,8 @@ impl<T: Real> Run<'_, '_, T> {
         }
     }
 
-    /// Takes what was decoded into the lane, and gives its buffer back; false where the lane has nothing more to do.
+    /// Passes a decoded item to the lane, and frees its buffer; returns false if the lane has
+    /// nothing more to do.
     fn take(&self, item: Item<T>, lane: &mut (dyn LaneFold<T> + '_), free: impl FnOnce(RowBuf<T>)) -> bool {
         let (segment, outcome) = match item {
             Item::Tile(segment, buffer) => {
@@ -314,7 +318,7 @@ impl<T: Real> Run<'_, '_, T> {
     /// Waits for the segment's turn and delivers its state.
     fn end(&self, segment: u64, lane: &mut (dyn LaneFold<T> + '_)) -> Result<(), Failure> {
         lane.flush(self.workers)?;
-        // a step that was ended early leaves nothing to deliver
+        // a step that ended early leaves nothing to deliver
         self.workers.check().map_err(boxed)?;
         let mut order = self.lock();
         while order.turn < segment {
@@ -324,7 +328,7 @@ impl<T: Real> Run<'_, '_, T> {
             order = self.turned.wait(order).unwrap_or_else(PoisonError::into_inner);
         }
         lane.deliver(segment + 1, self.cut.segments().start + segment)?;
-        // nor does a delivery that was ended early count
+        // nor does a delivery that ended early count
         self.workers.check().map_err(boxed)?;
         order.turn += 1;
         self.turned.notify_all();
@@ -332,7 +336,8 @@ impl<T: Real> Run<'_, '_, T> {
     }
 }
 
-/// Wakes the other lanes when this one unwinds, so that they do not wait for a turn that never comes.
+/// Wakes the other lanes when this one unwinds, so that they do not wait for a turn that never
+/// comes.
 struct PanicAlarm<'r, 'a, 'f, T: Real>(&'r Run<'a, 'f, T>);
 
 impl<T: Real> Drop for PanicAlarm<'_, '_, '_, T> {

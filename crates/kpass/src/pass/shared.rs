@@ -1,21 +1,25 @@
 //! Processes that share the passes of a run through a medium, such as a folder.
 //!
-//! A pass is cut into lots, which are functions of its rows. A process claims a lot by a text under the lot's name, which
-//! is put there once, and gives the states of its nodes. In the next pass over the same rows it begins with the lots that it folded before, of which
-//! it may have kept what it made, and leaves those of the others to them as long as they may just be slower. One process claims the merging, puts the total there and removes
-//! the rest; the others wait for the total, so that each state is read once. So names tell what a thing is, whatever the
-//! processes: a process may come late, and finds totals; a process that has gone costs what it had claimed; and a run that
-//! was broken off goes on.
+//! A pass is cut into lots, which depend only on its rows. A process claims a lot by creating a
+//! text under the lot's name, which succeeds only once, and stores the states of its nodes. In the
+//! next pass over the same rows it starts with the lots that it folded before, because it may have
+//! kept what it made of them. It leaves the lots of other processes to them as long as they may
+//! just be slower. One process claims the merging, stores the total and removes the rest; the
+//! others wait for the total, so that each state is read once. The names do not depend on the
+//! processes: a process may join late, and finds totals; a process that has gone costs only what it
+//! had claimed; and an interrupted run continues.
 //!
-//! MARK is a digest of the job and its files. It begins every name and stands in every state, so that jobs in one place have nothing in common.
+//! MARK is a digest of the job and its files. It begins every name and is in every state, so that
+//! jobs in one place are independent.
 //!
 //! ```text
 //! MARK-job                 the manifest: what all processes compute
-//! MARK-NAME.alive          a process, and that it is at work; NAME is made up
+//! MARK-NAME.alive          the heartbeat of a process; NAME is unique
 //! MARK-000007.total        the total of pass 7
-//! MARK-000007-000000032.0  who folds the lot of pass 7 that begins at segment 32; .1 whoever took it over from a process that had gone
+//! MARK-000007-000000032.0  the process that folds the lot of pass 7 that begins at segment 32;
+//!                          .1 names the process that took it over from one that had gone
 //! MARK-000007-000000032    the state of the node that begins there
-//! MARK-000007-merge.0      who merges the states
+//! MARK-000007-merge.0      the process that merges the states
 //! ```
 
 use super::engine::nodes;
@@ -32,20 +36,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Time between two looks for a state that is not there yet; the first look comes sooner.
+/// Time between two looks for a missing state; the first look comes sooner.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Without a sign of life for so long a process counts as gone: network file systems may show a file that was replaced
-/// up to a minute late.
+/// Time without a heartbeat after which a process counts as gone: network file systems may show a
+/// replaced file up to a minute late.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Lots of a pass, at least, where it has as many segments: so the last of many processes to end waits little for another.
+/// Minimum number of lots of a pass that has at least this many segments: the last of many
+/// processes then waits only briefly for another.
 const LOTS: u64 = 32;
 
-/// The passes of a run, shared through a [`Medium`].
+/// An engine that shares the passes of a run through a [`Medium`].
 ///
-/// Every process has the same job on the same rows. Any number of them may work at a time, and each may start and end when
-/// it likes.
+/// Every process has the same job on the same rows. Any number of processes may work at a time, and
+/// each may start and end at any time.
 pub struct SharedEngine {
     medium: Arc<dyn Medium>,
     lives: Lives,
@@ -60,35 +65,36 @@ impl std::fmt::Debug for SharedEngine {
     }
 }
 
-/// What this process knows of the lots of the pass.
+/// The lots of the current pass, as this process sees them.
 #[derive(Default)]
 struct Lots {
     cut: Option<Cut>,
-    /// The first segments of the lots that this process folded when rows were last cut like this: it may have kept what it made of them.
+    /// First segments of the lots that this process folded when rows were last cut like this: it
+    /// may have kept what it made of them.
     own: BTreeSet<u64>,
-    /// Those of the lots that it folds now.
+    /// First segments of the lots that it folds now.
     folded: BTreeSet<u64>,
     /// First segments of the lots that it has not tried to claim, its own before the others.
     open: VecDeque<u64>,
-    /// When it began, how long its own lots took, and the longest time that they took in a pass so far: what it would cost to make anew
-    /// what another process has kept.
+    /// When the pass began, how long its own lots took, and the longest time that they took in a
+    /// pass so far: the cost of recomputing what another process has kept.
     began: Option<Instant>,
     busy: Option<Duration>,
     longest: Duration,
-    /// How often a claim was taken over from a process that had gone, by what was claimed.
+    /// How often each claim was taken over from a process that had gone.
     generations: BTreeMap<String, u64>,
-    /// True where this process merges the states.
+    /// True if this process merges the states.
     merges: bool,
 }
 
-/// Segments of a lot: a power of two up to a stretch.
+/// Returns the number of segments of a lot: a power of two, at most a stretch.
 fn length(cut: Cut) -> u64 {
     let all = cut.segments();
     let length = ((all.end - all.start) / LOTS).clamp(1, STRETCH);
     1 << length.ilog2()
 }
 
-/// The lot of a segment: cut at multiples of its length, as stretches are.
+/// Returns the lot of a segment; lots are cut at multiples of their length, as stretches are.
 fn lot(cut: Cut, segment: u64) -> Range<u64> {
     let (all, length) = (cut.segments(), length(cut));
     let start = segment / length * length;
@@ -102,8 +108,9 @@ fn starts(cut: Cut) -> impl Iterator<Item = u64> {
 }
 
 impl Lots {
-    /// Hears that a lot is to be claimed: true for that of another process, which is left to it for as long as this process's own lots took, now
-    /// or at the most, but not beyond the patience.
+    /// Returns true for a lot that is left to the process that folded it before. It is left for as
+    /// long again as this process's own lots took, or ever took if that is longer, but not beyond
+    /// `patience`.
     fn is_left_to_others(&mut self, start: u64, patience: Duration) -> bool {
         if self.own.is_empty() || self.own.contains(&start) {
             return false;
@@ -114,11 +121,11 @@ impl Lots {
     }
 }
 
-/// The merging of the states, among the things that are claimed.
+/// Name of the claim to merge the states.
 const MERGE: &str = "merge";
 
 impl SharedEngine {
-    /// A process that shares the passes of a run through a medium.
+    /// Returns the engine of a process that shares the passes of a run through a medium.
     pub fn new(medium: Arc<dyn Medium>) -> Self {
         Self {
             lives: Lives::new(Arc::clone(&medium), PATIENCE),
@@ -129,15 +136,16 @@ impl SharedEngine {
         }
     }
 
-    /// [`SharedEngine::new`] through a folder, on this machine or a network file system, which is made where it is not there.
+    /// Returns an engine that uses a folder, on this machine or a network file system; creates it
+    /// if it does not exist.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn folder(path: impl Into<PathBuf>) -> Result<Self> {
         Ok(Self::new(Arc::new(Folder::open(path)?)))
     }
 
-    /// Another time after which a process without a sign of life counts as gone.
+    /// Sets the time after which a process without a heartbeat counts as gone.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.lives = Lives::new(Arc::clone(&self.medium), patience);
@@ -156,7 +164,7 @@ impl SharedEngine {
         self.member.get().ok_or_else(|| self.refused("no job was joined; join one before the first pass"))
     }
 
-    /// Reads the state under a name; `None` where there is none, or it has been removed this moment.
+    /// Reads the state under a name; `None` if there is none, or if it was just removed.
     fn load(&self, pass: &PassKey, name: &str, state: &mut dyn Persist) -> Result<Option<Node>> {
         let Some(file) = self.medium.get(name)? else { return Ok(None) };
         let mut file = match StateFile::open(file.path()) {
@@ -182,7 +190,8 @@ impl SharedEngine {
         Ok(Some(node))
     }
 
-    /// Claims what nobody has claimed, or whoever claimed it has gone; false where another process has it.
+    /// Claims an item that is unclaimed or whose owner has gone; returns false if another process
+    /// has it.
     fn take_over(&self, pass: &PassKey, what: &str) -> Result<bool> {
         let member = self.member()?;
         let mut generation = self.lots().generations.get(what).copied().unwrap_or(0);
@@ -192,15 +201,16 @@ impl SharedEngine {
             }
             generation += 1;
         } else if self.medium.has(&member.total(pass))? {
-            // the claims went when the total came
+            // the claims were removed when the total came
             return Ok(false);
         }
         self.lots().generations.insert(what.to_string(), generation);
         self.medium.create(&member.claim(pass, what, generation), member.sign.name().as_bytes())
     }
 
-    /// The state of the node that begins at `segment`, or the total, if they are there; this process's node to fold, if it is
-    /// `time` to look after the others.
+    /// Returns the state of the node that begins at `segment`, or the total, if they are there. If
+    /// it is `time` to look after the other processes, it may return a lot that this process must
+    /// fold.
     fn look(&self, pass: &PassKey, segment: u64, state: &mut dyn Persist, time: bool) -> Result<Option<Taken>> {
         let member = self.member()?;
         if let Some(node) = self.load(pass, &member.total(pass), state)? {
@@ -224,14 +234,15 @@ impl SharedEngine {
         Ok(Some(Taken::Lost(lot)))
     }
 
-    /// A lot that this process has given, of which a state is gone though there is no total: somebody has removed it.
+    /// Returns a lot that this process has given, if one of its states is missing although there is
+    /// no total: somebody has removed it.
     fn vanished(&self, pass: &PassKey) -> Result<Option<Range<u64>>> {
         let (member, all) = (self.member()?, pass.cut.segments());
         let there: BTreeSet<String> = self.medium.names()?.into_iter().collect();
         let given = self.lots().folded.clone();
         for lot in given.into_iter().map(|start| lot(pass.cut, start)) {
             for name in nodes(&lot, &all).iter().map(|node| member.state(pass, node.start)) {
-                // a listing may be older than the states, which go when the total has come
+                // a listing may be older than the states, which are removed when the total has come
                 if !there.contains(&name) && !self.medium.has(&name)? && !self.medium.has(&member.total(pass))? {
                     return Ok(Some(lot));
                 }
@@ -341,10 +352,10 @@ impl Engine for SharedEngine {
         }
         let Ok(mut names) = self.medium.names() else { return };
         names.retain(|name| member.owns(name));
-        // a process that cannot be asked may be at work
+        // a process that cannot be checked may be at work
         let gone = |name: String| self.lives.is_gone(&name).unwrap_or(false);
         if names.iter().filter_map(|name| Life::process(name)).all(gone) {
-            // another process that ends this moment removes them too
+            // another process that ends at the same time removes them too
             names.iter().for_each(|name| drop(self.medium.remove(name)));
         }
     }

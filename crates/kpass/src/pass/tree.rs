@@ -1,17 +1,19 @@
-//! The fixed tree over stored rows by which the states of segments become one.
+//! The fixed tree over stored rows along which the states of segments are merged.
 //!
-//! [`STRETCH`] segments make a stretch: their states are merged in their order. The total is the stretches' states in
-//! theirs. Stretches are cut at multiples of stored rows, so whoever computes one, on whatever machine, with whatever
-//! threads and lanes, has the same bits, and so has the total.
+//! [`STRETCH`] segments form a stretch (a reduction block), whose states are merged in order. The
+//! total merges the states of the stretches in order. Stretches are cut at multiples of stored
+//! rows, so the bits of a stretch, and of the total, do not depend on the machine, the threads or
+//! the lanes that compute it.
 
 use super::Merge;
 use crate::Result;
 use crate::checkpoint::{Arrays, Persist, Stored};
 
-/// Segments of a stretch: with it states travel between machines 32 times less often than segments are folded.
+/// Number of segments of a stretch: states travel between machines 32 times less often than
+/// segments are folded.
 pub const STRETCH: u64 = 32;
 
-/// The states merged so far: that of all whole stretches, and that of the stretch being filled.
+/// The states merged so far: of all complete stretches, and of the stretch being filled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tree<S> {
     total: Option<S>,
@@ -27,12 +29,13 @@ impl<S> Default for Tree<S> {
 }
 
 impl<S: Merge> Tree<S> {
-    /// A tree of states made by `init`, into which those of an earlier run are loaded.
+    /// Returns a tree of states made by `init`, into which the states of an earlier run can be
+    /// loaded.
     pub(super) fn with_room(init: impl Fn() -> S) -> Self {
         Self { total: Some(init()), stretch: Some(init()), number: 0 }
     }
 
-    /// Adds the state of a segment, by its number among all of the stored rows.
+    /// Adds the state of a segment, by its number among all stored rows.
     pub(super) fn add(&mut self, segment: u64, state: S) {
         let number = segment / STRETCH;
         if number != self.number {
@@ -42,7 +45,7 @@ impl<S: Merge> Tree<S> {
         merge(&mut self.stretch, state);
     }
 
-    /// Returns the state of all segments that were added; `None` where there are none.
+    /// Returns the state of all added segments; `None` if there are none.
     pub(super) fn finish(mut self) -> Option<S> {
         self.close();
         self.total
@@ -55,7 +58,7 @@ impl<S: Merge> Tree<S> {
     }
 }
 
-/// Merges a later state into the sum, which it becomes where there is none.
+/// Merges a later state into `sum`, or makes it the sum if there is none.
 pub(super) fn merge<S: Merge>(sum: &mut Option<S>, later: S) {
     match sum {
         Some(sum) => sum.merge(&later),
@@ -63,7 +66,8 @@ pub(super) fn merge<S: Merge>(sum: &mut Option<S>, later: S) {
     }
 }
 
-/// States that a pass holds at once, with so many lanes over so many segments: one a lane, the stretch, and the total.
+/// Returns the number of states that a pass holds at once: one per lane, the stretch, and the
+/// total.
 pub fn states(lanes: usize, segments: u64) -> usize {
     let sums = if segments > STRETCH { 2 } else { 1 };
     usize::try_from(segments).unwrap_or(usize::MAX).clamp(1, lanes + sums)

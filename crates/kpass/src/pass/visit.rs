@@ -1,4 +1,4 @@
-//! Passes that leave no state: what they make of the rows goes to a file, to memory, or is an error.
+//! Passes without a state: their results go to a file or to memory, or are only an error.
 
 use super::{Fold, Pass, PassReport, run::run};
 use crate::{Error, Real, RowBlock, RowSource, Workers};
@@ -6,8 +6,9 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 impl Pass<'_> {
-    /// Shows every tile to `work`, one after the other in the order of the rows: for what is written or kept. One lane,
-    /// whatever the pass has; `work` may use all of its workers. Nothing goes to the journal.
+    /// Passes every tile to `work`, one after the other in row order, for writing or keeping rows.
+    /// Uses one lane, whatever the pass has; `work` may use all of its workers. Nothing goes to the
+    /// journal.
     ///
     /// ```
     /// use kpass::{MemoryRows, Pass, Workers};
@@ -31,10 +32,11 @@ impl Pass<'_> {
         self.visit_with(source, 0..u64::MAX, &mut work)
     }
 
-    /// [`Pass::visit`] for the segments of a lot alone, which are numbered among all of the stored rows.
+    /// Like [`Pass::visit`], but only for the segments of a lot, which are numbered among all
+    /// stored rows.
     ///
     /// # Errors
-    /// As [`Pass::visit`].
+    /// The errors of [`Pass::visit`].
     pub fn visit_lot<T: Real, E: From<Error> + Send + 'static>(
         &self,
         source: &dyn RowSource<T>,
@@ -45,7 +47,7 @@ impl Pass<'_> {
         self.visit_with(source, lot.start.saturating_sub(first)..lot.end.saturating_sub(first), &mut work)
     }
 
-    /// [`Pass::visit`] of a part of the segments, compiled once for all kinds of work.
+    /// Visits a part of the segments; compiled once for all kinds of work.
     fn visit_with<T: Real, E: From<Error> + Send + 'static>(
         &self,
         source: &dyn RowSource<T>,
@@ -59,10 +61,11 @@ impl Pass<'_> {
         run(&Pass { lanes: 1, ..*self }, source, &Each { buffers: || (), work: one }, part, |_| Ok(()))
     }
 
-    /// Shows every tile to `work`, in all lanes at once and in no order: for checks. `buffers` are made for each lane.
+    /// Passes every tile to `work`, in all lanes at once and in no order, for checks. `buffers` are
+    /// made for each lane.
     ///
     /// # Errors
-    /// As [`Pass::visit`].
+    /// The errors of [`Pass::visit`].
     pub fn each<T: Real, E: From<Error> + Send + 'static, B: Send>(
         &self,
         source: &dyn RowSource<T>,

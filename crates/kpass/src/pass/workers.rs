@@ -7,7 +7,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Time between two looks at the token while work runs apart.
+/// Time between two looks at the token while work runs on a thread of its own.
 const HEARD: Duration = Duration::from_millis(20);
 
 thread_local! {
@@ -15,7 +15,7 @@ thread_local! {
     static IN_LANE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Restores [`IN_LANE`] when a lane ends, also by a panic.
+/// Restores [`IN_LANE`] when a lane ends, even by a panic.
 struct Before(bool);
 
 impl Drop for Before {
@@ -24,12 +24,12 @@ impl Drop for Before {
     }
 }
 
-/// A wish to stop, that another thread may express. Clones share it.
+/// A stop request that another thread may make. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct CancelToken(Arc<AtomicBool>);
 
 impl CancelToken {
-    /// A token that does not ask to stop yet.
+    /// Returns a token without a stop request.
     pub fn new() -> Self {
         Self::default()
     }
@@ -39,13 +39,13 @@ impl CancelToken {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// True once the token asks to stop.
+    /// Returns true once the token asks to stop.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Buffers that threads borrow and give back; there are never more than ran at the same time.
+/// Buffers that threads borrow and return; never more than were in use at the same time.
 #[derive(Debug)]
 pub struct Pool<B>(Mutex<Vec<B>>);
 
@@ -56,7 +56,7 @@ impl<B> Default for Pool<B> {
 }
 
 impl<B> Pool<B> {
-    /// Runs `work` with a buffer nobody else has, made by `make` where all are taken.
+    /// Runs `work` with a buffer that nobody else has; `make` creates one if all are in use.
     ///
     /// ```
     /// let pool = kpass::Pool::default();
@@ -73,10 +73,10 @@ impl<B> Pool<B> {
     }
 }
 
-/// Threads for the work inside one step, and the wish to stop that long steps listen for.
+/// Threads for the work inside one step, and the stop request that long steps check.
 ///
-/// The parts of [`Workers::run`] are cut by the caller, never by the number of threads, and write to separate places:
-/// so one thread or many give the same bits.
+/// The caller determines the parts of [`Workers::run`], whatever the number of threads, and they
+/// write to separate places: so one thread or many give the same bits.
 #[derive(Clone, Debug, Default)]
 pub struct Workers {
     pool: Option<Arc<rayon::ThreadPool>>,
@@ -84,14 +84,15 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// The calling thread only.
+    /// Returns workers that are the calling thread only.
     pub fn sequential() -> Self {
         Self::default()
     }
 
-    /// A pool of `threads` threads, or of fewer if the limits of the process ([`budget::threads`]) or the system refuse some.
+    /// Returns a pool of `threads` threads, or of fewer if the limits of the process
+    /// ([`budget::threads`]) or the system refuse some.
     ///
-    /// The bits do not depend on the number; the calling thread alone computes them if no pool starts.
+    /// The bits do not depend on the number; if no pool starts, the calling thread computes them.
     pub fn new(threads: usize) -> Self {
         let fewer = |threads: &usize| (*threads > 2).then_some(threads / 2);
         let first = Some(budget::threads(threads)).filter(|threads| *threads > 1);
@@ -100,8 +101,8 @@ impl Workers {
         Self { pool: pool.map(Arc::new), ..Self::default() }
     }
 
-    /// The threads of a pool that is there already, such as that of the program around: lanes and the parts of steps run
-    /// on it, and only files are read by threads beside it.
+    /// Returns the threads of an existing pool, such as the pool of the calling program: lanes and
+    /// the parts of steps run on it, and only files are read by additional threads.
     ///
     /// ```
     /// use kpass::{Workers, rayon};
@@ -112,24 +113,24 @@ impl Workers {
         Self { pool: Some(pool), ..Self::default() }
     }
 
-    /// The same threads, whose long steps end early once the token asks for it.
+    /// Returns the same threads, whose long steps end early once the token asks to stop.
     #[must_use]
     pub fn heeding(self, cancel: CancelToken) -> Self {
         Self { cancel, ..self }
     }
 
-    /// One thread that heeds the same token.
+    /// Returns one thread with the same token.
     pub(super) fn alone(&self) -> Self {
         Self { pool: None, cancel: self.cancel.clone() }
     }
 
-    /// True once the token asks to stop. A step may then end early, whatever it leaves in its state: a pass asks
-    /// [`Workers::check`] after every step, and throws the state away.
+    /// Returns true once the token asks to stop. A step may then end early, whatever its state: a
+    /// pass calls [`Workers::check`] after every step, and discards the state.
     pub fn is_cancelled(&self) -> bool {
         self.cancel.is_cancelled()
     }
 
-    /// Fails once the token asks to stop.
+    /// Returns an error once the token asks to stop.
     ///
     /// # Errors
     /// [`Error::Interrupted`].
@@ -137,24 +138,27 @@ impl Workers {
         if self.is_cancelled() { Err(Error::Interrupted) } else { Ok(()) }
     }
 
-    /// The pool, unless this thread runs one of several lanes: the others hold the threads of the pool while they wait for their turn.
+    /// Returns the pool, unless this thread runs one of several lanes: the others hold the threads
+    /// of the pool while they wait for their turn.
     fn pool(&self) -> Option<&rayon::ThreadPool> {
         self.pool.as_deref().filter(|_| !IN_LANE.get())
     }
 
-    /// Number of threads that work at the same time: 1 in a lane next to others.
+    /// Returns the number of threads that work at the same time: 1 in one of several lanes.
     pub fn threads(&self) -> usize {
         self.pool().map_or(1, rayon::ThreadPool::current_num_threads)
     }
 
-    /// Runs `part(0)`, …, `part(parts - 1)`, started in this order, at the same time where there are threads.
+    /// Runs `part(0)`, …, `part(parts - 1)`, started in this order, at the same time if there are
+    /// threads.
     ///
-    /// Threads take the next part as they become free: give large parts first and the threads end together.
+    /// Threads take the next part as they become free: with large parts first, the threads end
+    /// together.
     pub fn run(&self, parts: usize, part: impl Fn(usize) + Sync + Send) {
         self.run_parts(parts, &part);
     }
 
-    /// [`Workers::run`], compiled once for all kinds of parts.
+    /// Implements [`Workers::run`], compiled once for all kinds of parts.
     fn run_parts(&self, parts: usize, part: &(dyn Fn(usize) + Sync)) {
         match self.pool() {
             Some(pool) if parts > 1 => {
@@ -173,8 +177,8 @@ impl Workers {
         }
     }
 
-    /// Runs `work` once for each part, as [`Workers::run`]: for parts that own what they write, strips of rows or panels
-    /// of columns.
+    /// Runs `work` once for each part, as [`Workers::run`] does: for parts that own what they
+    /// write, such as strips of rows or panels of columns.
     pub fn each<P: Send>(&self, parts: Vec<P>, work: impl Fn(P) + Sync + Send) {
         let parts: Vec<Mutex<Option<P>>> = parts.into_iter().map(|part| Mutex::new(Some(part))).collect();
         self.run(parts.len(), |i| {
@@ -184,10 +188,11 @@ impl Workers {
         });
     }
 
-    /// [`Workers::each`] for work that may fail: every part is worked on, whatever becomes of the others.
+    /// Runs work that may fail, as [`Workers::each`] does: every part is worked on, even if others
+    /// fail.
     ///
     /// # Errors
-    /// The first in the order of the parts.
+    /// The first error in the order of the parts.
     pub fn try_each<P: Send, E: Send>(
         &self,
         parts: Vec<P>,
@@ -198,8 +203,9 @@ impl Workers {
         outcomes.into_iter().collect()
     }
 
-    /// Runs work that cannot be ended early, such as a decomposition, on a thread of its own, or on the calling thread if the system refuses
-    /// another. Once the token asks to stop, nobody waits for it any more: it ends by itself, and holds its memory until then.
+    /// Runs work that cannot be ended early, such as a decomposition, on a thread of its own, or on
+    /// the calling thread if the system refuses another. Once the token asks to stop, the call
+    /// returns without waiting: the work ends by itself, and holds its memory until then.
     ///
     /// # Errors
     /// [`Error::Interrupted`]; [`Error::Worker`] if the thread panicked.
@@ -223,10 +229,12 @@ impl Workers {
         }
     }
 
-    /// Runs `lane` the given number of times, at once as far as there are threads, or fewer times if the system refuses threads: lanes share
-    /// their work. One lane without a pool runs on the calling thread.
+    /// Runs `lane` the given number of times, at once as far as there are threads, or fewer times
+    /// if the system refuses threads: lanes share their work. One lane without a pool runs on the
+    /// calling thread.
     ///
-    /// A lane may wait for others that have begun, never for one that has not: a pool's threads may be taken.
+    /// A lane may wait for others that have begun, never for one that has not: all threads of a
+    /// pool may be in use.
     pub fn lanes(&self, lanes: usize, lane: impl Fn() + Sync) {
         let lane = &|| {
             let _before = Before(IN_LANE.replace(lanes > 1 || IN_LANE.get()));
@@ -261,7 +269,7 @@ mod tests {
         let workers = Workers::sequential().heeding(stop.clone());
         assert_eq!(workers.apart(|| 6 * 7).unwrap(), 42);
         assert!(matches!(workers.apart(|| panic!("on purpose")).map(|()| 0), Err(Error::Worker)));
-        // this work ends after the one who waits has gone
+        // this work ends after the caller has stopped waiting
         let (release, held) = channel::<()>();
         stop.cancel();
         assert!(matches!(workers.apart(move || held.recv().is_ok()), Err(Error::Interrupted)));

@@ -1,4 +1,4 @@
-//! Ways to choose frequencies.
+//! Sampling of frequencies.
 
 use super::{halton::Halton, quantile};
 use crate::kernel::{Law, Spectrum};
@@ -8,26 +8,30 @@ use rand::{Rng, RngExt, SeedableRng, distr::Open01};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{ChiSquared, Distribution, StandardNormal};
 
-/// How frequencies are chosen.
+/// How frequencies are sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sampling {
     /// Independently.
     Plain,
-    /// In blocks of d at right angles to each other, with the lengths of independent ones: for radial laws.
+    /// In blocks of d orthogonal frequencies, with the lengths of independent ones: for radial
+    /// laws.
     ///
     /// Yu, Suresh, Choromanski, Holtmann-Rice, Kumar, "Orthogonal random features", NIPS 2016.
     Orthogonal,
-    /// As orthogonal, the rotation being a product of three random signs and Hadamard transforms: q log d instead of q d
-    /// multiplications for a row, q + d numbers instead of q d. For radial laws. The same as orthogonal for 16 features or
+    /// Like [`Sampling::Orthogonal`], but the rotation is a product of three random sign matrices
+    /// and Hadamard transforms: q log d instead of q d multiplications per row, q + d numbers
+    /// instead of q d. For radial laws. Identical to [`Sampling::Orthogonal`] for 16 features or
     /// fewer, where that costs no more and signs alone give too few rotations.
     Structured,
     /// By a randomised Halton sequence, which leaves no gaps.
     ///
-    /// Avron, Sindhwani, Yang, Mahoney, "Quasi-Monte Carlo feature maps for shift-invariant kernels", JMLR 17, 2016.
+    /// Avron, Sindhwani, Yang, Mahoney, "Quasi-Monte Carlo feature maps for shift-invariant
+    /// kernels", JMLR 17, 2016.
     Quasi,
 }
 
-/// `count` frequencies in turns (divided by 2π) per unit of each feature: count x d, row-major.
+/// Draws `count` frequencies in turns (divided by 2π) per unit of each feature: count x d,
+/// row-major.
 pub(super) fn dense(spectrum: &Spectrum, d: usize, count: usize, sampling: Sampling, seed: u64) -> Result<Vec<f64>> {
     let refuse = |why: &str, remedy| Err(Error::NoSpectrum { why: why.to_string(), remedy });
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -89,7 +93,7 @@ fn add(spectrum: &Spectrum, rng: &mut dyn Rng, omega: &mut [f64]) {
                 left -= part.amplitude;
                 left < 0.0
             });
-            // rounding may leave a little behind the last
+            // rounding may leave a remainder after the last part
             chosen.or(parts.last()).into_iter().for_each(|part| add(part, rng, omega));
         }
         Law::Convolution(parts) => parts.iter().for_each(|part| add(part, rng, omega)),
@@ -104,7 +108,7 @@ fn scaled(mut rows: Vec<f64>, d: usize, mut factor: impl FnMut(usize) -> f64) ->
     rows
 }
 
-/// The length of a standard normal vector in d dimensions.
+/// Draws the length of a standard normal vector in d dimensions.
 pub(super) fn length(d: usize, rng: &mut dyn Rng) -> f64 {
     ChiSquared::new(d as f64).map_or(0.0, |chi| chi.sample(rng)).sqrt()
 }
@@ -120,8 +124,8 @@ fn quasi(d: usize, count: usize, seed: u64, quantile: impl Fn(f64) -> f64) -> Ve
     points
 }
 
-/// Unit vectors, each block of d of them an orthonormal basis, uniformly distributed: the Q of a Gaussian matrix, its
-/// signs made those of a positive diagonal of R.
+/// Returns unit vectors in blocks of d, each block a uniformly distributed orthonormal basis: the Q
+/// of a Gaussian matrix, with the signs that make the diagonal of R positive.
 fn orthogonal(d: usize, count: usize, rng: &mut dyn Rng) -> Vec<f64> {
     let mut rows = Vec::with_capacity(count.div_ceil(d) * d * d);
     while rows.len() < count * d {

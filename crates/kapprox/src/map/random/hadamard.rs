@@ -1,21 +1,22 @@
 //! Structured rotations: products of random signs and Hadamard transforms.
 //!
-//! A block turns d features, padded with zeros to n = 2^k, by H D₃ H D₂ H D₁ / n^{3/2}, orthogonal and nearly uniform
-//! for what features see of it. Row j of the result, times the length of a normal vector, is a frequency's product.
+//! A block multiplies d features, padded with zeros to n = 2^k, by H D₃ H D₂ H D₁ / n^{3/2}, which
+//! is orthogonal and, in its effect on the features, nearly uniform. Entry j of the result, times
+//! the length of a normal vector, is the product of frequency j with the row.
 //!
-//! Reference: Yu et al., "Orthogonal random features", NIPS 2016, section 5 (there all lengths are √n; drawing them
-//! keeps the law of the plain frequencies).
+//! Reference: Yu et al., "Orthogonal random features", NIPS 2016, section 5 (there all lengths are
+//! √n; drawing them keeps the law of the plain frequencies).
 
 use super::frequencies::length;
 use crate::{Real, vectorised};
 use faer::{MatMut, MatRef};
 use rand::{Rng, RngExt};
 
-/// Rows of at most so many features are turned by a matrix instead: the transforms cost no less there, and their rows are
-/// not uniform.
+/// Largest number of features for which a dense rotation matrix is used instead: the transforms
+/// cost no less there, and their rows are not uniform.
 ///
-/// Signs give few rotations of few dimensions: at n = 2 and 4 most directions never occur, and the fourth cumulant of a
-/// coordinate is off by 0.09 at n = 8, 0.03 at 16 and 0.007 at 32.
+/// Signs give few rotations in few dimensions: at n = 2 and 4 most directions never occur, and the
+/// fourth cumulant of a coordinate is off by 0.09 at n = 8, 0.03 at 16 and 0.007 at 32.
 pub(super) const FEW: usize = 16;
 
 /// Blocks of n frequencies each.
@@ -23,16 +24,17 @@ pub(super) const FEW: usize = 16;
 pub(super) struct Structured<T> {
     /// n, a power of two.
     width: usize,
-    /// For each block three times n signs.
+    /// Signs, 3 n per block.
     signs: Vec<T>,
-    /// For each frequency, the number that its row of the blocks is multiplied by.
+    /// Factor of each frequency, which multiplies its row of the blocks.
     lengths: Vec<T>,
-    /// For each feature, the number that it is multiplied by.
+    /// Factor of each feature.
     scale: Vec<T>,
 }
 
 impl<T: Real> Structured<T> {
-    /// `count` frequencies in turns; `mixture` draws the scale of a radial law, `scale` is 1/(2π length) per feature.
+    /// Draws `count` frequencies in turns; `mixture` draws the scale of a radial law, `scale` is
+    /// 1/(2π length scale) per feature.
     pub(super) fn new(count: usize, scale: &[f64], mixture: &dyn Fn(&mut dyn Rng) -> f64, rng: &mut dyn Rng) -> Self {
         let width = scale.len().next_power_of_two();
         let blocks = count.div_ceil(width);
@@ -49,8 +51,8 @@ impl<T: Real> Structured<T> {
         (self.signs.len() + self.lengths.len() + self.scale.len()) * size_of::<T>()
     }
 
-    /// `out[i, j]` = the turns of frequency j at x_i: out is b x count, column-major. Columns of a strip are transformed
-    /// together, so that each butterfly is a loop over rows.
+    /// Computes `out[i, j]`, the turns of frequency j at x_i; out is b x count, column-major. The
+    /// columns of a strip are transformed together, so that each butterfly is a loop over rows.
     pub(super) fn apply(&self, x: MatRef<'_, T>, mut out: MatMut<'_, T>) {
         let (b, n) = (x.nrows(), self.width);
         let mut work = vec![T::ZERO; n * b];
@@ -79,7 +81,8 @@ fn multiply<T: Real>(column: &mut [T], factor: T) {
     vectorised!(column.iter_mut().for_each(|value| *value *= factor));
 }
 
-/// The Walsh–Hadamard transform of columns of b numbers, their count a power of two, not normalised.
+/// Applies the unnormalised Walsh–Hadamard transform to columns of b numbers; their count is a
+/// power of two.
 fn transform<T: Real>(columns: &mut [T], b: usize) {
     let mut half = b;
     while half < columns.len() {

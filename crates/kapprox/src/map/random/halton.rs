@@ -1,8 +1,9 @@
 //! Randomised Halton points: evenly spread in the unit cube, each of them uniform.
 //!
-//! Coordinate c of point i is the radical inverse of i in base p_c, the c-th prime, its digits permuted at random, by
-//! other permutations in each place. Every point is uniform on the cube, so averages over the points are unbiased; the
-//! points avoid one another, so averages over smooth functions err less than over independent ones.
+//! Coordinate c of point i is the radical inverse of i in base p_c, the c-th prime, with randomly
+//! permuted digits and a separate permutation for each place. Every point is uniform on the cube,
+//! so averages over the points are unbiased; the points avoid one another, so averages of smooth
+//! functions have smaller errors than over independent points.
 //!
 //! Reference: Owen, "A randomized Halton algorithm in R", arXiv 1706.02808, 2017.
 
@@ -27,12 +28,12 @@ impl Halton {
         Self { primes, seed }
     }
 
-    /// Coordinate `c` of points `0..count`, strictly between 0 and 1.
+    /// Returns coordinate `c` of points `0..count`, strictly between 0 and 1.
     pub(super) fn coordinate(&self, c: usize, count: usize) -> Vec<f64> {
         let base = self.primes[c];
         let mut values = vec![0.0; count];
         let mut share = 1.0 / base as f64;
-        // digits until they no longer show in an f64
+        // add digits until they no longer change an f64
         for place in 0.. {
             if share < f64::EPSILON / 4.0 {
                 break;
@@ -48,7 +49,7 @@ impl Halton {
         values.into_iter().map(|value| value.clamp(f64::EPSILON / 4.0, 1.0 - f64::EPSILON / 2.0)).collect()
     }
 
-    /// A random order of the digits of one place of one coordinate (Fisher, Yates).
+    /// Returns a random permutation of the digits for one place of one coordinate (Fisher, Yates).
     fn permutation(&self, c: usize, place: u32, base: u64) -> Vec<u64> {
         let keys = Stream::new(self.seed, Purpose::Frequencies, (c as u64) << 8 | u64::from(place));
         let mut digits: Vec<u64> = (0..base).collect();
@@ -68,7 +69,7 @@ mod tests {
         let halton = Halton::new(5, 3);
         assert_eq!(halton.primes, [2, 3, 5, 7, 11]);
         for (c, base) in [(0, 2usize), (1, 3), (4, 11)] {
-            // the first b^k points put one into each of b^k intervals
+            // the first b^k points put one point into each of b^k intervals
             let count = base.pow(if base == 2 { 6 } else { 2 });
             let mut seen = vec![0; count];
             halton.coordinate(c, count).iter().for_each(|u| seen[(u * count as f64) as usize] += 1);

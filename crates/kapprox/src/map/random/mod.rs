@@ -1,15 +1,17 @@
 //! Random Fourier features: a shift-invariant kernel as an average of plane waves.
 //!
 //! ```text
-//! k(x − z) = k(0) E cos ω·(x − z) ≈ phi(x)·phi(z),   phi(x) = √(k(0)/q) (cos ω_j·x, sin ω_j·x)_{j = 1..q}
+//! k(x − z) = k(0) E cos ω·(x − z) ≈ phi(x)·phi(z)
+//! phi(x) = √(k(0)/q) (cos ω_j·x, sin ω_j·x)_{j = 1..q}
 //! ```
 //!
-//! The features do not look at the rows, need no landmarks and no triangular solve, and converge as 1/√q whatever the
-//! spectrum of K: landmarks do better wherever it decays. ‖phi(x)‖² = k(0) always, so that the trace error of a
-//! projection says nothing here; see [`crate::quality`] for errors that do.
+//! The features do not depend on the rows, need no landmarks and no triangular solve, and converge
+//! as 1/√q whatever the spectrum of K; landmarks do better if it decays. ‖phi(x)‖² = k(0) always,
+//! so the trace error of a projection says nothing here; see [`crate::quality`] for errors that do.
 //!
-//! Sine and cosine are paired, which errs less than cosines with random phases (Sutherland, Schneider, "On the error of
-//! random Fourier features", UAI 2015). Columns 2j and 2j + 1 belong to frequency j.
+//! Sine and cosine are paired, which has a smaller error than cosines with random phases
+//! (Sutherland, Schneider, "On the error of random Fourier features", UAI 2015). Columns 2j and
+//! 2j + 1 belong to frequency j.
 //!
 //! Reference: Rahimi, Recht, "Random features for large-scale kernel machines", NIPS 2007.
 
@@ -30,7 +32,7 @@ use kpass::{Footprint, Workers, sparse::entries};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-/// Returns the family of maps whose frequencies are drawn so.
+/// Returns the family of maps with this sampling of frequencies.
 pub(crate) fn family(sampling: Sampling) -> &'static MapFamily {
     match sampling {
         Sampling::Plain => &FOURIER,
@@ -95,8 +97,9 @@ pub(super) fn waves_of<T: Real>(given: &WithoutRows<'_>, sampling: Sampling) -> 
     })
 }
 
-/// The quantile of the density 1/cosh πω: the frequencies of the skewed chi-squared kernel, which is shift-invariant in ln(x + skew) (Li,
-/// Ionescu, Sminchisescu, "Random Fourier approximations for skewed multiplicative histogram kernels", DAGM 2010).
+/// Returns the quantile of the density 1/cosh πω: the frequencies of the skewed chi-squared kernel,
+/// which is shift-invariant in ln(x + skew) (Li, Ionescu, Sminchisescu, "Random Fourier
+/// approximations for skewed multiplicative histogram kernels", DAGM 2010).
 fn hyperbolic(u: f64) -> f64 {
     use std::f64::consts::{FRAC_PI_2, PI};
     (FRAC_PI_2 * u).tan().ln() / PI
@@ -104,17 +107,17 @@ fn hyperbolic(u: f64) -> f64 {
 
 /// Random Fourier features of a kernel.
 ///
-/// Holds q·d numbers (structured, beyond 16 features: 4q); mapping n rows costs 2nqd flops (structured: 6nq log₂ d; sparse rows: 2q for
-/// each entry) and nq sines and cosines.
+/// Stores q·d numbers (structured, beyond 16 features: 4q). Mapping n rows costs 2nqd flops
+/// (structured: 6nq log₂ d; sparse rows: 2q per entry) and nq sines and cosines.
 #[derive(Debug)]
 pub struct FourierMap<T> {
     d: usize,
-    /// q, the number of frequencies.
+    /// Number of frequencies, q.
     count: usize,
-    /// √(k(0)/q), the factor of every wave.
+    /// Factor of every wave, √(k(0)/q).
     amplitude: T,
     frequencies: Frequencies<T>,
-    /// The skew of rows whose logarithms the waves are of.
+    /// Skew of the kernel, if the waves are functions of ln(x + skew).
     skew: Option<f64>,
 }
 
@@ -122,16 +125,16 @@ pub struct FourierMap<T> {
 enum Frequencies<T> {
     /// q x d, row-major, in turns.
     Dense(Vec<T>),
-    /// For each column of sparse rows, q in turns.
+    /// For sparse rows: q numbers per column, in turns.
     Sparse(Vec<T>),
     Structured(Structured<T>),
 }
 
 impl<T: Real> FourierMap<T> {
-    /// A map to `p` features, of p/2 frequencies, for rows of `d` features.
+    /// Returns a map to `p` features, from p/2 frequencies, for rows of `d` features.
     ///
     /// # Errors
-    /// [`Error::NoSpectrum`] where the choice of frequencies does not fit the law.
+    /// [`Error::NoSpectrum`] if the sampling does not fit the law of the frequencies.
     pub fn new(spectrum: &Spectrum, d: usize, p: usize, sampling: Sampling, seed: u64) -> Result<Self> {
         let count = (p / 2).max(1);
         let number = T::from_f64;
@@ -150,10 +153,13 @@ impl<T: Real> FourierMap<T> {
         Ok(Self { d, count, amplitude, frequencies, skew: None })
     }
 
-    /// The map with the same frequencies as [`FourierMap::new`] draws independently, for sparse rows of so many columns, and numbers in a block.
+    /// Returns the map for sparse rows, with the frequencies that [`FourierMap::new`] draws
+    /// independently.
+    ///
+    /// `columns` is the number of columns, `d` the number of values of a row in a block.
     ///
     /// # Errors
-    /// [`Error::NoSpectrum`] where frequencies of the law cannot be drawn.
+    /// [`Error::NoSpectrum`] if frequencies of the law cannot be drawn.
     pub fn on_sparse(spectrum: &Spectrum, (columns, d): (usize, usize), p: usize, seed: u64) -> Result<Self> {
         let plain = Self::new(spectrum, columns, p, Sampling::Plain, seed)?;
         let Frequencies::Dense(by_frequency) = &plain.frequencies else { return Ok(plain) };
@@ -161,7 +167,7 @@ impl<T: Real> FourierMap<T> {
         Ok(Self { d, frequencies: Frequencies::Sparse(by_column), ..plain })
     }
 
-    /// The features of a strip; `out` is b x 2q.
+    /// Computes the features of a strip; `out` is b x 2q.
     fn strip(&self, x: MatRef<'_, T>, mut out: MatMut<'_, T>) {
         let mut turns = faer::Mat::<T>::zeros(x.nrows(), self.count);
         match &self.frequencies {
@@ -180,7 +186,7 @@ impl<T: Real> FourierMap<T> {
         }
     }
 
-    /// The angles of sparse rows, the sum over their entries in the order of columns.
+    /// Computes the angles of sparse rows, summed over their entries in column order.
     fn of_entries(&self, omega: &[T], x: MatRef<'_, T>, mut turns: MatMut<'_, T>) {
         let (mut sums, mut spare) = (vec![T::ZERO; self.count], Vec::new());
         for i in 0..x.nrows() {
@@ -198,7 +204,7 @@ impl<T: Real> FourierMap<T> {
     }
 }
 
-/// `amplitude` times cosine and sine of angles in turns.
+/// Computes `amplitude` times cosine and sine of angles in turns.
 fn waves<T: Real>(turns: &[T], cosine: &mut [T], sine: &mut [T], amplitude: T) {
     vectorised!({
         for ((turns, cosine), sine) in turns.iter().zip(cosine).zip(sine) {

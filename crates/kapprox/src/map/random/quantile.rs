@@ -1,9 +1,9 @@
 //! The quantile function of the normal distribution.
 
-/// Φ⁻¹(u) for 0 < u < 1: relative error about 1e-16.
+/// Returns Φ⁻¹(u) for 0 < u < 1, with a relative error of about 1e-16.
 ///
-/// Reference: Wichura, "Algorithm AS 241: the percentage points of the normal distribution", Applied Statistics 37,
-/// 1988, PPND16.
+/// Reference: Wichura, "Algorithm AS 241: the percentage points of the normal distribution",
+/// Applied Statistics 37, 1988, PPND16.
 pub(super) fn normal(u: f64) -> f64 {
     let q = u - 0.5;
     if q.abs() <= 0.425 {
