@@ -357,7 +357,7 @@ mod tests {
 
     #[test]
     fn the_floor_covers_the_rounding_of_f32_features() {
-        // rows of an orthogonal transform: ‖φ‖² = k(x, x) = 1 exactly, so every residual is rounding
+        // rows of an orthogonal transform: ‖φ‖² = k(x, x) = 1 exactly; residuals are rounding
         let (n, p) = (512, 64);
         let phi = Mat::from_fn(n, p, |i, j| {
             let (i, j) = ((i % p) as f64, j as f64);

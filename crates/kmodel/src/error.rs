@@ -101,7 +101,7 @@ pub enum Error {
     /// Pre-images requested from a model that has none.
     #[error("the model has no pre-images: {why}")]
     PreImages { why: &'static str },
-    /// A weight below 0.
+    /// A weight that is negative or NaN.
     #[error(
         "row {row} (counted from 0) has the weight {}; expected 0 or more: clean the column, or leave `weights` out",
         kstore::shown::number(*weight)

@@ -50,6 +50,7 @@ impl FoldSpec {
 
     /// Parses `5`, `blocks:6`, `column:subject`, `groups:5:subject`, `forward:5+1:date` or `none`.
     ///
+    /// # Errors
     /// [`Error::Option`] for any other text, and for fewer than two folds.
     pub fn parse(text: &str) -> Result<Self> {
         let count = |digits: &str| match digits.trim().parse::<usize>() {

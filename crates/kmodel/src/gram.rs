@@ -64,11 +64,10 @@ impl FoldGram {
 /// They are mergeable, and suffice for every rank, every lambda and every held-out fold.
 ///
 /// Products within a block are computed in the type of the features, sums over blocks in f64. With
-/// f32 features an entry of G therefore has a relative error of about ε₃₂ (relative to √(G_ii
-/// G_jj)), whatever the number of rows.
+/// f32 features the error of G_ij is therefore about ε₃₂·√(G_ii G_jj), whatever the number of rows.
 ///
 /// *Cost of an update with b rows*: b·p² flops for G (half of the full product), 2·b·p·(t + 1) for
-///  b and s.
+/// b and s.
 /// *Bytes*: [`GramState::bytes`], mostly 8·p² per fold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GramState {
@@ -90,7 +89,7 @@ pub struct GramScratch<T> {
 }
 
 impl<T: Real> GramScratch<T> {
-    /// Returns the bytes of the buffers for p features, t targets, blocks of b rows and a number of
+    /// Returns the bytes of the buffers for p features, t targets, blocks of b rows and `threads`
     /// threads.
     pub fn bytes(p: usize, t: usize, b: usize, threads: usize) -> usize {
         let threads = threads.max(1);
@@ -99,8 +98,7 @@ impl<T: Real> GramScratch<T> {
 }
 
 impl GramState {
-    /// Returns the state before any row, for p features, t targets and a number of folds (at least
-    /// 1).
+    /// Returns the state before any row, for p features, t targets and `folds` folds, at least 1.
     pub fn new(p: usize, t: usize, folds: usize) -> Self {
         let folds = (0..folds.max(1)).map(|_| FoldGram::new(p, t)).collect();
         Self { p, t, folds, held_out: HeldOut::default(), precision: "f64", epsilon: f64::EPSILON }
@@ -115,7 +113,7 @@ impl GramState {
         self.held_out
     }
 
-    /// Returns the bytes of a state for p features, t targets and a number of folds.
+    /// Returns the bytes of a state for p features, t targets and `folds` folds.
     pub fn bytes(p: usize, t: usize, folds: usize) -> usize {
         folds.max(1).saturating_mul(8 * (p * p + p * (t + 1) + 2 * t))
     }

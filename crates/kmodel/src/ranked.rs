@@ -214,7 +214,6 @@ impl Group<'_> {
         found
     }
 
-    /// Returns the number of pairs with different grades.
     fn count_pairs(&self) -> f64 {
         let mut seen = self.sums();
         self.grades.iter().for_each(|grade| seen.add(*grade as usize, 0.0));

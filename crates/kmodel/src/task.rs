@@ -116,9 +116,9 @@ crate::enum_of_words!(
 /// targets (one-vs-rest), +1 for the class itself and −1 for the others. The decision is the class
 /// with the largest score; the first class wins ties.
 ///
-/// [One-vs-one](Classes::in_pairs) classes have a score for every pair, in the order (0, 1), (0,
-/// 2), …: positive for the second class of the pair. The decision is the class that wins the most
-/// pairs; the first class wins ties.
+/// [One-vs-one](Classes::in_pairs) classes have a score for every pair, in the order of
+/// [`Classes::pairs()`]: positive for the second class of the pair. The decision is the class that
+/// wins the most pairs; the first class wins ties.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Classes {
     labels: Vec<Label>,
@@ -152,12 +152,11 @@ impl Classes {
         Self { threshold, ..self }
     }
 
-    /// Returns true if every pair of classes has a score (one-vs-one).
     pub(crate) fn is_in_pairs(&self) -> bool {
         self.pairs
     }
 
-    /// Returns all pairs of codes below `k`, the smaller first, in the order of the scores.
+    /// Returns all pairs of codes below `k` in the order of their scores: (0, 1), (0, 2), …
     pub fn pairs(k: usize) -> impl Iterator<Item = (usize, usize)> {
         (0..k).flat_map(move |a| (a + 1..k).map(move |b| (a, b)))
     }

@@ -7,8 +7,8 @@
 //! must not depend on the timing. The pairs are therefore scheduled as a round-robin tournament
 //! (circle method): in each round every strip is in at most one pair.
 //!
-//! *Cost*: n²/2 kernel values unless cached, 4·n²/2·t flops. *Bytes*: the points, one block per
-//!  thread, and the cached blocks.
+//! *Cost*: n²/2 kernel values unless cached, 4·n²/2·t flops.
+//! *Bytes*: the points, one block per thread, and the cached blocks.
 
 use crate::linalg::strips::{Pool, row_strips};
 use faer::{Mat, MatMut, MatRef, prelude::*};
@@ -57,7 +57,7 @@ impl<'a, T: Real> Tiles<'a, T> {
         (side * (side + 1) / 2).saturating_mul(BLOCK * BLOCK * size_of::<T>())
     }
 
-    /// Returns the bytes of the buffers for a product with t columns on a number of threads.
+    /// Returns the bytes of the buffers for a product with t columns on `threads` threads.
     pub fn bytes(threads: usize, t: usize) -> usize {
         threads.max(1) * BLOCK * (BLOCK * size_of::<T>() + 16 * t)
     }

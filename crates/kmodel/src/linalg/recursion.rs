@@ -50,8 +50,8 @@ pub struct Recursion {
     pub w: Vec<f64>,
     /// −P, (p + 1) x (p + 1) column-major; only the lower triangle is used.
     minus_p: Vec<f64>,
-    /// Minimum of the weighted squares of each target.
-    /// `rows` is the sum of the row weights in it, minus 1 for the intercept.
+    /// Minimum of the weighted sum of squares, per target. `rows` is the sum of the row weights in
+    /// it, minus 1 for the intercept.
     sums: Vec<f64>,
     rows: f64,
 }
@@ -69,8 +69,8 @@ impl Recursion {
         Self { p, one, w: vec![0.0; q * t], minus_p, sums: vec![0.0; t], rows: -one }
     }
 
-    /// Returns the state that continues a fit: w is (p + 1) x t, P = RRᵀ with `roots` R (p + 1) x
-    /// k, and `noise` is the noise variance of each target, estimated from `rows` degrees of
+    /// Returns the state that continues a fit: w is (p + 1) x t, P = RRᵀ with `roots` R of k
+    /// columns, and `noise` is the noise variance of each target, estimated from `rows` degrees of
     /// freedom.
     pub fn from_roots(w: MatRef<'_, f64>, one: f64, roots: MatRef<'_, f64>, noise: &[f64], rows: f64) -> Self {
         let q = w.nrows();

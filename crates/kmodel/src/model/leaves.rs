@@ -126,8 +126,8 @@ impl<T: Real> Model<T> {
         Ok(Box::new(WithLeaves { basis, leaves: leaves.ranges().map(of).collect() }))
     }
 
-    /// Adds the scores of the leaves to `scores` (b x t), given the values of the nodes (b x (L −
-    /// 1), row-major). The sum of a row does not depend on the other rows.
+    /// Adds the scores of the leaves to `scores` (b x t); `values` are the values of the L − 1
+    /// nodes, b rows row-major. The sum of a row does not depend on the other rows.
     pub(crate) fn add_leaves(
         &self,
         basis: &dyn FeatureMap<T>,

@@ -1,9 +1,9 @@
 //! A trained model: basis functions, coefficients and all settings of its predictions, in one
 //! safetensors file.
 //!
-//! f(x) = b(x)·α + c, where b(x) are the values of the model's [`Basis`] at x in its [`Form`], α (m
-//! x t) their coefficients and c the intercepts. A novelty model with a [`quadratic`] function
-//! subtracts the function from f.
+//! f(x) = b(x)·α + c, where b(x) are the values of the model's [`Basis`] at x in its [`Form`], α
+//! their coefficients (m x t) and c the intercepts. A novelty model with a [`quadratic`] function
+//! subtracts it from f.
 //! Maps in the span of landmarks are stored as kernel functions of the landmarks, so predictions
 //! need no matrix factor. The module `file` documents the format.
 
@@ -193,7 +193,7 @@ impl<T: Real> Model<T> {
         codes + size_of::<T>() * points * d + 8 * numbers + metric + quadratic + components + leaves + self.form.bytes()
     }
 
-    /// Returns the bytes of buffers that [`Model::predict`] needs on a number of threads.
+    /// Returns the bytes of buffers that [`Model::predict`] needs on `threads` threads.
     #[doc(hidden)]
     pub fn scratch_bytes(&self, threads: usize) -> usize {
         let (m, _, t) = self.dims();

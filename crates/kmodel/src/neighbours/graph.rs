@@ -99,7 +99,8 @@ impl Graph {
     /// Computes `lengths[i]`, the length of the shortest path from node `from` to node i; infinite
     /// if no path exists.
     ///
-    /// Reference: Dijkstra, "A note on two problems in connexion with graphs", Numerische Mathematik 1, 1959.
+    /// Reference: Dijkstra, "A note on two problems in connexion with graphs", Numerische
+    /// Mathematik 1, 1959.
     pub fn paths(&self, from: usize, lengths: &mut [f64]) {
         lengths.fill(f64::INFINITY);
         lengths[from] = 0.0;

@@ -5,10 +5,10 @@
 //! equal. The penalty term makes the solution unique if there are more neighbours than features.
 //!
 //! For rows placed among the nodes ([`Reconstruction::of_rows`]), the penalty of a neighbour that
-//! is much nearer than the others decreases with its squared distance, so a row equal to a node
-//! gets that node as its only neighbour. With a uniform penalty the row would be a mixture of its
-//! neighbours, and be placed up to a tenth of the embedding away from the node. Nodes themselves
-//! use a uniform penalty: otherwise two equal nodes would be reconstructed from each other only.
+//! is much nearer than the others decreases with its squared distance. A row equal to a node is
+//! then reconstructed from this node alone. With a uniform penalty it would be a mixture of its
+//! neighbours, placed up to a tenth of the embedding away from the node. Nodes themselves use a
+//! uniform penalty: otherwise two equal nodes would be reconstructed from each other only.
 //!
 //! Reference: Roweis, Saul, "Nonlinear dimensionality reduction by locally linear embedding",
 //! Science 290, 2000; the penalty is the one of scikit-learn.

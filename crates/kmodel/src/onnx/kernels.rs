@@ -82,7 +82,7 @@ fn kernel<'v, 'g>(
 
 /// Returns the Matérn kernel of ν = 1/2, 3/2 or 5/2: a polynomial of t = √(2ν) r times exp(−t).
 fn matern<'g>(nu: f64, pair: &Pair<'_, 'g>) -> Option<Value<'g>> {
-    // for larger ν the kernel near 0 depends on r² only, so cancellation is harmless
+    // for larger ν the kernel near 0 depends on r² to leading order, so squares are accurate enough
     let r = if nu == 0.5 { pair.distances() } else { pair.squares().apply("Sqrt") };
     let t = r.by("Mul", (2.0 * nu).sqrt());
     let decay = t.apply("Neg").apply("Exp");

@@ -10,8 +10,8 @@
 //! - other tasks: `scores`.
 //!
 //! *Supported models*: models on landmarks whose kernel is composed of gaussian, exponential,
-//!  laplacian, matern, rational_quadratic, cauchy, linear, polynomial, sigmoid, cosine and constant
-//!  kernels, on all or some features, with sums, products, powers and exponentials.
+//! laplacian, matern, rational_quadratic, cauchy, linear, polynomial, sigmoid, cosine and constant
+//! kernels, on all or some features, with sums, products, powers and exponentials.
 //! *Bytes*: 8·m·(d + t) for m landmarks.
 //!
 //! Reference: the ONNX standard, <https://onnx.ai/onnx/intro/>.

@@ -160,7 +160,6 @@ fn score_names(classes: &Classes) -> Vec<String> {
     }
 }
 
-/// Splits row-major numbers into columns.
 fn columns(values: &[f64], width: usize) -> Vec<KeptValues> {
     (0..width).map(|j| KeptValues::F64(values.iter().skip(j).step_by(width).copied().collect())).collect()
 }

@@ -95,8 +95,9 @@ type Point = (u64, u64, [u64; 2]);
 impl Predictor {
     /// Scores the model on selected rows with its targets, or its label column.
     ///
-    /// *Cost*: one pass, with one prediction per row. *Bytes*: as [`Predictor::scores`], and for
-    ///  two classes the scores that are sorted for the area under the ROC curve.
+    /// *Cost*: one pass, with one prediction per row.
+    /// *Bytes*: as [`Predictor::scores`]; for two classes also the scores, sorted for the ROC
+    /// curve.
     ///
     /// # Errors
     /// A model without a target; too few or too many targets; errors of [`Predictor::scores`];
@@ -156,8 +157,8 @@ impl Predictor {
     /// with the grades in its target. `top` places per group are scored, 10 by default. Without a
     /// group column all rows are one group.
     ///
-    /// *Cost*: one pass, with one prediction per row, and n ln n. *Bytes*: as
-    ///  [`Predictor::scores`], and 60 per row.
+    /// *Cost*: one pass, with one prediction per row, and n ln n.
+    /// *Bytes*: as [`Predictor::scores`], and 60 per row.
     ///
     /// # Errors
     /// A model with several outputs, or with classes; several targets; row weights; errors of

@@ -51,7 +51,8 @@ impl Predictor {
     /// let fit = Fit::ridge().rank(20).set("lambda", 1e-6).set("std", true);
     /// let predictor = Predictor::new(fit.on(&table, &["y"], &Run::new())?.model)?;
     /// let more = kstore::Table::from_rows(&x[200..], 1, &y[200..])?;
-    /// let selected = predictor.select(&more, kstore::Selection { targets: vec!["y".into()], ..Default::default() })?;
+    /// let selected = predictor
+    ///     .select(&more, kstore::Selection { targets: vec!["y".into()], ..Default::default() })?;
     /// let learned = predictor.learn(&selected, 1.0, &Run::new())?;
     /// assert!(learned.rows == 100 && learned.running_mse < 1e-4, "{}", learned.running_mse);
     /// # Ok::<(), ksolve::Error>(())

@@ -215,7 +215,7 @@ impl Predictor {
     pub fn metric(&self) -> Option<MetricReport> {
         let metric = either!(Inner: &self.0, typed => typed.model.metric.as_ref())?;
         let card = self.card();
-        // solvers that learn directions store them as the metric
+        // without the option, the metric consists of directions that the solver learned
         let source = card.options["metric"].as_str().unwrap_or(&card.solver).to_string();
         let shares = card.features.iter().cloned().zip(metric.importance()).collect();
         Some(MetricReport::new(source, metric.outputs(), shares, &[], Vec::new()))
@@ -349,8 +349,8 @@ impl Predictor {
     /// Scores the selected rows, hands the segments to `deliver` in row order, and returns the
     /// number of rows. `held` are the plan terms of memory that the caller uses meanwhile.
     ///
-    /// *Cost*: one pass, with one prediction per row. *Bytes*: the model, and a segment of scores
-    ///  per lane.
+    /// *Cost*: one pass, with one prediction per row.
+    /// *Bytes*: the model, and a segment of scores per lane.
     ///
     /// # Errors
     /// A plan that exceeds the memory; bad rows with their position; a prediction that is not

@@ -1,7 +1,7 @@
 //! Explanations of anomalies: the columns that make a row anomalous, and normal values for them.
 //!
 //! The search changes the column that makes the row most normal, then a second and a third, until
-//! the row is normal or little is gained. Trial values are those of the landmarks. The search needs
+//! the row is normal or little is gained. Landmarks supply the trial values. The search needs
 //! only scores, whatever the kernel, map or solver. A gradient gives only a local direction, and
 //! vanishes far from all rows; fixed-point iteration for the nearest point, which exists for
 //! Gaussians, changes all columns at once.

@@ -156,7 +156,6 @@ impl<'a, T: Real> TableScorer<'a, T> {
         numbers * size_of::<f64>() + size_of::<u32>() + size_of::<u64>() + group + usize::from(self.keeps())
     }
 
-    /// Returns true if rows with missing values are kept.
     fn keeps(&self) -> bool {
         self.selected.missing() == Missing::Keep
     }

@@ -139,7 +139,6 @@ impl Predictor {
     }
 }
 
-/// Returns the reasons of rows of a table.
 fn reasons_of<T: Real>(
     typed: &Typed<T>,
     selected: &Selected,

@@ -135,7 +135,6 @@ impl<T: Real> Typed<T> {
         Error::Row { row: row as u64, what: what.to_string(), value }
     }
 
-    /// Rejects `x` or `out` of a wrong length.
     fn check<V>(&self, x: &[V], out: &[f64]) -> Result<()> {
         let (d, t) = (self.model.scaler.features(), self.model.dims().2);
         let n = x.len() / d.max(1);

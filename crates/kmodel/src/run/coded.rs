@@ -1,4 +1,4 @@
-//! The values of category and time columns, searched before the job that reads them.
+//! The values of category and time columns, collected before the job that reads them.
 
 use super::Run;
 use super::Stages;

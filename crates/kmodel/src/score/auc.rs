@@ -175,8 +175,8 @@ impl Ranking {
     }
 
     /// Returns the precision among the rows with the highest scores, up to the total weight `k`.
-    /// Rows with equal scores at the cut count in proportion. `None` if all rows together weigh
-    /// less than `k`.
+    /// Rows with equal scores at the cut count in proportion. `None` if `k` is 0 or exceeds the
+    /// total weight.
     pub(crate) fn precision_at(&self, k: f64) -> Option<f64> {
         let (mut left, mut found) = (k, 0.0);
         for (p, n) in &self.steps {

@@ -368,7 +368,7 @@ mod tests {
         let f1 = mean_of(by_class(&counts, &[0.0; 3]).iter().filter_map(|class| class.f1));
         assert!(near(accuracy, (5.0 / 6.0 + 0.5 + 0.8) / 3.0));
         assert!(near(f1, (10.0 / 13.0 + 6.0 / 12.0 + 16.0 / 19.0) / 3.0));
-        // the correlation of the indicators, from its definition: sums of covariances over the classes
+        // the correlation of the indicators by definition: sums of covariances over the classes
         let counts = [[5.0, 1.0, 0.0], [2.0, 3.0, 1.0], [0.0, 2.0, 8.0f64]];
         let (t, p) = ([6.0, 6.0, 10.0], [7.0, 6.0, 9.0f64]);
         let covariance = |joint: f64, a: f64, b: f64| joint / 22.0 - a / 22.0 * (b / 22.0);

@@ -14,8 +14,9 @@ pub struct RankingScores {
     /// Number of groups with rows of different grades; means are over these groups. Without a group
     /// column all rows are one group.
     pub groups: u64,
-    /// Mean over the groups of the normalised discounted cumulative gain: Σ (2^grade − 1)/log₂(1 +
-    /// place), divided by its value for the best order. Null if a grade is below 0 or above 30.
+    /// Mean over the groups of the normalised discounted cumulative gain: the sum of (2^grade −
+    /// 1)/log₂(1 + place), divided by its value for the best order. Null if a grade is below 0 or
+    /// above 30.
     pub ndcg: Option<f64>,
     /// The same for the first `top` places.
     pub ndcg_at: Option<f64>,
@@ -24,7 +25,8 @@ pub struct RankingScores {
     /// Mean over the groups of the average precision, with grades above 0 as relevant; rows with
     /// equal scores share one threshold.
     pub map: Option<f64>,
-    /// Mean over the groups of Kendall's tau-b between scores and grades; 0 in groups whose scores are all equal.
+    /// Mean over the groups of Kendall's tau-b between scores and grades; 0 for groups with equal
+    /// scores.
     pub kendall: Option<f64>,
     /// Number of pairs of rows in one group with different grades.
     pub pairs: u64,
@@ -162,7 +164,8 @@ impl Places {
 mod tests {
     use super::*;
 
-    /// Golden values of scikit-learn 1.9 (`ndcg_score` of 2^grade − 1, `average_precision_score`) and SciPy 1.17 (`kendalltau`).
+    /// Golden values of scikit-learn 1.9 (`ndcg_score` of 2^grade − 1, `average_precision_score`)
+    /// and SciPy 1.17 (`kendalltau`).
     #[test]
     fn scores_are_those_of_scikit_learn_and_scipy() {
         let first = [(0.1, 3.0), (0.9, 2.0), (0.4, 0.0), (0.4, 1.0), (-0.5, 0.0), (0.4, 2.0)];
