@@ -1,20 +1,22 @@
-//! Rows sorted by fold into bins of a fixed size, so that the products behind them run on large blocks.
+//! Rows sorted by fold into bins of a fixed size, so that matrix products run on large blocks.
 
 use crate::{Classes, Error, Folds, Result, linalg::strips::for_each_strip, row_weights};
 use faer::{MatMut, MatRef};
 use kapprox::{FeatureMap, Real};
 use kstore::{Coded, RowBlock, Workers};
 
-/// Rows of a bin. An f32 Gram update with 2,048 rows adds p²/2 numbers to f64 sums for every 2,048·p² flops: the
-/// addition then costs a few per cent. A constant, because the cut into bins decides the order of sums.
+/// Rows of a bin. An f32 Gram update with 2,048 rows adds p²/2 numbers to f64 sums for every
+/// 2,048·p² flops: the addition then costs a few per cent. A constant, because the bins determine
+/// the order of summation.
 pub(crate) const BIN: usize = 2048;
 
-/// The targets that are learned: numbers, or codes of classes.
+/// Targets to learn: numbers, or codes of classes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Targets {
-    /// Numeric targets, less a centre each: makes sums of squares accurate, changes no result beyond rounding.
+    /// Numeric targets, each centred: this makes sums of squares accurate, and changes results by
+    /// rounding only.
     Numeric {
-        /// The number that is subtracted from each target, t numbers.
+        /// The centre subtracted from each target, length t.
         centre: Vec<f64>,
     },
     /// ±1 codes of classes.
@@ -22,7 +24,7 @@ pub enum Targets {
 }
 
 impl Targets {
-    /// Number of targets t.
+    /// Returns the number of targets t.
     pub fn count(&self) -> usize {
         match self {
             Self::Numeric { centre } => centre.len(),
@@ -30,7 +32,8 @@ impl Targets {
         }
     }
 
-    /// The number that is subtracted from each target, t numbers, for `RidgeOptions::target_centre`.
+    /// Returns the centre of each target, length t, for `RidgeOptions::target_centre`; 0 for
+    /// classes.
     pub fn centre(&self) -> Vec<f64> {
         match self {
             Self::Numeric { centre } => centre.clone(),
@@ -38,10 +41,10 @@ impl Targets {
         }
     }
 
-    /// Returns target `j` of row `i` of a block, less its centre; ±1 for classes.
+    /// Returns target `j` of row `i` of a block, minus its centre; ±1 for classes.
     ///
     /// # Errors
-    /// A class that the classes lack.
+    /// [`Error::UnknownClass`] for a class without a label.
     pub fn value<T>(&self, block: &RowBlock<'_, T>, i: usize, j: usize) -> Result<f64> {
         match self {
             Self::Numeric { centre } => Ok(block.y[i * block.t + j] - centre[j]),
@@ -52,16 +55,16 @@ impl Targets {
         }
     }
 
-    /// Appends the t targets of a row of a block.
+    /// Appends the t targets of row `i` of a block to `to`.
     pub fn push<T>(&self, block: &RowBlock<'_, T>, i: usize, to: &mut Vec<f64>) -> Result<()> {
         (0..self.count()).try_for_each(|j| self.value(block, i, j).map(|value| to.push(value)))
     }
 }
 
-/// One bin per fold, and the features of the bin that is full.
+/// One bin per fold, and the features of the bin that was mapped last.
 ///
-/// Rows keep their order within a bin and bins are emptied at the end of a segment, so what a bin holds depends on the
-/// rows and the segment, not on tiles.
+/// Rows keep their order within a bin, and bins are emptied at the end of a segment. The content of
+/// a bin therefore depends on the rows and the segment, not on tiles.
 #[derive(Debug)]
 pub struct Bins<T> {
     bins: Vec<Bin<T>>,
@@ -78,20 +81,20 @@ struct Bin<T> {
     rows: usize,
     x: Vec<T>,
     y: Vec<f64>,
-    /// The weights of the rows in the bin; empty where all are 1.
+    /// Weights of the rows in the bin; empty if all are 1.
     w: Vec<f64>,
 }
 
 /// A bin with its features.
 #[derive(Debug)]
 pub struct Filled<'a, T> {
-    /// The rows, b x d row-major.
+    /// Rows, b x d row-major.
     pub x: MatRef<'a, T>,
     /// Features, b x p column-major.
     pub phi: MatRef<'a, T>,
-    /// The targets, b x t.
+    /// Targets, b x t.
     pub y: MatRef<'a, f64>,
-    /// Weights of the rows, b; `None` where all are 1.
+    /// Row weights, length b, or their square roots after [`Bins::weigh`]; `None` if all are 1.
     pub w: Option<&'a [f64]>,
 }
 
@@ -102,8 +105,8 @@ impl<T: Real> Bins<T> {
         Self { bins, phi: vec![T::default(); size * p], size, d, p, t, weighted: false }
     }
 
-    /// Sorts the rows of a block into their bins, those of `classes` classes apart where there are more than one; a full bin goes to `full` with
-    /// its number.
+    /// Sorts the rows of a block into bins by fold, and by class if `classes` is more than 1, and
+    /// calls `full` with the index of every bin that fills up.
     pub(crate) fn push(
         &mut self,
         block: &RowBlock<'_, T>,
@@ -135,7 +138,7 @@ impl<T: Real> Bins<T> {
         Ok(())
     }
 
-    /// Empties every bin that holds rows, in the order of folds.
+    /// Calls `full` for every bin that holds rows, in the order of the folds.
     pub(crate) fn flush(&mut self, mut full: impl FnMut(&mut Self, usize) -> Result<()>) -> Result<()> {
         for fold in 0..self.bins.len() {
             if self.bins[fold].rows > 0 {
@@ -153,8 +156,8 @@ impl<T: Real> Bins<T> {
         map.apply(x, MatMut::from_column_major_slice_mut(&mut self.phi[..rows * p], rows, p), workers);
     }
 
-    /// Multiplies the features and targets of the bin that was applied last by the roots of its weights, so that their
-    /// moments are weighted ones. Without weights nothing is changed.
+    /// Multiplies the features and targets of the last mapped bin by the square roots of the row
+    /// weights, so that their moments are weighted. Does nothing without weights.
     pub fn weigh(&mut self, fold: usize, workers: &Workers) {
         let (bin, size, p) = (&mut self.bins[fold], self.size, self.p);
         let rows = bin.rows;
@@ -170,7 +173,7 @@ impl<T: Real> Bins<T> {
         }
     }
 
-    /// The rows, features, targets and weights of the bin that was applied last.
+    /// Returns the rows, features, targets and weights of the last mapped bin.
     pub fn filled(&self, fold: usize) -> Filled<'_, T> {
         let (bin, p) = (&self.bins[fold], self.p);
         let rows = bin.rows;
@@ -183,7 +186,7 @@ impl<T: Real> Bins<T> {
     }
 }
 
-/// The class of a row where classes are kept apart; 0 where they are not.
+/// Returns the class of row `i`, or 0 if `classes` is 1.
 fn class<T>(block: &RowBlock<'_, T>, i: usize, classes: usize) -> Result<usize> {
     let code = || block.classes.map(|coded| coded.codes[i] as usize).filter(|code| *code < classes);
     if classes > 1 { code().ok_or(Error::UnknownClass { row: block.rows[i] }) } else { Ok(0) }

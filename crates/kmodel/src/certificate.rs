@@ -1,4 +1,4 @@
-//! The certificate: how much of the kernel the features miss, measured on every row.
+//! The certificate: the exact relative trace-norm error of the approximation, measured on all rows.
 
 use crate::linalg::strips::for_each_strip;
 use crate::{Error, Result, row_weights};
@@ -9,13 +9,15 @@ use kapprox::{FeatureMap, Real};
 use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::{Fold, Merge, RowBlock, Workers};
 
-/// Rows whose residuals are held at once: 2 KiB of residuals stay in L1 while the columns of phi go by.
+/// Rows whose residuals are updated together: 2 KiB of residuals stay in L1 while the columns of
+/// phi pass.
 const STRIP: usize = 288;
 
-/// Independent partial sums, so that the additions of a column vectorise; the width of AVX-512 in f64.
+/// Number of independent partial sums, so that the additions of a column vectorise: the width of
+/// AVX-512 in f64.
 const LANES: usize = 8;
 
-/// Overshoot, as a share of the trace, that is never called wrong: features are rounded.
+/// Overshoot, as a fraction of the trace, that is always accepted as rounding of the features.
 const ROUNDED: f64 = 1e-6;
 
 /// Relative error of the approximation in trace norm, measured on all rows of the pass.
@@ -23,38 +25,41 @@ const ROUNDED: f64 = 1e-6;
 pub struct Certificate {
     /// Σ max(r_i, 0) / tr K with r_i = k(x_i, x_i) − ‖φ(x_i)‖²: the error of the approximation.
     pub trace_error: f64,
-    /// Σ max(−r_i, 0) / tr K: zero in exact arithmetic, so all of it is rounding.
+    /// Σ max(−r_i, 0) / tr K: zero in exact arithmetic, so it measures rounding.
     pub overshoot: f64,
-    /// Below this number a `trace_error` is rounding: ε_T·√(r + 1) + `overshoot` at rank r.
+    /// Rounding level of `trace_error`: ε_T·√(r + 1) + `overshoot` at rank r. A smaller
+    /// `trace_error` is rounding.
     ///
-    /// A residual is k(x, x) minus r squares, each with a relative rounding error of about ε_T; as independent errors
-    /// they add up to ε_T·√r·k(x, x) at most. What the landmarks' condition number amplifies beyond that hits both
-    /// signs alike, and its negative side is measured: it is the overshoot.
+    /// A residual is k(x, x) minus r squares, each with a relative rounding error of about ε_T;
+    /// independent errors add up to at most ε_T·√r·k(x, x). Errors that the condition number of the
+    /// landmarks amplifies beyond that have both signs alike; the negative ones are measured as the
+    /// overshoot.
     pub floor: f64,
 }
 
-/// Sums of positive and negative residual diagonals at every rank, over the rows so far.
+/// Sums of positive and negative residuals at every rank, over the rows so far.
 ///
-/// With nested features the residual at rank j is r_i − φ_i1² − … − φ_ij², so one sweep over the columns of phi gives
-/// the certificate of every rank. *Cost*: 5 flops per entry of phi. *Bytes*: 16·p.
+/// With nested features the residual at rank j is k(x_i, x_i) − φ_i1² − … − φ_ij², so one sweep
+/// over the columns of phi gives the certificate of every rank. *Cost*: 5 flops per entry of phi.
+/// *Bytes*: 16·p.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CertificateState {
     /// Number of rows so far, or the sum of their weights.
     pub weight: f64,
-    /// The trace of the kernel matrix, tr K = Σ k(x_i, x_i); a row of weight 2 counts in each sum
-    /// as that row twice.
+    /// Trace of the kernel matrix, tr K = Σ k(x_i, x_i). All sums are weighted by row.
     pub trace: f64,
-    /// The sums of positive residuals Σ max(r_i, 0) at ranks 1, …, p.
+    /// Sums of positive residuals Σ max(r_i, 0) at ranks 1, …, p.
     pub positive: Vec<f64>,
-    /// The sums of negative residuals Σ max(−r_i, 0) at ranks 1, …, p.
+    /// Sums of negative residuals Σ max(−r_i, 0) at ranks 1, …, p.
     pub negative: Vec<f64>,
-    /// Largest residual at rank p: a lower bound on the spectral norm of K − K̂. Zero before any row.
+    /// Largest residual at rank p: a lower bound on the spectral norm of K − K̂. Zero before any
+    /// row.
     pub max_residual: f64,
     epsilon: f64,
 }
 
 impl CertificateState {
-    /// The state of no rows, for p features.
+    /// Returns the state before any row, for p features.
     pub fn new(p: usize) -> Self {
         Self {
             weight: 0.0,
@@ -66,21 +71,22 @@ impl CertificateState {
         }
     }
 
-    /// Bytes of a state with p features.
+    /// Returns the bytes of a state with p features.
     pub fn bytes(p: usize) -> usize {
         16 * p
     }
 
-    /// Bytes of the partial sums of an update with b rows.
+    /// Returns the bytes of the partial sums of an update with b rows.
     pub fn scratch_bytes(p: usize, b: usize) -> usize {
         8 * b.div_ceil(STRIP) * (2 * p + 1)
     }
 
-    /// Adds b rows with their weights, 1 without: `phi` is b x p with contiguous columns, `diag[i]`
-    /// = k(x_i, x_i).
+    /// Adds b rows with their weights (1 if `None`): `phi` is b x p with contiguous columns,
+    /// `diag[i]` = k(x_i, x_i).
     ///
-    /// Strips of a fixed number of rows go to the workers and are added in order, whatever the number of threads.
-    /// A residual that is not a number makes the sums not a number: it is never hidden.
+    /// Strips of a fixed number of rows are distributed over the workers, and their sums added in
+    /// order: the result does not depend on the number of threads. A NaN residual makes the sums
+    /// NaN, so it is never hidden.
     pub fn update<T: Real>(
         &mut self,
         phi: MatRef<'_, T>,
@@ -115,7 +121,7 @@ impl CertificateState {
         self.epsilon = self.epsilon.max(T::EPSILON);
     }
 
-    /// The certificate of the leading `rank` features (at most p).
+    /// Returns the certificate of the leading `rank` features (at most p).
     pub fn certificate(&self, rank: usize) -> Certificate {
         let share = |sum: f64| if self.trace > 0.0 { sum / self.trace } else { 0.0 };
         let rank = rank.min(self.positive.len());
@@ -126,17 +132,19 @@ impl CertificateState {
         Certificate { trace_error, overshoot, floor: self.epsilon * (rank as f64 + 1.0).sqrt() + overshoot }
     }
 
-    /// What the leading `rank` features leave out of k(x, x), in the mean over the rows.
+    /// Returns the mean over the rows of max(r_i, 0) at `rank`, which is k(x, x) at rank 0.
     pub fn left_out(&self, rank: usize) -> f64 {
         let sum = rank.checked_sub(1).and_then(|last| self.positive.get(last)).unwrap_or(&self.trace);
         if self.weight > 0.0 { sum / self.weight } else { 0.0 }
     }
 
-    /// The [`certificate`](Self::certificate) of the leading `rank` features, where it can be trusted.
+    /// Returns the [`certificate`](Self::certificate) of the leading `rank` features if it can be
+    /// trusted.
     ///
     /// # Errors
-    /// [`Error::Overshoot`] where the features exceed the kernel by more than they miss of it and more than their rounding
-    /// explains: they are no projection, and what is learned on them is not what the trace error promises.
+    /// [`Error::Overshoot`] if the overshoot exceeds the trace error and the expected rounding: the
+    /// features are then not a projection, and a model on them has a larger error than the trace
+    /// error promises.
     pub fn sound(&self, rank: usize) -> Result<Certificate> {
         let found = self.certificate(rank);
         let Certificate { trace_error, overshoot, floor } = found;
@@ -146,7 +154,7 @@ impl CertificateState {
         }
     }
 
-    /// The smallest rank whose trace error is at most `tolerance`, if there is one.
+    /// Returns the smallest rank whose trace error is at most `tolerance`, if it exists.
     pub fn rank_within(&self, tolerance: f64) -> Option<usize> {
         (1..=self.positive.len()).find(|rank| self.certificate(*rank).trace_error <= tolerance)
     }
@@ -179,8 +187,8 @@ impl Persist for CertificateState {
     }
 }
 
-/// `out` = positive sums, negative sums, largest last residual of one strip; `residual` starts as
-/// k(x, x) times the weight.
+/// Writes positive sums, negative sums and the largest last residual of one strip to `out`;
+/// `residual` starts as k(x, x) times the weight.
 fn strip_sums<T: Real>(phi: MatRef<'_, T>, residual: &mut [f64], weights: &[f64], out: &mut [f64]) {
     let p = phi.ncols();
     kapprox::vectorised!({
@@ -193,7 +201,7 @@ fn strip_sums<T: Real>(phi: MatRef<'_, T>, residual: &mut [f64], weights: &[f64]
 }
 
 /// Subtracts φ_ij² times the weight from every residual, and returns the sums of the positive and
-/// of the negative residuals.
+/// the negative residuals.
 #[inline(always)]
 fn column_step<T: Real>(residual: &mut [f64], weights: &[f64], column: &[T]) -> (f64, f64) {
     let (mut positive, mut negative) = ([0.0; LANES], [0.0; LANES]);
@@ -205,7 +213,7 @@ fn column_step<T: Real>(residual: &mut [f64], weights: &[f64], column: &[T]) -> 
             let square = phi[lane].to_f64() * phi[lane].to_f64();
             let left = r[lane] - weight[lane] * square;
             r[lane] = left;
-            // written so that a NaN goes into the positive sum
+            // written so that a NaN is added to the positive sum
             positive[lane] += if left < 0.0 { 0.0 } else { left };
             negative[lane] += if left < 0.0 { -left } else { 0.0 };
         }
@@ -218,23 +226,23 @@ fn column_step<T: Real>(residual: &mut [f64], weights: &[f64], column: &[T]) -> 
     (positive.iter().sum(), negative.iter().sum())
 }
 
-/// The fold that finds the certificate of every rank.
+/// A pass that computes the certificate of every rank.
 #[derive(Debug)]
 pub struct Residuals<'a, T: Real> {
-    /// The map.
+    /// Feature map.
     pub map: &'a dyn FeatureMap<T>,
-    /// Number of rows of a tile.
+    /// Number of rows per tile.
     pub tile: usize,
 }
 
 impl<T: Real> Residuals<'_, T> {
-    /// False for a map that is no projection, which has no certificate.
+    /// Returns false for a map that is not a projection, which has no certificate.
     pub fn exist(&self) -> bool {
         self.map.is_projection()
     }
 }
 
-/// Buffers of [`Residuals`], one for each lane.
+/// Buffers of [`Residuals`], one for each worker lane.
 #[derive(Debug)]
 pub struct ResidualScratch<T: Real> {
     phi: Mat<T>,
@@ -349,7 +357,7 @@ mod tests {
 
     #[test]
     fn the_floor_covers_the_rounding_of_f32_features() {
-        // rows of an orthogonal transform: ‖φ‖² = k(x, x) = 1 exactly, so every residual is rounding
+        // rows of an orthogonal transform: ‖φ‖² = k(x, x) = 1 exactly; residuals are rounding
         let (n, p) = (512, 64);
         let phi = Mat::from_fn(n, p, |i, j| {
             let (i, j) = ((i % p) as f64, j as f64);

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 /// Result of every fallible operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error about options, solving or model files. The text is one sentence a person can act on. Rows are counted from 0.
+/// An error about options, solving or model files.
+///
+/// Its text is one sentence that says what is wrong and what to do. Rows are counted from 0.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the message of a variant says what its fields are")]
@@ -16,25 +18,25 @@ pub enum Error {
     /// An error about kernels and feature maps.
     #[error(transparent)]
     Approx(#[from] kapprox::Error),
-    /// A model whose kernel is that of a crate which has not registered it.
+    /// A model whose kernel comes from a crate that has not registered it.
     #[error(
         "the model {path} was made with the kernel {kernel:?}, which this program does not know: register it with kapprox::kernel::register before the model is loaded (the kmill command knows only the kernels that its help lists)",
         path = path.display()
     )]
     UnknownKernel { path: PathBuf, kernel: String },
-    /// An option that cannot be understood or makes no sense.
+    /// An option whose value cannot be parsed or is invalid.
     #[error("`{option}`{}{given}: {expected}", if given.is_empty() { "" } else { " " })]
     Option { option: &'static str, given: String, expected: String },
-    /// A parameter that a solver needs and that was not given.
+    /// A missing parameter that a solver needs.
     #[error("{solver} needs `{option}`: {why}")]
     Missing { option: &'static str, solver: String, why: String },
-    /// The run was asked to stop, and can go on later.
+    /// A run that was asked to stop and can be resumed.
     #[error("stopped; what is done is kept in {checkpoint}: the same command continues from there", checkpoint = checkpoint.display())]
     Stopped { checkpoint: PathBuf },
     /// A prepared job, or statistics of its shards, that do not fit together.
     #[error("{path}: {why}", path = path.display())]
     Statistics { path: PathBuf, why: String },
-    /// A result that is infinite or NaN, and therefore was not written.
+    /// An infinite or NaN result, which was not written.
     #[error("row {row} (counted from 0) of {path}: {what} is {value}; the row lies too far from those of the fit for this kernel: leave it out (`where`), or fit with a kernel that does not grow without bound", path = path.display())]
     NotFinitePrediction { path: PathBuf, row: u64, what: &'static str, value: f64 },
     /// A score over many rows that overflows.
@@ -42,10 +44,10 @@ pub enum Error {
         "the {what} of {rows} rows is {value}: the squares of such errors do not fit a number; leave rows with extreme predictions or targets out (`where`)"
     )]
     ScoreOverflow { what: &'static str, rows: u64, value: f64 },
-    /// Folds that leave nothing to train on or nothing to test.
+    /// Folds that leave no rows to train on or no rows to test.
     #[error("`folds` {folds} does not suit these rows: {why}")]
     Folds { folds: String, why: String },
-    /// A row whose fold column holds a label that was not there when folds were made.
+    /// A row whose label in the fold column did not exist when the folds were made.
     #[error(
         "row {row} has a label in the fold column that was not there before: the file changed while it was read; run again when nobody writes to it"
     )]
@@ -61,13 +63,13 @@ pub enum Error {
     /// Too few rows for a statistic.
     #[error("{what} needs at least {needed} rows, and {rows} {are} left; check `rows`, `where` and `missing`", are = if *rows == 1 { "is" } else { "are" })]
     TooFewFor { what: &'static str, needed: u64, rows: u64 },
-    /// A column whose squares do not fit a number.
+    /// A column whose squared values overflow.
     #[error("column {column:?} reaches {largest:e}, and the squares of its values overflow; give it in a larger unit")]
     TooLarge { column: String, largest: f64 },
     /// Fewer than two classes.
     #[error("the target has {classes} class{plural}; classification needs at least 2 (is it the right column, or a regression?)", plural = if *classes == 1 { "" } else { "es" })]
     TooFewClasses { classes: usize },
-    /// Features that are no projection of the kernel.
+    /// Features that are not a projection of the kernel.
     #[error(
         "the features of rank {rank} exceed the kernel by {overshoot:.1e} of its trace, where they miss {trace_error:.1e} of it: rounding rules them, because the landmarks are too close to each other or too far from the rows; use `landmarks` rpcholesky or a lower `rank`"
     )]
@@ -88,18 +90,18 @@ pub enum Error {
         "the features do not vary over the rows: there are no components; check the columns, or choose another kernel"
     )]
     NoVariance,
-    /// Variances or distances of a model that was fitted without them.
+    /// Variances or distances requested from a model that was fitted without them.
     #[error("the model holds neither variances nor distances; fit ridge with `std` or kpca with `novelty`")]
     NoQuadratic,
-    /// Components of a model that was fitted without them.
+    /// Components requested from a model that was fitted without them.
     #[error(
         "the model holds no components beside its predictions; fit one with `components` that learns from a target"
     )]
     NoComponents,
-    /// Pre-images of a model that has none.
+    /// Pre-images requested from a model that has none.
     #[error("the model has no pre-images: {why}")]
     PreImages { why: &'static str },
-    /// A weight below 0.
+    /// A weight that is negative or NaN.
     #[error(
         "row {row} (counted from 0) has the weight {}; expected 0 or more: clean the column, or leave `weights` out",
         kstore::shown::number(*weight)
@@ -108,7 +110,7 @@ pub enum Error {
     /// Weights that are all 0.
     #[error("the weights of the rows to train on add up to 0; check the column of `weights`")]
     NoWeight,
-    /// Weights of which none is above 0, and some are below.
+    /// Weights that are all 0 or less, some of them negative.
     #[error(
         "no weight of the rows to train on is above 0, and they reach down to {least}; expected 0 or more: check the column of `weights`"
     )]
@@ -119,25 +121,25 @@ pub enum Error {
     /// A class without rows.
     #[error("class {class} (from 0, in the order of the labels) has no rows")]
     EmptyClass { class: usize },
-    /// The features of a model that cannot be made again.
+    /// A model whose feature map cannot be rebuilt.
     #[error("the map {map} of the model cannot be made again: {why}; fit the model anew")]
     Features { map: String, why: &'static str },
-    /// A rank that the features do not have.
+    /// A rank larger than the number of features.
     #[error("rank {rank} was asked for, but the feature map has {features} features")]
     Rank { rank: usize, features: usize },
-    /// Two shapes that must agree and do not.
+    /// Two shapes that do not agree.
     #[error("{what}: expected {expected}, got {got}")]
     Shape { what: &'static str, expected: usize, got: usize },
-    /// A file that is no safetensors file.
+    /// A file that is not a safetensors file.
     #[error("{path} is not a kmill model; name a file that kmill fit has written", path = path.display())]
     NotSafetensors { path: PathBuf },
-    /// A safetensors file of another program.
+    /// A safetensors file that kmill did not write.
     #[error("{path} is a safetensors file, but not one that kmill wrote (no entry \"kmill\" in its metadata); name a file that kmill fit has written", path = path.display())]
     Foreign { path: PathBuf },
     /// A model that cannot be written as an ONNX file.
     #[error("the model cannot be written as ONNX: {why}")]
     Onnx { why: String },
-    /// A model in a format of the future.
+    /// A model in a newer format than this version reads.
     #[error("{path} has model format {found}, this kmill reads up to {known}; use kmill {needs} or newer", path = path.display())]
     NewerFormat { path: PathBuf, found: u64, known: u64, needs: String },
     /// A model file that ends early.
@@ -146,18 +148,19 @@ pub enum Error {
     /// A model file whose parts contradict each other.
     #[error("{path} is damaged: {detail}; fit it again", path = path.display())]
     Damaged { path: PathBuf, detail: String },
-    /// A number of a row in memory that is not finite.
+    /// A number that is not finite, in a row held in memory.
     #[error(
         "row {row} (counted from 0): {what} is {value}; expected a finite number: clean the row, or scale the features"
     )]
     Row { row: u64, what: String, value: f64 },
-    /// A model that holds numbers that are not finite, and therefore was not written.
+    /// A model with numbers that are not finite, which was not written.
     #[error("{what} is not finite; {remedy}")]
     NotFinite { what: &'static str, remedy: &'static str },
 }
 
 impl Error {
-    /// The error of work that had the budget less so many bytes: see [`kstore::Error::beside`].
+    /// Adds `bytes` that other work holds to the budget in the message: see
+    /// [`kstore::Error::beside`].
     #[must_use]
     pub fn beside(self, bytes: usize) -> Self {
         match self {
@@ -167,12 +170,12 @@ impl Error {
         }
     }
 
-    /// True where the run ended because the caller interrupted it.
+    /// Returns true if the run ended because the caller interrupted it.
     pub fn is_interrupted(&self) -> bool {
         matches!(self, Self::Stopped { .. }) || matches!(self.stored(), Some(kstore::Error::Interrupted))
     }
 
-    /// The error of tables, files and passes that this one hands on.
+    /// Returns the underlying error about tables, files or passes, if this error wraps one.
     pub fn stored(&self) -> Option<&kstore::Error> {
         match self {
             Self::Store(error) | Self::Approx(kapprox::Error::Store(error)) => Some(error),
@@ -180,23 +183,24 @@ impl Error {
         }
     }
 
-    /// Refuses a length that is not the expected one.
+    /// Returns an [`Error::Shape`] unless `got` equals `expected`.
     pub fn unless_same(what: &'static str, expected: usize, got: usize) -> Result<()> {
         if expected == got { Ok(()) } else { Err(Self::Shape { what, expected, got }) }
     }
 
-    /// Makes an [`Error::Missing`]: a parameter that was not given, the solver that needs it, and what it is for.
+    /// Returns an [`Error::Missing`] for a parameter, the solver that needs it, and the reason.
     pub fn missing(option: &'static str, solver: &str, why: impl Into<String>) -> Self {
         Self::Missing { option, solver: solver.to_string(), why: why.into() }
     }
 
-    /// Makes an [`Error::Option`]: a parameter, the value given for it, and what would be right.
+    /// Returns an [`Error::Option`] for a parameter, its value, and the expected value.
     pub fn option(option: &'static str, given: impl ToString, expected: impl Into<String>) -> Self {
         Self::Option { option, given: given.to_string(), expected: expected.into() }
     }
 }
 
-/// Implements `Display` and `FromStr` of an enum from one list of words; `$name` is the parameter named in errors.
+/// Implements `Display` and `FromStr` of an enum from one list of words; `$name` is the parameter
+/// named in errors.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! enum_of_words {

@@ -1,22 +1,23 @@
-//! The fold over features: rows go through the map in bins of a fixed size, and each bin to what adds it up.
+//! A pass that maps rows to features in bins of a fixed size, and hands every bin to a [`Take`].
 
 use crate::bins::{BIN, Bins};
 use crate::{Error, Folds, Result, Targets};
 use kapprox::{FeatureMap, Real};
 use kstore::{Fold, Merge, RowBlock, Workers};
 
-/// The work that is done with every bin of features.
+/// The work done with every bin of features.
 pub trait Take<T: Real>: Sync {
     /// The result of the pass.
     type State: Merge + Send;
-    /// Buffers that a lane reuses from bin to bin.
+    /// Buffers that a worker lane reuses from bin to bin.
     type Scratch: Send + Default;
-    /// The state of no rows.
+    /// Returns the state before any row.
     fn init(&self) -> Self::State;
-    /// Adds the rows of a fold to the state, whose features were computed: [`Bins::filled`].
+    /// Adds the bin of a fold to the state; its features are computed already, see
+    /// [`Bins::filled`].
     ///
     /// # Errors
-    /// Numbers that are not finite.
+    /// An error for numbers that are not finite.
     fn take(
         &self,
         state: &mut Self::State,
@@ -27,26 +28,26 @@ pub trait Take<T: Real>: Sync {
     ) -> Result<()>;
 }
 
-/// The pass that gives bins of features to a [`Take`].
+/// A pass that hands bins of features to a [`Take`].
 #[derive(Debug)]
 pub struct FeatureFold<'a, T, S> {
     map: &'a dyn FeatureMap<T>,
     folds: &'a Folds,
     targets: &'a Targets,
     bin: usize,
-    /// Number of classes whose rows are taken apart, as folds are; 1 for all together.
+    /// Number of classes with separate bins in every fold; 1 if classes share a bin.
     pub(crate) classes: usize,
     pub(crate) take: S,
 }
 
 impl<'a, T: Real, S: Take<T>> FeatureFold<'a, T, S> {
-    /// A pass over features of `map`, in bins of 2,048 rows.
+    /// Returns a pass over the features of `map`, in bins of 2,048 rows.
     pub fn over(map: &'a dyn FeatureMap<T>, folds: &'a Folds, targets: &'a Targets, take: S) -> Self {
         Self { map, folds, targets, bin: BIN, classes: 1, take }
     }
 
-    /// Sets the number of rows of a bin. It decides the order of sums: give it from the shape of the work, never from
-    /// memory or threads.
+    /// Sets the number of rows of a bin. It determines the order of summation, so choose it from
+    /// the shape of the problem, never from memory or threads.
     #[must_use]
     pub fn with_bin(self, rows: usize) -> Self {
         Self { bin: rows.max(1), ..self }

@@ -1,4 +1,4 @@
-//! Which rows are left out together in cross-validation.
+//! Folds of cross-validation: which rows are held out together.
 
 use crate::{Error, Result};
 use kstore::Label;
@@ -9,45 +9,49 @@ const HELP: &str = "give a number of folds (5), contiguous blocks (blocks:6), a 
     (groups:5:subject), or tests of later rows by earlier ones (forward:5, with a gap of a block forward:5+1, in the order of a column \
     forward:5:date)";
 
-/// Most folds. Each has a Gram matrix of its own, so more are a slip of the pen that would be refused for memory later.
+/// Largest number of folds. Each has its own Gram matrix, so a larger number is a typing error that
+/// would run out of memory later.
 const MOST_FOLDS: usize = 1_000;
 
-/// Share of the rows that a fold kept apart should have, where folds have different sizes.
+/// Fraction of the rows that the test fold should have, if folds have different sizes.
 const APART: f64 = 0.2;
 
-/// The folds as the command line gives them.
+/// Folds as specified on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FoldSpec {
     /// No cross-validation.
     None,
-    /// So many folds, to which rows are assigned by a hash of their number: `5`.
+    /// Random K-fold: rows are assigned to this many folds by a hash of their row number: `5`.
     Hash(usize),
-    /// So many contiguous blocks of rows: `blocks:6`.
+    /// Contiguous K-fold: this many blocks of rows: `blocks:6`.
     Blocks(usize),
     /// One fold per value of a column: `column:subject`.
     Column(String),
-    /// So many folds, to each of which as many values of a column are assigned at random: `groups:5:subject`.
+    /// Group K-fold: the values of a column are assigned at random to this many folds, in equal
+    /// numbers: `groups:5:subject`.
     Groups(usize, String),
-    /// So many tests, each of a block of rows by the blocks before it: `forward:5`.
+    /// This many tests in order, each on a block of rows with the earlier blocks for training:
+    /// `forward:5`.
     Forward {
-        /// Number of blocks that are tested.
+        /// Number of tested blocks.
         tests: usize,
-        /// Number of blocks before a tested one that are left out: `forward:5+1`.
+        /// Number of blocks left out before a tested block: `forward:5+1`.
         gap: usize,
-        /// The column by whose values rows are ordered, such as a date: `forward:5:date`; `None` for the order of the table.
+        /// Column that orders the rows, such as a date: `forward:5:date`; `None` for the order of
+        /// the table.
         column: Option<String>,
     },
 }
 
 impl FoldSpec {
-    /// What is taken where there is something to choose, and no folds were named.
+    /// Default if hyperparameters must be chosen and no folds were specified.
     pub const USUAL: Self = Self::Hash(5);
 
     /// Parses `5`, `blocks:6`, `column:subject`, `groups:5:subject`, `forward:5+1:date` or `none`.
     ///
     /// # Errors
-    /// [`Error::Option`] for anything else, and for fewer than two folds.
+    /// [`Error::Option`] for any other text, and for fewer than two folds.
     pub fn parse(text: &str) -> Result<Self> {
         let count = |digits: &str| match digits.trim().parse::<usize>() {
             Ok(k) if (2..=MOST_FOLDS).contains(&k) => Ok(k),
@@ -80,7 +84,7 @@ impl FoldSpec {
         }
     }
 
-    /// The column that rows are left out together by, where there is one.
+    /// Returns the fold column, if there is one.
     pub fn column(&self) -> Option<&str> {
         match self {
             Self::Column(name) | Self::Groups(_, name) | Self::Forward { column: Some(name), .. } => Some(name),
@@ -108,78 +112,84 @@ impl std::fmt::Display for FoldSpec {
     }
 }
 
-/// Which folds are held out, and which others are learned from then. By default each fold is, and all others are.
+/// Which folds are held out, and which folds are then used for training.
+///
+/// By default each fold is held out once, with all others for training.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeldOut {
-    /// Folds are in order: only those before a fold are learned from, without so many that are next to it.
+    /// If set, only folds before the held-out one are used for training, except this many directly
+    /// before it.
     forward: Option<usize>,
-    /// The fold that is neither held out nor learned from.
+    /// A fold that is neither held out nor used for training.
     never: Option<usize>,
     /// The only fold that is held out.
     only: Option<usize>,
 }
 
 impl HeldOut {
-    /// True if the fold is held out.
+    /// Returns true if the fold is held out.
     pub fn scores(self, fold: usize) -> bool {
         let first = self.forward.map_or(0, |gap| gap + 1);
         fold >= first && self.never != Some(fold) && self.only.is_none_or(|only| only == fold)
     }
 
-    /// True if the fold is learned from while `held` is held out, or in the end.
+    /// Returns true if `fold` is used for training while `held` is held out, or in the final fit
+    /// (`None`).
     pub fn learns(self, held: Option<usize>, fold: usize) -> bool {
         let before = |held: usize| self.forward.is_none_or(|gap| fold + gap < held);
         self.never != Some(fold) && held.is_none_or(|held| held != fold && before(held))
     }
 }
 
-/// A rule that gives every row its fold: a function of the row alone, never of the order of reading.
+/// The fold of every row: a function of the row alone, never of the reading order.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Folds {
-    /// All rows are fold 0.
+    /// All rows are in fold 0.
     None,
-    /// Rows by a hash of their stored row number.
+    /// Random K-fold: rows by a hash of their stored row number.
     Hash {
         /// Number of folds.
         k: usize,
         /// Random keys of the rows.
         keys: Stream,
     },
-    /// Contiguous blocks of equal length.
+    /// Contiguous K-fold: blocks of equal length.
     Blocks {
         /// Number of folds.
         k: usize,
-        /// Stored rows that can be selected.
+        /// Range of the stored rows that can be selected.
         rows: Range<u64>,
     },
     /// One fold per label of a column.
     Column {
-        /// The labels; the code of a label is its fold.
+        /// Labels; the code of a label is its fold.
         labels: Vec<Label>,
     },
-    /// Whole groups, as many in each fold, in the order of a hash of the places of their labels.
+    /// Group K-fold: equal numbers of whole groups in each fold, in the order of a hash of their
+    /// codes.
     Groups {
         /// Number of folds.
         k: usize,
-        /// The fold of each label, by its code.
+        /// Fold of each label, by its code.
         folds: Vec<usize>,
     },
-    /// Folds of which not each is held out, or not all others are learned from.
+    /// Folds with a rule that limits which are held out and which are used for training.
     Ruled {
         /// The folds.
         folds: Box<Folds>,
-        /// Which are held out.
+        /// The rule.
         rule: HeldOut,
     },
 }
 
 impl Folds {
-    /// The rule for a table: `rows` are the stored rows that can be selected, `groups` the labels of the fold column
-    /// (read for [`FoldSpec::Column`] and [`FoldSpec::Groups`] only).
+    /// Returns the folds of a table. `rows` is the range of the stored rows that can be selected;
+    /// `groups` holds the labels of the fold column, if `spec` has one.
     ///
     /// # Errors
-    /// [`Error::Folds`] for more folds than rows or groups, or a fold column with a single value.
+    /// [`Error::Folds`] for more folds than rows or groups, or for a fold column with a single
+    /// value.
     pub fn new(spec: &FoldSpec, seed: u64, rows: Range<u64>, groups: &[Label]) -> Result<Self> {
         let stored = rows.end.saturating_sub(rows.start);
         let folds = match spec {
@@ -189,7 +199,7 @@ impl Folds {
             FoldSpec::Column(_) => Self::Column { labels: groups.to_vec() },
             FoldSpec::Forward { tests, gap, column } => {
                 let k = tests + gap + 1;
-                // the labels are in their order
+                // labels are sorted
                 let of = |label: usize| label * k / groups.len().max(1);
                 let folds = match column {
                     None => Self::Blocks { k, rows },
@@ -226,7 +236,7 @@ impl Folds {
         Ok(folds)
     }
 
-    /// Number of folds; 1 where there is no cross-validation.
+    /// Returns the number of folds; 1 without cross-validation.
     pub fn count(&self) -> usize {
         match self {
             Self::None => 1,
@@ -236,13 +246,14 @@ impl Folds {
         }
     }
 
-    /// Which folds are held out.
+    /// Returns the rule that decides which folds are held out.
     pub fn rule(&self) -> HeldOut {
         if let Self::Ruled { rule, .. } = self { *rule } else { HeldOut::default() }
     }
 
-    /// The fold whose rows judge what is learned from the others, of three folds that are held out or more: the last, or of the values of a column
-    /// the one whose share of the rows is nearest to a fifth.
+    /// Returns the test fold, kept for the final estimate: the last held-out fold, or for the
+    /// values of a column the one whose fraction of the rows is nearest to a fifth. `None` with
+    /// fewer than three folds, or fewer than two that are held out.
     pub fn apart(&self, sizes: &[usize]) -> Option<usize> {
         let held_out = || (0..sizes.len()).filter(|fold| self.rule().scores(*fold));
         let rows: usize = sizes.iter().sum();
@@ -258,22 +269,24 @@ impl Folds {
         if let Self::Ruled { folds, .. } = self { folds } else { self }
     }
 
-    /// The folds without one, whose rows judge what is learned from the others.
+    /// Returns the folds without the test fold `fold`, which is neither held out nor used for
+    /// training.
     pub fn without(&self, fold: usize) -> Self {
         let rule = HeldOut { never: Some(fold), ..self.rule() };
         Self::Ruled { folds: Box::new(self.unruled().clone()), rule }
     }
 
-    /// The folds of which only one is held out.
+    /// Returns the folds with only `fold` held out.
     pub fn only(&self, fold: usize) -> Self {
         let rule = HeldOut { only: Some(fold), ..self.rule() };
         Self::Ruled { folds: Box::new(self.unruled().clone()), rule }
     }
 
-    /// The fold of a row; `group` is its code in the fold column ([`kstore::Coded::UNKNOWN`] where there is none).
+    /// Returns the fold of a row; `group` is its code in the fold column
+    /// ([`kstore::Coded::UNKNOWN`] without a fold column).
     ///
     /// # Errors
-    /// [`Error::UnknownGroup`] for a code that is not among the labels.
+    /// [`Error::UnknownGroup`] for a code without a label.
     pub fn fold_of(&self, row: u64, group: u32) -> Result<usize> {
         match self {
             Self::None => Ok(0),
@@ -288,7 +301,8 @@ impl Folds {
     }
 }
 
-/// Block i holds the rows from ⌈i·n/k⌉ to ⌈(i+1)·n/k⌉ − 1, counted from the first row that can be selected.
+/// Returns the block of a row. Block i holds the rows from ⌈i·n/k⌉ to ⌈(i+1)·n/k⌉ − 1, counted from
+/// the first row that can be selected.
 fn block_of(row: u64, k: usize, rows: &Range<u64>) -> usize {
     let length = u128::from(rows.end.saturating_sub(rows.start).max(1));
     let place = u128::from(row.saturating_sub(rows.start)) * k as u128 / length;
@@ -363,11 +377,12 @@ mod tests {
         assert_eq!(Vec::from_iter((0..folds.count()).filter(|fold| rule.scores(*fold))), [2, 3, 4]);
         assert_eq!([2, 3, 4].map(learned), [vec![0, 1], vec![0, 1, 2, 3], vec![0, 1, 2, 3, 4, 5]]);
         assert!((0..5).all(|fold| rule.learns(None, fold)));
-        // by a column the labels are in order, wherever their rows are
+        // with a column, labels are sorted, wherever their rows are
         let labels: Vec<Label> = (0..9).map(Label::Int).collect();
         let days = Folds::new(&FoldSpec::parse("forward:2:day").unwrap(), 0, 0..100, &labels).unwrap();
         assert_eq!(Vec::from_iter((0..9).map(|day| days.fold_of(99, day).unwrap())), [0, 0, 0, 1, 1, 1, 2, 2, 2]);
-        // a fold that judges is never learned from, and the only one that is held out then
+        // a test fold is never used for training, and is the only one held out for the final
+        // estimate
         let (rest, judge) = (folds.without(4).rule(), folds.only(4).rule());
         assert!(!rest.scores(4) && !rest.learns(None, 4) && rest.scores(3) && rest.learns(Some(3), 1));
         assert!(judge.scores(4) && !judge.scores(3) && judge.learns(Some(4), 2) && !judge.learns(Some(4), 3));

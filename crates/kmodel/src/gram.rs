@@ -1,4 +1,4 @@
-//! The Gram state: everything that ridge regression needs to know about the rows.
+//! The Gram state: all statistics of the rows that ridge regression needs.
 
 use crate::linalg::dots::{dot_products, widen};
 use crate::linalg::strips::{Pool, for_each_strip, row_strips};
@@ -11,32 +11,34 @@ use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::{Merge, Workers};
 use std::borrow::Cow;
 
-/// Columns of phi converted to f64 at once for b = phiᵀy: 2,048 x 32 in f64 is 512 KiB, half of an L2 cache.
+/// Columns of phi converted to f64 at once for b = phiᵀy: 2,048 x 32 in f64 is 512 KiB, half of an
+/// L2 cache.
 const MOMENT_PANEL: usize = 32;
 
-/// Second moments of the rows of one fold: what a fold adds to every training set it is in.
+/// Second moments of the rows of one fold. A training set's moments are the sum over its folds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoldGram {
     /// Number of rows n.
     pub rows: u64,
-    /// Sum of the rows' weights: n where all are 1. The sums below are weighted.
+    /// Sum of the row weights (n if all are 1). The sums below are weighted.
     pub weight: f64,
-    /// The Gram matrix G = Σ φφᵀ, p x p column-major; only the lower triangle is used.
+    /// Gram matrix G = Σ φφᵀ, p x p column-major; only the lower triangle is used.
     pub g: Vec<f64>,
-    /// The sum of the features s = Σ φ, p numbers.
+    /// Sum of the features s = Σ φ, length p.
     pub s: Vec<f64>,
-    /// The products with the targets b = Σ φ yᵀ, p x t column-major.
+    /// Products with the targets b = Σ φ yᵀ, p x t column-major.
     pub b: Vec<f64>,
-    /// The sums Σ y of the targets, t numbers.
+    /// Sums Σ y of the targets, length t.
     pub sy: Vec<f64>,
-    /// The sums Σ y² of squared targets, t numbers.
+    /// Sums Σ y² of the squared targets, length t.
     pub yy: Vec<f64>,
 }
 
 impl FoldGram {
-    /// Returns the sums of no rows, for p features and t targets.
+    /// Returns zero moments for p features and t targets.
     pub fn new(p: usize, t: usize) -> Self {
-        // written, not `vec![0.0; …]`: pages that are read before they are written fault twice
+        // written instead of `vec![0.0; …]`: pages that are read before they are written fault
+        // twice
         let mut g = Vec::with_capacity(p * p);
         g.resize(p * p, 0.0);
         Self { rows: 0, weight: 0.0, g, s: vec![0.0; p], b: vec![0.0; p * t], sy: vec![0.0; t], yy: vec![0.0; t] }
@@ -57,14 +59,16 @@ impl FoldGram {
     }
 }
 
-/// For every fold g, G_g = Σ φφᵀ, s_g = Σ φ, b_g = Σ φyᵀ, Σ y and Σ y²: mergeable, and enough for every rank, every
-/// lambda and every left-out fold.
+/// The moments G_g = Σ φφᵀ, s_g = Σ φ, b_g = Σ φyᵀ, Σ y and Σ y² of every fold g.
 ///
-/// Products within a block run in the type of the features, sums over blocks in f64. With f32 features an entry of G
-/// therefore carries a relative error of about ε₃₂ (of √(G_ii G_jj)), whatever the number of rows.
+/// They are mergeable, and suffice for every rank, every lambda and every held-out fold.
 ///
-/// *Cost of an update with b rows*: b·p² flops for G (half of the full product), 2·b·p·(t + 1) for b and s.
-/// *Bytes*: [`GramState::bytes`], 8·p² per fold for the most part.
+/// Products within a block are computed in the type of the features, sums over blocks in f64. With
+/// f32 features the error of G_ij is therefore about ε₃₂·√(G_ii G_jj), whatever the number of rows.
+///
+/// *Cost of an update with b rows*: b·p² flops for G (half of the full product), 2·b·p·(t + 1) for
+/// b and s.
+/// *Bytes*: [`GramState::bytes`], mostly 8·p² per fold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GramState {
     p: usize,
@@ -75,7 +79,7 @@ pub struct GramState {
     epsilon: f64,
 }
 
-/// Buffers of [`GramState::update`], kept over calls.
+/// Buffers of [`GramState::update`], reused across calls.
 #[derive(Debug, Default)]
 pub struct GramScratch<T> {
     panels: Pool<Panels<T>>,
@@ -85,7 +89,8 @@ pub struct GramScratch<T> {
 }
 
 impl<T: Real> GramScratch<T> {
-    /// Bytes of the buffers for p features, t targets, blocks of b rows and so many threads.
+    /// Returns the bytes of the buffers for p features, t targets, blocks of b rows and `threads`
+    /// threads.
     pub fn bytes(p: usize, t: usize, b: usize, threads: usize) -> usize {
         let threads = threads.max(1);
         Panels::<T>::bytes(p) * threads + 8 * (b * MOMENT_PANEL * threads + (b + p) * (t + 1))
@@ -93,7 +98,7 @@ impl<T: Real> GramScratch<T> {
 }
 
 impl GramState {
-    /// The state of no rows, for p features, t targets and so many folds (1 where there are none).
+    /// Returns the state before any row, for p features, t targets and `folds` folds, at least 1.
     pub fn new(p: usize, t: usize, folds: usize) -> Self {
         let folds = (0..folds.max(1)).map(|_| FoldGram::new(p, t)).collect();
         Self { p, t, folds, held_out: HeldOut::default(), precision: "f64", epsilon: f64::EPSILON }
@@ -103,32 +108,33 @@ impl GramState {
         Self { held_out, ..self }
     }
 
-    /// Which folds are held out.
+    /// Returns the rule that decides which folds are held out.
     pub fn held_out(&self) -> HeldOut {
         self.held_out
     }
 
-    /// Bytes of a state for p features, t targets and so many folds.
+    /// Returns the bytes of a state for p features, t targets and `folds` folds.
     pub fn bytes(p: usize, t: usize, folds: usize) -> usize {
         folds.max(1).saturating_mul(8 * (p * p + p * (t + 1) + 2 * t))
     }
 
-    /// Number of features p.
+    /// Returns the number of features p.
     pub fn features(&self) -> usize {
         self.p
     }
 
-    /// Number of targets t.
+    /// Returns the number of targets t.
     pub fn targets(&self) -> usize {
         self.t
     }
 
-    /// The moments of each fold.
+    /// Returns the moments of each fold.
     pub fn folds(&self) -> &[FoldGram] {
         &self.folds
     }
 
-    /// The moments of the rows of all folds but one, or of all: 8p² bytes where they are a sum.
+    /// Returns the summed moments of the folds that are learned from while `left_out` is held out;
+    /// `None` holds out no fold. A sum of several folds allocates 8p² bytes.
     pub fn sum(&self, left_out: Option<usize>) -> Cow<'_, FoldGram> {
         if let ([only], None) = (&self.folds[..], left_out) {
             return Cow::Borrowed(only);
@@ -139,32 +145,33 @@ impl GramState {
         Cow::Owned(sum)
     }
 
-    /// Number of rows in all folds.
+    /// Returns the number of rows in all folds.
     pub fn rows(&self) -> u64 {
         self.folds.iter().map(|fold| fold.rows).sum()
     }
 
-    /// Sum of the weights of all rows: their number where all are 1.
+    /// Returns the sum of the weights of all rows.
     pub fn weight(&self) -> f64 {
         self.folds.iter().map(|fold| fold.weight).sum()
     }
 
-    /// `"f32"` or `"f64"`: the type of the features.
+    /// Returns the type of the features, `"f32"` or `"f64"`.
     pub fn precision(&self) -> &'static str {
         self.precision
     }
 
-    /// ε of the type of the features: the relative rounding error of an entry of G.
+    /// Returns ε of the type of the features: the relative rounding error of an entry of G.
     pub fn epsilon(&self) -> f64 {
         self.epsilon
     }
 
     /// Adds b rows of a fold: `phi` is b x p with contiguous columns, `y` b x t.
     ///
-    /// Strips of rows of G go to the workers; each is computed by one thread, so the bits do not depend on how many.
+    /// Strips of rows of G are distributed over the workers. One thread computes each strip, so the
+    /// result does not depend on the number of threads.
     ///
     /// # Errors
-    /// [`Error::Shape`] where `phi`, `y`, the fold and the state do not fit together.
+    /// [`Error::Shape`] if `phi`, `y`, the fold and the state do not fit together.
     pub fn update<T: Real>(
         &mut self,
         fold: usize,
@@ -176,8 +183,8 @@ impl GramState {
         self.update_weighted(fold, phi, y, None, scratch, workers)
     }
 
-    /// Adds b rows of a fold as [`GramState::update`] does, multiplied already by `roots`, the roots of their weights.
-    /// The errors of [`GramState::update`].
+    /// Adds b rows of a fold whose `phi` and `y` are already multiplied by `roots`, the square
+    /// roots of the row weights. The errors are those of [`GramState::update`].
     pub(crate) fn update_weighted<T: Real>(
         &mut self,
         fold: usize,
@@ -250,21 +257,21 @@ fn add(to: &mut [f64], from: &[f64]) {
     to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
 }
 
-/// Lower triangle of `g` += phiᵀ·phi, strip by strip.
+/// Adds phiᵀ·phi to the lower triangle of `g`, strip by strip.
 pub fn add_gram<T: Real>(g: &mut [f64], phi: MatRef<'_, T>, panels: &Pool<Panels<T>>, workers: &Workers) {
     let p = phi.ncols();
     let mut strips = row_strips(MatMut::from_column_major_slice_mut(g, p, p), gram::strip_height(p));
-    // the longest rows first, so that threads end together
+    // longest rows first, so that the threads finish together
     strips.reverse();
     workers.each(strips, |(first, g)| {
-        // the pass throws away what is left undone
+        // the pass discards a cancelled result, so strips can be skipped
         if !workers.is_cancelled() {
             panels.with(Panels::default, |panels| gram::add_rows(phi, first, g, panels));
         }
     });
 }
 
-/// Σφ, Σφyᵀ, Σy and Σy² in f64: `[s b] += phiᵀ·[1 y]`, a few columns of phi at a time.
+/// Adds Σφ, Σφyᵀ, Σy and Σy² in f64: `[s b] += phiᵀ·[1 y]`, a few columns of phi at a time.
 fn add_moments<T: Real>(
     state: &mut FoldGram,
     phi: MatRef<'_, T>,
@@ -315,6 +322,7 @@ fn add_moments<T: Real>(
     }
 }
 
-/// Up to so many columns of targets the product with them reads phi once from memory instead of converting it first:
-/// with one target the conversion and the product took a tenth of a whole fit, now it is a fiftieth.
+/// Below this number of targets the product reads phi from memory instead of converting it to f64
+/// first. With one target, conversion and product took a tenth of a whole fit; now it is a
+/// fiftieth.
 const FEW_TARGETS: usize = 4;

@@ -1,8 +1,10 @@
-//! Kernel models: their files, predictions and scores, and the sums over rows that they are computed from.
+//! Kernel models: files, predictions and scores, and the sums over rows from which models are
+//! computed.
 //!
-//! A [`Model`] is coefficients of kernel functions, and everything that defines the result, in one file. A
-//! [`predict::Predictor`] applies it to slices and tables; [`score`] compares predictions with the truth. [`run::Run`]
-//! holds the resources of a job. The crate knows no solver: `kfit` makes models, and programs use both through `ksolve`.
+//! A [`Model`] holds the coefficients of kernel functions and everything else that defines its
+//! predictions, in one file. A [`predict::Predictor`] applies it to slices and tables; [`score`]
+//! compares predictions with the truth; [`run::Run`] holds the resources of a job. The solvers live
+//! in `kfit`, which makes models; programs use both crates through `ksolve`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 

@@ -1,4 +1,4 @@
-//! Parsers for lists and ranges of lambdas, ranks and factors.
+//! Parsers for lists and ranges of regularisation parameters, ranks and factors.
 
 use crate::{Error, Result};
 use kstore::shown::number;
@@ -7,16 +7,20 @@ use std::cmp::Ordering;
 const PENALTY_HELP: &str = "a positive number (1e-6), a list (1e-8,1e-6), or a range (1e-9..1e-3) with two per decade";
 const RANK_HELP: &str = "a list of positive whole numbers (250,500,1000), or a range (50..2000) that doubles";
 
-/// Largest ratio of the ends of a range of factors: beyond it every kernel is constant or the identity.
+/// Largest ratio of the ends of a range of factors: beyond it every kernel is constant or the
+/// identity.
 const MOST_FACTORS: f64 = 1e6;
 
-/// Most lambdas. More are a slip of the pen: the whole range of f64 has 1,264 half decades.
+/// Largest number of lambdas in a range; a longer range is a typing error, as the whole range of
+/// f64 has 1,264 half decades.
 const MOST_LAMBDAS: usize = 2_000;
 
-/// Parses penalties, and returns them ascending and without repetition: `lambda` of (1/n)Σ(y−f)² + lambda‖w‖², or `C`.
+/// Parses regularisation parameters, and returns them ascending and without duplicates: `lambda` of
+/// (1/n)Σ(y−f)² + lambda‖w‖², or `C`.
 ///
-/// A range has two per decade and both ends; whole and half decades are 1 or 3.1622776601683795 (the f64 next to √10)
-/// times a power of ten, correctly rounded: the same numbers whatever the start, equal to what a user types.
+/// A range has two values per decade and contains both ends. Whole and half decades are 1 or
+/// 3.1622776601683795 (the f64 nearest to √10) times a power of ten, correctly rounded: they do not
+/// depend on the start of the range, and equal the numbers that a user types.
 ///
 /// ```
 /// let grid = kmodel::lists::penalties("lambda", "1e-9..1e-3").unwrap();
@@ -26,7 +30,8 @@ const MOST_LAMBDAS: usize = 2_000;
 /// ```
 ///
 /// # Errors
-/// [`Error::Option`] with the parameter's `name`, for anything that is no list of positive finite numbers.
+/// [`Error::Option`] with the parameter's `name`, unless `text` is a list or range of positive
+/// finite numbers.
 pub fn penalties(name: &'static str, text: &str) -> Result<Vec<f64>> {
     let parse = |part: &str| {
         let wrong = |_| Error::option(name, part.trim(), format!("not a number; give {PENALTY_HELP}"));
@@ -35,7 +40,7 @@ pub fn penalties(name: &'static str, text: &str) -> Result<Vec<f64>> {
     values(text, parse, |first, last| half_decades(name, first, last), f64::total_cmp)
 }
 
-/// The values of a list, or of a range; ascending and without repetition.
+/// Returns the values of a list or range, ascending and without duplicates.
 fn values<V>(
     text: &str,
     parse: impl Fn(&str) -> Result<V>,
@@ -72,7 +77,8 @@ fn half_decades(option: &'static str, first: f64, last: f64) -> Result<Vec<f64>>
     }
     let mut values = Vec::new();
     let mut next = first;
-    // half a per mille: less than any step, more than the rounding of thousands of them
+    // relative tolerance 5e-4: less than any step, more than the rounding error of thousands of
+    // steps
     while next < last * 0.9995 {
         values.push(next);
         if values.len() > MOST_LAMBDAS {
@@ -84,28 +90,30 @@ fn half_decades(option: &'static str, first: f64, last: f64) -> Result<Vec<f64>>
     Ok(values)
 }
 
-/// `first`·10^(k/2), exactly the nearest number where `first` is a whole or half decade itself.
+/// Returns `first`·10^(k/2), correctly rounded if `first` is a whole or half decade.
 fn half_decades_from(first: f64, k: usize) -> f64 {
     let twice = (2.0 * first.log10()).round();
     let base = half_decade(twice as i64);
     if base == first { half_decade(twice as i64 + k as i64) } else { first * half_decade(k as i64) }
 }
 
-/// 10^(k/2). Reading decimal text rounds correctly; a product of powers need not.
+/// Returns 10^(k/2), correctly rounded: parsing decimal text rounds correctly, a product of powers
+/// does not.
 pub fn half_decade(k: i64) -> f64 {
     let mantissa = if k.rem_euclid(2) == 0 { "1" } else { "3.1622776601683795" };
     format!("{mantissa}e{}", k.div_euclid(2)).parse().unwrap_or(f64::NAN)
 }
 
-/// Parses factors of length scales, and returns them ascending and without repetition: a list, or a range that doubles
-/// from its start and ends with its end.
+/// Parses factors of length scales, and returns them ascending and without duplicates.
+///
+/// A range doubles from its start and ends with its end.
 ///
 /// ```
 /// assert_eq!(kmodel::lists::factors("0.25..3").unwrap(), [0.25, 0.5, 1.0, 2.0, 3.0]);
 /// ```
 ///
 /// # Errors
-/// [`Error::Option`] for anything that is no list of positive finite numbers.
+/// [`Error::Option`] unless `text` is a list or range of positive finite numbers.
 pub fn factors(text: &str) -> Result<Vec<f64>> {
     let wrong = |part: &str, why: &str| Error::option("factors", format!("{part:?}"), why);
     let help = "give positive numbers (0.5,1,2), or a range (0.25..4) that doubles";
@@ -123,15 +131,16 @@ pub fn factors(text: &str) -> Result<Vec<f64>> {
     values(text, parse, range, f64::total_cmp)
 }
 
-/// Parses ranks, and returns them ascending and without repetition. A range doubles from its start and ends with its
-/// end.
+/// Parses ranks, and returns them ascending and without duplicates.
+///
+/// A range doubles from its start and ends with its end.
 ///
 /// ```
 /// assert_eq!(kmodel::lists::ranks("50..300").unwrap(), [50, 100, 200, 300]);
 /// ```
 ///
 /// # Errors
-/// [`Error::Option`] for anything that is no list of positive whole numbers.
+/// [`Error::Option`] unless `text` is a list or range of positive integers.
 pub fn ranks(text: &str) -> Result<Vec<usize>> {
     let parse = |part: &str| match part.trim().parse::<usize>() {
         Ok(rank) if rank > 0 => Ok(rank),

@@ -8,13 +8,13 @@ use faer::Mat;
 use kapprox::{FeatureMap, Real};
 use kstore::Workers;
 
-/// The pass that ridge regression needs: for every fold the moments of features and targets, and the certificate of
-/// every rank from the same features.
+/// The pass of ridge regression: the moments of features and targets of every fold, and the
+/// certificate of every rank from the same features.
 ///
 /// *Cost per row*: the map, p² flops for the Gram matrix, 5·p for the certificate.
 pub type RidgeFold<'a, T> = FeatureFold<'a, T, Moments<'a, T>>;
 
-/// What [`RidgeFold`] adds up.
+/// The moments that [`RidgeFold`] accumulates.
 #[derive(Debug)]
 pub struct Moments<'a, T> {
     map: &'a dyn FeatureMap<T>,
@@ -22,7 +22,7 @@ pub struct Moments<'a, T> {
     folds: usize,
     held_out: HeldOut,
     certify: bool,
-    /// What makes features of the targets, whose moments are then taken in the place of theirs.
+    /// Feature map of the targets, whose outputs replace the targets in the moments.
     target_features: Option<&'a dyn FeatureMap<f64>>,
 }
 
@@ -31,13 +31,13 @@ pub struct Moments<'a, T> {
 pub struct RidgeState {
     /// Second moments of features and targets, fold by fold.
     pub gram: GramState,
-    /// Residuals at every rank; `None` for a map that is no projection.
+    /// Residuals at every rank; `None` for a map that is not a projection.
     pub certificate: Option<CertificateState>,
 }
 
 kstore::summed!(RidgeState { part "gram": gram, some "certificate": certificate });
 
-/// Buffers that a lane reuses from bin to bin.
+/// Buffers that a worker lane reuses from bin to bin.
 #[derive(Debug, Default)]
 pub struct MomentScratch<T> {
     gram: GramScratch<T>,
@@ -46,7 +46,7 @@ pub struct MomentScratch<T> {
 }
 
 impl<'a, T: Real> RidgeFold<'a, T> {
-    /// A pass over rows of the map's d features. It certifies where the map knows its kernel's diagonal.
+    /// Returns a pass over the features of `map`, with a certificate if the map is a projection.
     pub fn new(map: &'a dyn FeatureMap<T>, folds: &'a Folds, targets: &'a Targets) -> Self {
         let certify = map.is_projection();
         let (count, held_out) = (folds.count(), folds.rule());
@@ -54,21 +54,21 @@ impl<'a, T: Real> RidgeFold<'a, T> {
         Self::over(map, folds, targets, take)
     }
 
-    /// Takes the moments with these features of the targets, where there are some, and not with the targets.
+    /// Replaces the targets in the moments by these features of the targets, if given.
     #[must_use]
     pub fn with_target_features(mut self, target_features: Option<&'a dyn FeatureMap<f64>>) -> Self {
         self.take.target_features = target_features;
         self
     }
 
-    /// Keeps the moments of each class apart: those of class c in fold g are number g · classes + c.
+    /// Keeps separate moments for each class: class c of fold g has index g · classes + c.
     #[must_use]
     pub fn by_class(mut self, classes: usize) -> Self {
         (self.take.folds, self.classes) = (self.take.folds * classes, classes);
         self
     }
 
-    /// Leaves the certificate out.
+    /// Omits the certificate.
     #[must_use]
     pub fn without_certificate(mut self) -> Self {
         self.take.certify = false;

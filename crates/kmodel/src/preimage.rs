@@ -1,17 +1,20 @@
 //! Pre-images: the row whose kernel function is nearest to a row's projection on the components.
 //!
-//! Kernel principal components put a row's function φ(x) onto their affine span, P = φ − (what they cannot reconstruct), and
-//! P = Σ_l γ_l k(z_l, ·) over the landmarks. A row z with k(z, ·) = P does not exist in general; the pre-image is a minimum of
+//! Kernel PCA projects φ(x) on the affine span of the components, P = φ − (reconstruction error),
+//! and P = Σ_l γ_l k(z_l, ·) over the landmarks. In general no row z has k(z, ·) = P; the pre-image
+//! is a minimum of
 //!
 //! ```text
 //! ‖k(z, ·) − P‖² = k(z, z) − 2 Σ_l γ_l k(z_l, z) + ‖P‖²
 //! ```
 //!
-//! to which L-BFGS descends from the row itself. On rows with noise it is a denoiser. Every kernel with a gradient has them: for `linear()`
-//! they are what principal components reconstruct. *Cost*: 4mr flops a row for γ, m kernel values and 5md flops for a step.
+//! which L-BFGS finds from the row itself as the start. On noisy rows this denoises. Every kernel
+//! with a gradient has pre-images; for `linear()` they are the reconstructions of ordinary PCA.
+//! *Cost*: 4mr flops per row for γ; m kernel values and 5md flops per step.
 //!
-//! References: Mika, Schölkopf, Smola, Müller, Scholz, Rätsch, "Kernel PCA and de-noising in feature spaces", NIPS 1998; Bakır, Weston, Schölkopf,
-//! "Learning to find pre-images", NIPS 2003, of the methods that descend along a gradient.
+//! References: Mika, Schölkopf, Smola, Müller, Scholz, Rätsch, "Kernel PCA and de-noising in
+//! feature spaces", NIPS 1998; Bakır, Weston, Schölkopf, "Learning to find pre-images", NIPS 2003,
+//! for the gradient descent methods.
 
 use crate::linalg::lbfgs::{Limits, minimise};
 use crate::{Error, Model, Quadratic, Result};
@@ -21,13 +24,15 @@ use kapprox::{FeatureMap, KernelFunction, Real};
 use kstore::Workers;
 use std::{convert::Infallible, sync::Arc};
 
-/// Most steps, the longest first change of a scaled feature, and the decrease that is rounding.
+/// Maximum number of steps, largest first change of a scaled feature, and the decrease that counts
+/// as rounding.
 const LIMITS: Limits = Limits { steps: 500, reach: 1.0, flat: 1e-13 };
 
-/// Least sum of the terms γ_l k(z_l, z), as a share of the sum of their sizes: below it z is as far from P as any point.
+/// Least ratio of Σ_l γ_l k(z_l, z) to Σ_l |γ_l k(z_l, z)|; below it z is as far from P as any
+/// point.
 const BALANCE: f64 = 1e-9;
 
-/// The kernel and the landmarks, from which pre-images of a model are computed.
+/// The kernel and landmarks from which the pre-images of a model are computed.
 #[derive(Debug)]
 pub struct PreImages {
     kernel: Arc<dyn KernelFunction<f64>>,
@@ -36,11 +41,11 @@ pub struct PreImages {
 }
 
 impl PreImages {
-    /// Prepares the pre-images of a model of components.
+    /// Prepares the pre-images of a components model.
     ///
     /// # Errors
-    /// [`Error::PreImages`] for a model without landmarks, of a kernel without a gradient, of sparse rows, or that does not hold the
-    /// distances from its components.
+    /// [`Error::PreImages`] if the model has no landmarks, has a kernel without a gradient, takes
+    /// sparse rows, has a metric, or lacks the distances from its components.
     pub fn new<T: Real>(model: &Model<T>) -> Result<Self> {
         let refuse = |why: &'static str| Err(Error::PreImages { why });
         let kernel = model.any_kernel()?.typed::<f64>();
@@ -62,16 +67,21 @@ impl PreImages {
         Ok(Self { kernel, landmarks: landmarks.iter().map(|v| v.to_f64()).collect() })
     }
 
-    /// Bytes for m landmarks with d features.
+    /// Returns the bytes for m landmarks with d features.
     pub fn bytes(m: usize, d: usize) -> usize {
         8 * m * d
     }
 
-    /// `out` (b x d row-major) = the pre-images of the rows of `x` (b x d row-major, scaled), in the units of the file. Gives how
-    /// many of them did not settle, as the descent ended before its limit nowhere or far from P. `basis` is that of [`Model::functions`]. Rows go to the workers one by one.
+    /// Writes the pre-images of the rows of `x` to `out`.
+    ///
+    /// `x` is b x d row-major, scaled; `out` is b x d row-major, in the units of the file; `basis`
+    /// is the result of [`Model::functions`]. Rows are distributed over the workers one by one.
+    /// Returns the number of rows that did not converge: the step limit was reached, or the descent
+    /// ended far from P or at a value that is not finite.
     ///
     /// # Errors
-    /// [`Error::Shape`]; [`Error::NoQuadratic`] for another model than that of [`PreImages::new`].
+    /// [`Error::Shape`]; [`Error::NoQuadratic`] if `model` is not the model given to
+    /// [`PreImages::new`].
     pub fn apply<T: Real>(
         &self,
         model: &Model<T>,
@@ -97,7 +107,7 @@ impl PreImages {
         Ok(settled.iter().filter(|settled| !**settled).count())
     }
 
-    /// Descends from `z` to a minimum for the weights γ; false where that did not settle.
+    /// Descends from `z` to a minimum for the weights γ; returns false if it did not converge.
     fn descend(&self, weights: &[f64], z: &mut [f64]) -> bool {
         let (m, d) = (weights.len(), z.len());
         let landmarks = MatRef::from_row_major_slice(&self.landmarks, m, d);
@@ -123,13 +133,13 @@ impl PreImages {
     }
 }
 
-/// The distances from the components and F, where a model has them.
+/// Returns the distances from the components and F, if the model has them.
 fn projection<T>(model: &Model<T>) -> Option<(&Quadratic, &Mat<f64>)> {
     let quadratic = model.quadratic.as_ref()?;
     Some((quadratic, quadratic.features.as_ref().filter(|features| features.ncols() > 0)?))
 }
 
-/// γ: P(x) = Σ_l γ_l k(z_l, ·) = F P with P = bF − (bV + s).
+/// Returns γ, from P(x) = Σ_l γ_l k(z_l, ·) = F P with P = bF − (bV + s).
 fn weights<T: Real>(
     quadratic: &Quadratic,
     features: &Mat<f64>,

@@ -1,49 +1,58 @@
 //! Quadratic functions of a model's basis: predictive variances, and distances from a subspace.
 //!
-//! With b(x) the m functions of the basis and F the coefficients that make features of them, φ(x) = b(x)F,
+//! Let b(x) be the m basis functions, F their coefficients in the features, φ(x) = b(x)F. Then
 //!
 //! ```text
 //! g(x) = ‖b(x)V + s‖² + c + ρ max(0, k(x, x) − ‖b(x)F‖² − τ)
 //! ```
 //!
-//! V is m x q. The last term, for projections alone, is what the map leaves out of the kernel: the squared length of what lies
-//! outside the span of the landmarks; τ is as much of it as is not counted. Where F has no columns it is all of k(x, x), for maps that are no projection ‖φ(x)‖².
-//! *Cost*: 2m(q + r) flops a row. *Bytes*: [`Quadratic::bytes`].
+//! V is m x q. The last term exists for projections only. It measures the residual of the map: the
+//! squared norm of the part of k(x, ·) outside the span of the landmarks, minus an allowance τ. If
+//! F has no columns, it is all of k(x, x), or ‖φ(x)‖² for a map that is not a projection.
+//! *Cost*: 2m(q + r) flops per row. *Bytes*: [`Quadratic::bytes`].
 
 use crate::linalg::dots;
 use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul};
 use kapprox::{FeatureMap, Real, map::Expansion};
 use kstore::Workers;
 
-/// Rows computed at once, always so many: a matrix product picks its kernel, and with it the order of its sums, by the shape.
+/// Rows computed at once. Fixed, because a matrix product picks its kernel, and with it the order
+/// of its sums, by its shape.
 pub(crate) const STRIP: usize = 256;
 
 /// Number of basis functions whose values are converted to f64 at once.
 const PANEL: usize = 128;
 
-/// A quadratic function of a model's basis; what a solver finds is one of the features of the map, without F.
+/// A quadratic function of a model's basis.
+///
+/// A solver makes it as a function of the features, without F; [`Quadratic::expand`] converts it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quadratic {
-    /// The factor V, m x q.
+    /// Factor V, m x q.
     pub factor: Mat<f64>,
-    /// The shift s, q numbers.
+    /// Shift s, length q.
     pub shift: Vec<f64>,
-    /// The coefficients F of the features, m x r; `None` for maps that are no projection of the kernel.
+    /// Coefficients F of the features, m x r; `None` if the map is not a projection of the kernel.
     pub features: Option<Mat<f64>>,
-    /// The constant c.
+    /// Constant c.
     pub constant: f64,
-    /// The positive factor ρ of the last term.
+    /// Positive factor ρ of the last term.
     pub residual: f64,
-    /// What is not counted of the last term, τ: for variances its mean over the rows of the fit, whose noise has it already.
+    /// Allowance τ of the last term; for variances the mean residual over the rows of the fit,
+    /// which the noise estimate already contains.
     pub typical: f64,
-    /// The factor that the function is multiplied by, for each output of the model: for variances, σ² of the target.
+    /// Factor of the function for each output of the model; for variances, the noise variance σ² of
+    /// the target.
     pub units: Vec<f64>,
-    /// The degrees of freedom that σ² is told by, where these are not those of all rows: of models that learned on line.
+    /// Degrees of freedom of the σ² estimate, if they do not follow from the number of rows:
+    /// weighted fits and online learning.
     pub freedom: Option<f64>,
 }
 
 impl Quadratic {
-    /// The squared distance of φ from the affine space through the mean that the orthonormal `directions` span, and of k(x, ·) from φ.
+    /// Returns the squared distance of k(x, ·) from the affine space through `mean` that the
+    /// orthonormal `directions` span: the distance of φ(x) from it plus the distance of k(x, ·)
+    /// from φ(x).
     pub fn of_span(directions: MatRef<'_, f64>, mean: &[f64]) -> Self {
         let p = mean.len();
         let mut factor = Mat::<f64>::identity(p, p);
@@ -61,7 +70,7 @@ impl Quadratic {
         }
     }
 
-    /// The function k(x, x) + c on r features.
+    /// Returns the function k(x, x) + c on r features.
     pub fn square(r: usize, constant: f64) -> Self {
         let (factor, features) = (Mat::zeros(r, 0), Some(Mat::zeros(r, 0)));
         Self {
@@ -76,8 +85,8 @@ impl Quadratic {
         }
     }
 
-    /// Converts a function of the features of a map to one of the basis that predictions are made with; `projection` tells whether the map
-    /// is a projection.
+    /// Converts a function of the features of `map` to one of the basis used for predictions;
+    /// `projection` is true if the map is a projection.
     pub fn expand<T: Real>(self, map: &dyn FeatureMap<T>, projection: bool, workers: &Workers) -> Self {
         let of = |weights: MatRef<'_, f64>| match map.expand(weights, workers) {
             Expansion::Landmarks { coefficients, .. } | Expansion::Features { coefficients } => coefficients,
@@ -91,12 +100,12 @@ impl Quadratic {
         Self { factor: of(self.factor.as_ref()), features, ..self }
     }
 
-    /// Bytes for m functions and rank r.
+    /// Returns the bytes for m basis functions and rank r.
     pub fn bytes(m: usize, r: usize) -> usize {
         8 * (m * (2 * r + 1) + r + 1)
     }
 
-    /// Bytes it takes to make one for m functions and rank r.
+    /// Returns the bytes needed to make one for m basis functions and rank r.
     pub fn making_bytes(m: usize, r: usize) -> usize {
         Self::bytes(m, r) + 8 * (r + 1) * (2 * r + 1)
     }
@@ -111,8 +120,9 @@ impl Quadratic {
         threads.max(1) * STRIP * 8 * (PANEL + outputs)
     }
 
-    /// `out[i]` = g(x_i) by the values `b` of the basis (at most [`STRIP`] rows x m, column-major) and `diag` = k(x_i, x_i), or
-    /// ‖φ(x_i)‖² for maps that are no projection.
+    /// Computes `out[i]` = g(x_i) from the basis values `b` (at most [`STRIP`] rows x m,
+    /// column-major) and `diag`, which holds k(x_i, x_i), or ‖φ(x_i)‖² for a map that is not a
+    /// projection.
     pub(crate) fn values<T: Real>(&self, b: MatRef<'_, T>, diag: &[f64], scratch: &mut Scratch, out: &mut [f64]) {
         scratch.product(b, self.factor.as_ref());
         out.fill(self.constant);
@@ -122,7 +132,7 @@ impl Quadratic {
         let mut inside = vec![0.0; out.len()];
         scratch.add_squares(&vec![0.0; features.ncols()], &mut inside);
         for ((out, diag), inside) in out.iter_mut().zip(diag).zip(&inside) {
-            // rounding may have the projection longer than what is projected
+            // rounding can make the projection longer than the projected function
             *out += (diag - inside - self.typical).max(0.0) * self.residual;
         }
     }
@@ -135,7 +145,7 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// Computes the outputs (STRIP x q) = b·v, with b filled up with rows of zeros.
+    /// Computes the outputs (STRIP x q) = b·v, with b padded with zero rows.
     fn product<T: Real>(&mut self, b: MatRef<'_, T>, v: MatRef<'_, f64>) {
         let (rows, m, q) = (b.nrows(), v.nrows(), v.ncols());
         self.outputs.clear();
@@ -158,7 +168,7 @@ impl Scratch {
         }
     }
 
-    /// `out[i]` += Σ_j (outputs_ij + shift_j)².
+    /// Adds Σ_j (outputs_ij + shift_j)² to `out[i]`.
     fn add_squares(&self, shift: &[f64], out: &mut [f64]) {
         for (column, shift) in self.outputs.chunks_exact(STRIP).zip(shift) {
             out.iter_mut().zip(column).for_each(|(out, v)| *out += (v + shift) * (v + shift));

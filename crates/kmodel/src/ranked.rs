@@ -1,34 +1,35 @@
-//! Rows in groups, each with a grade: the pairs of rows of a group of which one should come first.
+//! Rows in groups with grades, and the pairs of rows that a ranking must order.
 //!
-//! A pair is two rows of one group with different grades. Sums over the pairs of a group of m rows take m ln m steps: the rows are visited in the order
-//! of their scores, and a tree holds, for every grade, the sums of the rows visited so far.
+//! A pair is two rows of one group with different grades. Sums over the pairs of a group of m rows
+//! take m ln m steps: rows are visited in the order of their scores, while a tree stores the sums
+//! of the visited rows by grade.
 //!
 //! Reference: Lee, Lin, "Large-scale linear RankSVM", Neural Computation 26, 2014.
 
 use crate::Error;
 use kstore::Workers;
 
-/// Rows in the order of their groups.
+/// Rows sorted by group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Groups {
-    /// Positions of the rows, group after group, in a group as they come.
+    /// Row positions, group by group, in ascending order within a group.
     rows: Vec<u32>,
-    /// Where each group begins among them, and their number.
+    /// Start of each group in `rows`, followed by the number of rows.
     starts: Vec<usize>,
-    /// The grade of each of these rows, counted from 0 among the different grades of its group.
+    /// Grade of each of these rows, as its rank among the distinct grades of its group.
     grades: Vec<u32>,
 }
 
-/// The rows of a group by their places, with their grades.
+/// The grades of the rows of one group.
 #[derive(Clone, Copy, Debug)]
 pub struct Group<'g> {
     pub grades: &'g [u32],
 }
 
-/// The pairs of a group by the order of their scores.
+/// Counts of the pairs of a group by the order of their scores.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Order {
-    /// Pairs of different grades.
+    /// Pairs of rows with different grades.
     pub pairs: f64,
     /// Pairs whose better row has the lower score.
     pub wrong: f64,
@@ -37,13 +38,13 @@ pub struct Order {
 }
 
 impl Order {
-    /// The share of the pairs in the wrong order; those with equal scores count half.
+    /// Returns the fraction of pairs in the wrong order; pairs with equal scores count half.
     pub fn share_wrong(&self) -> Option<f64> {
         (self.pairs > 0.0).then(|| (self.wrong + 0.5 * self.even) / self.pairs)
     }
 }
 
-/// The error of rows of which no two can be compared.
+/// Returns the error for rows without any pair.
 pub fn without_pairs() -> Error {
     let why =
         "no two rows of a group have different grades, so there is no order to learn; check the target and `group`";
@@ -51,7 +52,7 @@ pub fn without_pairs() -> Error {
 }
 
 impl Groups {
-    /// The groups of the rows below `n` that `takes` takes, with their grades.
+    /// Returns the groups of the rows below `n` for which `takes` is true, with their grades.
     pub fn new(
         n: usize,
         takes: impl Fn(usize) -> bool,
@@ -78,22 +79,22 @@ impl Groups {
         Self { rows, starts, grades }
     }
 
-    /// Bytes of the groups of n rows, and of a number for each in their order.
+    /// Returns the bytes of the groups of n rows, and of one f64 per row.
     pub fn bytes(n: usize) -> usize {
         n.saturating_mul(2 * size_of::<u32>() + size_of::<usize>() + size_of::<f64>())
     }
 
-    /// The positions of the rows, group after group.
+    /// Returns the row positions, group by group.
     pub fn rows(&self) -> &[u32] {
         &self.rows
     }
 
-    /// The numbers of all rows, in the order of the groups.
+    /// Returns a value for each row, in the order of the groups.
     pub fn gather<V: Copy>(&self, of_rows: impl Fn(usize) -> V) -> Vec<V> {
         self.rows.iter().map(|row| of_rows(*row as usize)).collect()
     }
 
-    /// Every group with its numbers in `values`, which are in the order of the groups.
+    /// Returns every group with its part of `values`, which are in the order of the groups.
     pub fn each<'g, V>(&'g self, values: &'g [V]) -> impl Iterator<Item = (Group<'g>, &'g [V])> {
         let of = |bounds: &'g [usize]| {
             let places = bounds[0]..bounds[1];
@@ -102,7 +103,8 @@ impl Groups {
         self.starts.windows(2).map(of)
     }
 
-    /// Calls `work` for every group with its numbers in `values` and room for what it finds of each row, on all workers.
+    /// Calls `work` for every group, with its parts of `values` and of the results, on all workers;
+    /// returns the results, one per row in the order of the groups.
     pub fn find<V: Sync, R: Send + Default + Clone>(
         &self,
         values: &[V],
@@ -124,12 +126,12 @@ impl Groups {
         self.each(&self.rows).map(|(group, _)| group.count_pairs()).sum()
     }
 
-    /// Number of rows of the largest group.
+    /// Returns the number of rows of the largest group.
     pub fn largest(&self) -> usize {
         self.starts.windows(2).map(|bounds| bounds[1] - bounds[0]).max().unwrap_or(0)
     }
 
-    /// The pairs of every group by the order of these scores, which are in the order of the groups.
+    /// Returns the pair counts of every group; `scores` are in the order of the groups.
     pub fn orders(&self, scores: &[f64], workers: &Workers) -> Vec<Order> {
         let mut orders = vec![Order::default(); self.starts.len() - 1];
         let parts = orders.iter_mut().zip(self.each(scores)).collect();
@@ -146,7 +148,7 @@ impl Groups {
     }
 }
 
-/// The places of some scores, the lowest first; of equal ones the first.
+/// Returns the positions of the scores in ascending order; equal scores keep their order.
 pub fn ascending(scores: &[f64]) -> Vec<u32> {
     let mut places: Vec<u32> = (0..scores.len() as u32).collect();
     places.sort_by(|a, b| scores[*a as usize].total_cmp(&scores[*b as usize]));
@@ -163,7 +165,7 @@ impl Group<'_> {
         GradeSums { sums: vec![(0.0, 0.0); most + 2] }
     }
 
-    /// Calls `visit` with the places of the better and the other row of every pair: m² steps.
+    /// Calls `visit` with the better and the worse row of every pair: m² steps.
     pub fn pairs(&self, mut visit: impl FnMut(usize, usize)) {
         for (better, grade) in self.grades.iter().enumerate() {
             let worse = self.grades.iter().enumerate().filter(|(_, other)| *other < grade);
@@ -171,8 +173,9 @@ impl Group<'_> {
         }
     }
 
-    /// For every row the number of rows of lower grades that are less than `margin` below its score, and the sum of their `values`; then those of the
-    /// rows of higher grades that are less than `margin` above it.
+    /// Computes two (count, sum of `values`) pairs for every row: over the rows with lower grades
+    /// and scores above its score − `margin`, and over the rows with higher grades and scores below
+    /// its score + `margin`.
     pub fn near(&self, scores: &[f64], values: &[f64], margin: f64, found: &mut [[(f64, f64); 2]]) {
         let order = ascending(scores);
         let within = |better: u32, worse: u32| scores[better as usize] - scores[worse as usize] < margin;
@@ -199,7 +202,7 @@ impl Group<'_> {
 
     pub fn order(&self, scores: &[f64]) -> Order {
         let (order, mut seen, mut found) = (ascending(scores), self.sums(), Order::default());
-        // from the highest score down, those with equal scores at once
+        // from the highest score down, equal scores together
         for even in order.chunk_by(|a, b| scores[*a as usize] == scores[*b as usize]).rev() {
             let below = |seen: &GradeSums| even.iter().map(|at| seen.below(self.grade(*at)).0).sum::<f64>();
             let wrong = below(&seen);
@@ -211,7 +214,6 @@ impl Group<'_> {
         found
     }
 
-    /// Number of pairs of different grades.
     fn count_pairs(&self) -> f64 {
         let mut seen = self.sums();
         self.grades.iter().for_each(|grade| seen.add(*grade as usize, 0.0));
@@ -219,8 +221,9 @@ impl Group<'_> {
     }
 }
 
-/// Counts and sums by grade, whose sums over all lower grades take a logarithm of steps (Fenwick, "A new data structure for cumulative frequency
-/// tables", Software: Practice and Experience 24, 1994).
+/// Counts and sums by grade, in a tree that sums over all lower grades in logarithmic time
+/// (Fenwick, "A new data structure for cumulative frequency tables", Software: Practice and
+/// Experience 24, 1994).
 struct GradeSums {
     sums: Vec<(f64, f64)>,
 }
@@ -234,7 +237,7 @@ impl GradeSums {
         }
     }
 
-    /// The number and the sum of what was added with grades below this one.
+    /// Returns the count and the sum of the values added with lower grades.
     fn below(&self, grade: usize) -> (f64, f64) {
         let (mut at, mut found) = (grade, (0.0, 0.0));
         while at > 0 {
@@ -250,7 +253,7 @@ mod tests {
     use super::*;
 
     const GRADES: [f64; 9] = [2.0, 0.0, 1.0, 2.0, 0.5, 0.0, 7.0, 1.0, 1.0];
-    /// Rows 3 and 5 are apart by just 1.
+    /// The scores of rows 3 and 5 differ by exactly 1.
     const SCORES: [f64; 9] = [0.3, 0.3, -1.0, 2.0, 0.9, 1.0, 0.3, -0.2, 2.5];
 
     fn two() -> Groups {

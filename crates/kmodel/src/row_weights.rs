@@ -1,20 +1,20 @@
-//! Weights of rows: a row of weight 2 counts as that row twice.
+//! Row weights: a row of weight 2 counts as two identical rows.
 
 use crate::{Error, Result};
 use kstore::RowBlock;
 
-/// The weights of rows by their positions; empty where all count alike.
+/// Row weights by position; empty if all weights are 1.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RowWeights(pub Vec<f64>);
 
 impl RowWeights {
-    /// The weight of a row; 1 where all count alike.
+    /// Returns the weight of a row; 1 if there are no weights.
     #[inline(always)]
     pub fn of(&self, i: usize) -> f64 {
         self.0.get(i).copied().unwrap_or(1.0)
     }
 
-    /// The sum of the weights of these rows: their number, where all count alike.
+    /// Returns the sum of the weights of these rows: their number if there are no weights.
     pub fn total(&self, rows: impl Iterator<Item = usize>) -> f64 {
         rows.map(|i| self.of(i)).sum()
     }
@@ -24,14 +24,18 @@ impl RowWeights {
     }
 }
 
-/// The weights of the rows of a block, if it has any.
-/// Errors: [`Error::Weight`].
+/// Returns the weights of the rows of a block, if it has any.
+///
+/// # Errors
+/// [`Error::Weight`].
 pub fn weights<T>(block: &RowBlock<'_, T>) -> Result<Option<Vec<f64>>> {
     (0..block.len()).map(|i| weight(block, i)).collect()
 }
 
-/// The weight of row `i` of a block, where its rows have weights.
-/// Errors: [`Error::Weight`] for a negative one, or one that is no number.
+/// Returns the weight of row `i` of a block, if its rows have weights.
+///
+/// # Errors
+/// [`Error::Weight`] for a weight that is negative or NaN.
 pub fn weight<T>(block: &RowBlock<'_, T>, i: usize) -> Result<Option<f64>> {
     match block.weight(i) {
         Some(weight) if weight.is_nan() || weight < 0.0 => Err(Error::Weight { row: block.rows[i], weight }),

@@ -1,11 +1,12 @@
-//! Several maps of the same rows side by side.
+//! Several feature maps of the same rows, concatenated.
 
 use faer::{Mat, MatMut, MatRef};
 use kapprox::{FeatureMap, Real, landmark::LandmarkSet, map::Expansion};
 use kstore::{Footprint, Workers};
 
-/// The features of the first map, followed by those of the others. They are of no single kernel, so there is no
-/// certificate. Of no maps there are no features: the map of a solver that combines kernel functions itself.
+/// The concatenated features of several maps. They belong to no single kernel, so there is no
+/// certificate. Without maps there are no features: solvers that combine kernel functions
+/// themselves use that.
 #[derive(Debug)]
 pub struct StackedMaps<T: Real>(pub Vec<Box<dyn FeatureMap<T>>>);
 
@@ -24,7 +25,7 @@ impl<T: Real> FeatureMap<T> for StackedMaps<T> {
         }
     }
 
-    /// The landmarks of all maps, one after the other, where all have some.
+    /// Returns the landmarks of all maps, concatenated; the features if a map has no landmarks.
     fn expand(&self, weights: MatRef<'_, f64>, workers: &Workers) -> Expansion<T> {
         let (mut first, mut points, mut rows) = (0, Vec::new(), Vec::new());
         let (mut parts, mut any_wide): (Vec<Mat<f64>>, bool) = (Vec::new(), false);

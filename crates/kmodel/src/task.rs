@@ -1,45 +1,45 @@
-//! Tasks, and classes as numbers: one-against-rest codes of ±1.
+//! Learning tasks, and the ±1 targets of classes.
 
 use crate::{Error, Result};
 use kstore::Label;
 
-/// The task of a solver, which tells what the functions of a model mean.
+/// The task of a solver, which defines the meaning of a model's outputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Task {
-    /// One or several numbers for each row: the values of the functions.
+    /// One or several numbers per row: the values of the model's functions.
     #[default]
     Regression,
-    /// A label for each row: the class of the largest score, or the sign of the only one.
+    /// A label per row: the class with the largest score, or the sign of a single score.
     Classification,
-    /// Coordinates of the rows, with no target.
+    /// Coordinates of the rows, without a target.
     Components,
-    /// A group for each row, with no target: the group of the largest score.
+    /// A cluster per row, without a target: the cluster with the largest score.
     Clusters,
-    /// A score for each row, learned from grades: the larger the score, the earlier the row comes among those of its group.
+    /// A score per row, learned from grades: within a group, rows with larger scores come first.
     Ranking,
-    /// A score for each row, with no target: negative for rows unlike those of the fit.
+    /// A score per row, without a target: negative for outliers.
     Novelty,
 }
 
-/// How the scores of a classification become probabilities.
+/// The link function from classification scores to probabilities.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Link {
-    /// Scores are logarithms of odds: the logistic function of the only one, else the softmax.
+    /// Scores are log odds: the logistic function of a single score, the softmax of several.
     Logit,
-    /// 1/(1 + exp(a f + b)) with its own a and b for every score f (Platt scaling); of more than one score
-    /// divided by their sum.
+    /// Platt scaling: 1/(1 + exp(a f + b)) for every score f with its own a and b; several scores
+    /// are divided by their sum.
     Platt {
-        /// The numbers a, one for each score, negative where the score tells anything about the class.
+        /// The slopes a, one per score; negative if the score is informative.
         a: Vec<f64>,
-        /// The numbers b, one for each score.
+        /// The offsets b, one per score.
         b: Vec<f64>,
     },
 }
 
 impl Link {
-    /// Writes the probabilities of the classes of a row with these scores to `out`: two where there is one score.
+    /// Writes the class probabilities of a row with these scores to `out`: two for a single score.
     pub fn probabilities(&self, scores: &[f64], out: &mut Vec<f64>) {
         self.logarithms(scores, out);
         let largest = out.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -48,8 +48,8 @@ impl Link {
         out.iter_mut().for_each(|score| *score /= sum);
     }
 
-    /// The score of the second of two classes that has this probability, above 0 and below 1; `None` where no score or every score has
-    /// it, or a larger score is a smaller probability.
+    /// Returns the score at which the second of two classes has this probability, between 0 and 1;
+    /// `None` if no single score has it, or if the probability does not grow with the score.
     pub(crate) fn score_of(&self, probability: f64) -> Option<f64> {
         let odds = (probability / (1.0 - probability)).ln();
         let score = match self {
@@ -62,7 +62,8 @@ impl Link {
         score.is_finite().then_some(score)
     }
 
-    /// −ln of the probability of `class`, from the scores themselves: finite however small it is.
+    /// Returns −ln of the probability of `class`, computed from the scores: finite even if the
+    /// probability underflows.
     pub fn log_loss(&self, scores: &[f64], class: usize) -> f64 {
         let mut all = Vec::new();
         self.logarithms(scores, &mut all);
@@ -71,11 +72,11 @@ impl Link {
         all.iter().map(|score| (score - largest).exp()).sum::<f64>().ln() - own
     }
 
-    /// Writes logarithms of the probabilities to `out`, all less the same number.
+    /// Writes the logarithms of the probabilities to `out`, up to a common constant.
     fn logarithms(&self, scores: &[f64], out: &mut Vec<f64>) {
         out.clear();
         match (self, scores) {
-            // one score is that of the second of two classes; the first has score 0
+            // a single score belongs to the second of two classes; the first has score 0
             (Self::Logit, [score]) => out.extend([0.0, *score]),
             (Self::Logit, _) => out.extend_from_slice(scores),
             (Self::Platt { a, b }, [score]) => {
@@ -92,7 +93,7 @@ impl Link {
 }
 
 impl Task {
-    /// True where a target is learned from.
+    /// Returns true if the task learns from a target.
     pub fn has_target(self) -> bool {
         matches!(self, Self::Regression | Self::Classification | Self::Ranking)
     }
@@ -109,23 +110,25 @@ crate::enum_of_words!(
     "novelty" => Novelty,
 );
 
-/// The classes of a classification, as targets for a regression and back.
+/// The classes of a classification, and their encoding as regression targets.
 ///
-/// Two classes are one target, +1 for the second label and −1 for the first. k > 2 classes are k targets, +1 in the
-/// class's own and −1 in the others. The decision is the largest score; of equal scores the first wins.
+/// Two classes are one target, +1 for the second label and −1 for the first. k > 2 classes are k
+/// targets (one-vs-rest), +1 for the class itself and −1 for the others. The decision is the class
+/// with the largest score; the first class wins ties.
 ///
-/// Classes [in pairs](Classes::in_pairs) have a score for every two, first (0, 1), (0, 2), …: positive for the second of the two. The
-/// decision is the class that wins most of its pairs; of equal ones the first.
+/// [One-vs-one](Classes::in_pairs) classes have a score for every pair, in the order of
+/// [`Classes::pairs()`]: positive for the second class of the pair. The decision is the class that
+/// wins the most pairs; the first class wins ties.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Classes {
     labels: Vec<Label>,
     pairs: bool,
-    /// The score above which a row is of the second of two classes.
+    /// The score above which a row belongs to the second of two classes.
     threshold: f64,
 }
 
 impl Classes {
-    /// Makes the classes of some labels, whose codes are their positions.
+    /// Makes the classes from their labels; the code of a label is its position.
     ///
     /// # Errors
     /// [`Error::TooFewClasses`] for fewer than two.
@@ -136,34 +139,35 @@ impl Classes {
         Ok(Self { labels, pairs: false, threshold: 0.0 })
     }
 
-    /// The classes with a score for every two of them.
+    /// Returns the classes with a score for every pair (one-vs-one).
     #[must_use]
     pub fn in_pairs(self) -> Self {
         Self { pairs: self.labels.len() > 2, ..self }
     }
 
-    /// The classes where a row is of the second of two if its score is above `threshold`; more than two have none.
+    /// Sets the score above which a row belongs to the second of two classes; ignored for more than
+    /// two classes.
     #[must_use]
     pub fn above(self, threshold: f64) -> Self {
         Self { threshold, ..self }
     }
 
-    /// True where there is a score for every two classes.
     pub(crate) fn is_in_pairs(&self) -> bool {
         self.pairs
     }
 
-    /// All pairs of codes below `k`, the smaller first, in the order of the scores.
+    /// Returns all pairs of codes below `k` in the order of their scores: (0, 1), (0, 2), …
     pub fn pairs(k: usize) -> impl Iterator<Item = (usize, usize)> {
         (0..k).flat_map(move |a| (a + 1..k).map(move |b| (a, b)))
     }
 
-    /// The labels, by code.
+    /// Returns the labels, by code.
     pub fn labels(&self) -> &[Label] {
         &self.labels
     }
 
-    /// Number of scores: 1 for two classes, else their number, or that of their pairs.
+    /// Returns the number of scores: 1 for two classes, otherwise the number of classes or of
+    /// pairs.
     pub fn targets(&self) -> usize {
         match (self.labels.len(), self.pairs) {
             (2, _) => 1,
@@ -172,7 +176,8 @@ impl Classes {
         }
     }
 
-    /// The target `j` of a row of class `code`: +1 or −1. `None` for a class that is not among the labels, or not of the pair.
+    /// Returns target `j` of a row of class `code`: +1 or −1; `None` if the class has no label, or
+    /// is not in pair `j` of one-vs-one classes.
     pub fn code(&self, code: u32, j: usize) -> Option<f64> {
         let code = code as usize;
         if self.pairs {
@@ -183,7 +188,7 @@ impl Classes {
         (code < self.labels.len()).then_some(if code == own { 1.0 } else { -1.0 })
     }
 
-    /// The class of a row with these scores, one per target.
+    /// Returns the class of a row with these scores, one per target.
     pub fn decide(&self, scores: impl IntoIterator<Item = f64>) -> usize {
         if self.pairs {
             let k = self.labels.len();
@@ -241,7 +246,7 @@ mod tests {
         assert_eq!((0..3).map(|j| three.code(1, j)).collect::<Vec<_>>(), [Some(1.0), None, Some(-1.0)]);
         // 1 beats 0, 0 beats 2, 1 beats 2
         assert_eq!(three.decide([0.1, -9.0, -0.1]), 1);
-        // each wins once: the first
+        // each class wins once: the first is chosen
         assert_eq!(three.decide([1.0, -1.0, 1.0]), 0);
         assert_eq!(three.decide([-1.0, 2.0, 2.0]), 2);
         assert_eq!(classes(2).in_pairs(), classes(2));

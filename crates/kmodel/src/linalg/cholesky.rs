@@ -1,4 +1,5 @@
-//! Cholesky factors in f64, and triangular systems with a fixed number of columns at a time: the same bits whatever the threads.
+//! Cholesky factors in f64, and triangular solves with a fixed number of columns at a time:
+//! bit-identical for any number of threads.
 
 use crate::linalg::strips::{par, row_strips};
 use faer::dyn_stack::{MemBuffer, MemStack};
@@ -12,20 +13,22 @@ use kstore::Workers;
 /// Columns of a triangular system that one thread solves at a time.
 const COLUMNS: usize = 64;
 
-/// Order up to which a matrix is factored by one call, which takes half a second and cannot be stopped; larger ones take a panel at a time.
+/// Largest order that is factored by one call, which takes half a second and cannot be interrupted;
+/// larger matrices are factored panel by panel.
 const WHOLE: usize = 4096;
 
 const PANEL: usize = 512;
 
-/// Replaces the lower triangle of a matrix by its Cholesky factor, on all threads; false where there is none, and where the workers are to stop.
-/// What is above the diagonal is overwritten.
+/// Replaces the lower triangle of a matrix by its Cholesky factor, on all threads; overwrites the
+/// upper triangle. Returns false if the factor does not exist or the workers are cancelled.
 pub fn factor_by_all(mut matrix: MatMut<'_, f64>, workers: &Workers) -> bool {
     let order = matrix.nrows();
     let width = if order > WHOLE { PANEL } else { order.max(1) };
     (0..order).step_by(width).all(|first| factor_panel(matrix.rb_mut(), first, width.min(order - first), workers))
 }
 
-/// Replaces the lower triangle of a matrix by its Cholesky factor, by one call. What is above the diagonal is overwritten.
+/// Replaces the lower triangle of a matrix by its Cholesky factor, in one call; overwrites the
+/// upper triangle. Returns the index of the failing pivot as the error.
 pub fn factor_at_once(mut matrix: MatMut<'_, f64>, par: Par) -> Result<(), usize> {
     let (order, params) = (matrix.nrows(), Spec::default());
     let mut memory = MemBuffer::new(llt::cholesky_in_place_scratch::<f64>(order, par, params));
@@ -34,7 +37,7 @@ pub fn factor_at_once(mut matrix: MatMut<'_, f64>, par: Par) -> Result<(), usize
     if let Err(llt::LltError::NonPositivePivot { index }) = done {
         return Err(index);
     }
-    // overflow and NaN pass for a positive pivot
+    // overflow and NaN pass as positive pivots
     (0..order).find(|i| !matrix[(*i, *i)].is_finite()).map_or(Ok(()), Err)
 }
 
@@ -44,7 +47,7 @@ pub fn substitute(lower: MatRef<'_, f64>, mut right: MatMut<'_, f64>) {
     solve_upper_triangular_in_place(lower.transpose(), right, Par::Seq);
 }
 
-/// The columns of the factor from `first` on, from those before it.
+/// Computes `width` columns of the factor from column `first` on; the columns before are done.
 fn factor_panel(matrix: MatMut<'_, f64>, first: usize, width: usize, workers: &Workers) -> bool {
     let (order, par) = (matrix.nrows(), par(workers));
     let (earlier, rest) = matrix.split_at_col_mut(first);
@@ -68,14 +71,15 @@ fn factor_panel(matrix: MatMut<'_, f64>, first: usize, width: usize, workers: &W
     done
 }
 
-/// Replaces the lower triangle of a matrix by its Cholesky factor, and the upper one by zeros, on one thread; `None` where there is none.
+/// Replaces the lower triangle of a matrix by its Cholesky factor and the upper one by zeros, on
+/// one thread; `None` if the factor does not exist.
 pub fn factor(mut matrix: MatMut<'_, f64>) -> Option<()> {
     factor_at_once(matrix.rb_mut(), Par::Seq).ok()?;
     (0..matrix.nrows()).for_each(|j| matrix.rb_mut().col_mut(j).subrows_mut(0, j).fill(0.0));
     Some(())
 }
 
-/// Which triangular system: that of the factor, or that of its transpose.
+/// The triangular system to solve: with the factor, or with its transpose.
 #[derive(Clone, Copy, Debug)]
 pub enum Side {
     Factor,
@@ -102,7 +106,7 @@ mod tests {
         })
     }
 
-    /// Factors by panels of `width` columns whatever the order.
+    /// Factors by panels of `width` columns, whatever the order.
     fn by_panels(order: usize, width: usize, workers: &Workers) -> Mat<f64> {
         let mut l = matrix(order);
         for first in (0..order).step_by(width) {

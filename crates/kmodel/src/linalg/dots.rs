@@ -1,13 +1,13 @@
-//! Products of columns in f64, whatever their own type, in an order that depends on their lengths alone.
+//! Dot products of columns in f64, summed in an order that depends on their length alone.
 
 use faer::{Mat, MatRef};
 use kapprox::Real;
 use kapprox::map::{contiguous, contiguous_mut};
 
-/// Partial sums of a dot product: two vectors of AVX-512 in f64.
+/// Number of partial sums of a dot product: two AVX-512 vectors in f64.
 const LANES: usize = 16;
 
-/// `out[j + width·k]` = Σ_i phi_ij right_ik in f64, for a few columns of `right`.
+/// Computes `out[j + width·k]` = Σ_i phi_ij right_ik in f64, for a few columns of `right`.
 pub fn dot_products<T: Real>(phi: MatRef<'_, T>, right: MatRef<'_, f64>, out: &mut [f64]) {
     let width = phi.ncols();
     kapprox::vectorised!({
@@ -20,7 +20,7 @@ pub fn dot_products<T: Real>(phi: MatRef<'_, T>, right: MatRef<'_, f64>, out: &m
     });
 }
 
-/// Σ x_i y_i in f64, in an order that depends on the length alone.
+/// Returns Σ x_i y_i in f64, summed in an order that depends on the length alone.
 #[inline(always)]
 pub fn dot<T: Real>(x: &[T], y: &[f64]) -> f64 {
     let mut sums = [0.0; LANES];
@@ -34,7 +34,7 @@ pub fn dot<T: Real>(x: &[T], y: &[f64]) -> f64 {
     sums.iter().sum::<f64>() + tail
 }
 
-/// Writes the numbers of a matrix to `to` in f64, column after column.
+/// Converts a matrix to f64 and writes it to `to`, column by column.
 pub fn widen<T: Real>(from: MatRef<'_, T>, to: &mut [f64]) {
     let rows = from.nrows();
     for (j, to) in to.chunks_exact_mut(rows.max(1)).enumerate().take(from.ncols()) {

@@ -1,14 +1,14 @@
-//! Kernel matrices that are small enough to be held.
+//! Kernel matrices that fit in memory.
 
 use super::strips::row_strips;
 use faer::{Mat, MatRef};
 use kapprox::KernelFunction;
 use kstore::Workers;
 
-/// Rows of x that a worker takes at a time.
+/// Rows of x that a worker computes at a time.
 const STRIP: usize = 256;
 
-/// The kernel between the rows of x and those of z. Strips of x go to the workers.
+/// Returns the kernel between the rows of x and of z. Strips of x are distributed over the workers.
 pub fn kernel_matrix(
     kernel: &dyn KernelFunction<f64>,
     x: MatRef<'_, f64>,

@@ -1,11 +1,12 @@
-//! Products with a block of rows, of which each is read once.
+//! Products with a block of rows that read every row once.
 //!
-//! An iteration of conjugate gradient multiplies by K_nm and by its transpose. One after the other they read the matrix
-//! twice, and reading it is what they cost: here the rows come from memory a few at a time, and both products are made
-//! while they are in the processor's cache.
+//! An iteration of conjugate gradient multiplies by K_nm and by its transpose. Separate products
+//! would read the matrix twice, and reading dominates their cost. Here a few rows at a time come
+//! from memory, and both products are computed while the rows are in cache.
 //!
-//! Rows are contiguous, numbers are in `T` and sums in f64. Strips of a fixed number of rows go to the threads, each with
-//! sums of its own, which are added in the order of the strips: the bits do not depend on how many threads there are.
+//! Rows are contiguous; numbers have type `T`, sums are in f64. Strips of a fixed number of rows
+//! are distributed over the threads. Each strip has its own sums, which are added in the order of
+//! the strips, so the result does not depend on the number of threads.
 
 use crate::linalg::strips::{Pool, for_each_strip};
 use faer::{Mat, MatMut, MatRef, prelude::*};
@@ -13,28 +14,29 @@ use kapprox::map::{contiguous, contiguous_mut};
 use kapprox::{KernelFunction, Real, map::nystrom::STRIP};
 use kstore::Workers;
 
-/// Rows that are multiplied together, so that a number of the vector is loaded once for all of them. Eight are 1.4
-/// times as fast as four, and as fast as memory.
+/// Rows that are multiplied together, so that an entry of the vector is loaded once for all of
+/// them. Eight are 1.4 times as fast as four, and as fast as memory.
 const GROUP: usize = 8;
 
-/// Partial sums of a row: a vector of AVX-512 in f64.
+/// Number of partial sums of a row: an AVX-512 vector in f64.
 const LANES: usize = 8;
 
-/// Some rows of the kernel matrix K, b x m row-major.
+/// Rows of the kernel matrix K, b x m row-major.
 #[derive(Clone, Copy, Debug)]
 pub struct KernelBlock<'k, T> {
     pub k: &'k [T],
     pub m: usize,
 }
 
-/// Landmarks whose kernel values with a strip of rows are made, and turned, while they lie in the second-level cache.
+/// Number of landmarks whose kernel values with a strip of rows are computed and transposed within
+/// the L2 cache.
 const CHUNK: usize = 256;
 
-/// Side of a square that is turned at a time: a line of the cache in f32.
+/// Side of a square that is transposed at once: one cache line in f32.
 const SQUARE: usize = 16;
 
-/// `k` (b x m row-major) = the kernel between rows and landmarks; strips of rows go to the threads. The values of a row
-/// depend on it and the landmarks alone.
+/// Computes `k` (b x m row-major), the kernel between rows and landmarks. Strips of rows are
+/// distributed over the threads. The values of a row depend only on the row and the landmarks.
 pub fn kernel_rows<T: Real>(
     kernel: &dyn KernelFunction<T>,
     x: MatRef<'_, T>,
@@ -60,7 +62,7 @@ pub fn kernel_rows<T: Real>(
     });
 }
 
-/// Transposes columns of `b` numbers into parts of rows that begin `stride` numbers after each other.
+/// Transposes columns of `b` numbers into parts of rows with row stride `stride`.
 fn turn<T: Copy>(columns: &[T], b: usize, rows: &mut [T], stride: usize) {
     for (side, columns) in columns.chunks(SQUARE * b).enumerate() {
         for first in (0..b).step_by(SQUARE) {
@@ -74,7 +76,7 @@ fn turn<T: Copy>(columns: &[T], b: usize, rows: &mut [T], stride: usize) {
 }
 
 impl<T: Real> KernelBlock<'_, T> {
-    /// Bytes of the sums of a tile's strips, for t targets.
+    /// Returns the bytes of the sums of a tile's strips, for t targets.
     pub fn bytes(tile: usize, m: usize, t: usize) -> usize {
         8 * (tile.div_ceil(STRIP) * m * t + tile * t)
     }
@@ -83,12 +85,13 @@ impl<T: Real> KernelBlock<'_, T> {
         self.k.len().checked_div(self.m).unwrap_or(0)
     }
 
-    /// `s` (b x t row-major) = K v for v m x t. 2bmt flops.
+    /// Computes `s` (b x t row-major) = K v for v m x t. 2bmt flops.
     pub fn times(&self, v: MatRef<'_, f64>, s: &mut [f64], workers: &Workers) {
         let (m, t) = (self.m, v.ncols());
         for_each_strip(workers, s, STRIP * t, |strip, s| {
             let k = &self.k[strip * STRIP * m..][..s.len() / t * m];
-            // closures given to a function would be compiled for the oldest machine: loops are written out, here and below
+            // loops, here and below: closures passed to a function would be compiled for the oldest
+            // CPU
             kapprox::vectorised!({
                 for (k, s) in k.chunks(GROUP * m).zip(s.chunks_mut(GROUP * t)) {
                     dots(k, v, s);
@@ -97,8 +100,8 @@ impl<T: Real> KernelBlock<'_, T> {
         });
     }
 
-    /// `out` (m x t) += Kᵀ s for `s` b x t row-major, which with a `product` (v, shift) is K v − 1 shiftᵀ and written first: 2bmt flops
-    /// for either, with one reading of K. Every strip has its own sums.
+    /// Computes `out` (m x t) += Kᵀ s for `s` b x t row-major. With `product` (v, shift), `s` is
+    /// first set to K v − 1 shiftᵀ in the same pass over K. 2bmt flops for each product.
     pub fn add_transposed(
         &self,
         product: Option<(MatRef<'_, f64>, &[f64])>,
@@ -130,7 +133,8 @@ impl<T: Real> KernelBlock<'_, T> {
     }
 }
 
-/// `s` (row-major) = K v for a few rows. Every row has the bits that it has alone.
+/// Computes `s` (row-major) = K v for a few rows. The result of a row does not depend on the other
+/// rows.
 #[inline(always)]
 fn dots<T: Real>(k: &[T], v: MatRef<'_, f64>, s: &mut [f64]) {
     let (m, t) = v.shape();
@@ -149,9 +153,10 @@ fn dots<T: Real>(k: &[T], v: MatRef<'_, f64>, s: &mut [f64]) {
     }
 }
 
-/// Dot products of a group of rows with one vector.
+/// Returns the dot products of a group of rows with one vector.
 ///
-/// The rows stand apart, not in an array under an index: that way the compiler keeps their sums in registers, more than twice as fast.
+/// The rows are separate variables, not an indexed array: the compiler then keeps their sums in
+/// registers, which is more than twice as fast.
 #[inline(always)]
 fn dot_group<T: Real>(rows: [&[T]; GROUP], v: &[f64]) -> [f64; GROUP] {
     let (whole, _) = v.as_chunks::<LANES>();
@@ -172,7 +177,7 @@ fn dot_group<T: Real>(rows: [&[T]; GROUP], v: &[f64]) -> [f64; GROUP] {
     std::array::from_fn(|r| total(&sums[r], rows[r], v))
 }
 
-/// The dot product of a row with a vector, with the bits that the row has in a group.
+/// Returns the dot product of a row with a vector, bit-identical to [`dot_group`].
 #[inline(always)]
 fn dot_row<T: Real>(row: &[T], v: &[f64]) -> f64 {
     let mut sums = [0.0; LANES];
@@ -187,14 +192,14 @@ fn add_products<T: Real>(sums: &mut [f64; LANES], k: &[T; LANES], v: &[f64; LANE
     }
 }
 
-/// The sum of the partial sums, and of the products behind the last whole vector.
+/// Returns the sum of the partial sums and of the products after the last whole vector.
 #[inline(always)]
 fn total<T: Real>(sums: &[f64; LANES], row: &[T], v: &[f64]) -> f64 {
     let rest = row.as_chunks::<LANES>().1.iter().zip(v.as_chunks::<LANES>().1);
     sums.iter().sum::<f64>() + rest.map(|(k, v)| k.to_f64() * v).sum::<f64>()
 }
 
-/// `sums` (m x t) += Kᵀ s for a few rows.
+/// Computes `sums` (m x t) += Kᵀ s for a few rows.
 #[inline(always)]
 fn add<T: Real>(k: &[T], s: &[f64], mut sums: MatMut<'_, f64>) {
     let (m, t) = sums.shape();
@@ -211,7 +216,7 @@ fn add<T: Real>(k: &[T], s: &[f64], mut sums: MatMut<'_, f64>) {
     }
 }
 
-/// `sums` += Σ_r s_r k_r.
+/// Computes `sums` += Σ_r s_r k_r.
 #[inline(always)]
 fn add_group<T: Real, const R: usize>(rows: [&[T]; R], s: [f64; R], sums: &mut [f64]) {
     let rows = rows.map(|row| &row[..sums.len()]);
@@ -232,7 +237,7 @@ mod tests {
 
     #[test]
     fn products_are_those_of_the_matrix_with_the_same_bits_on_any_threads() {
-        // rows and columns around groups, vectors and strips
+        // numbers of rows and columns around the sizes of groups, vectors and strips
         for (b, m, t) in [(1, 1, 1), (3, 7, 2), (4, 8, 1), (290, 33, 3), (700, 64, 19)] {
             let k: Vec<f32> = (0..b * m).map(|i| number(i / m, i % m) as f32).collect();
             let rows = KernelBlock { k: &k, m };

@@ -1,11 +1,14 @@
-//! Products with the kernel matrix of n points, whose entries are computed when they are needed, and kept as far as there is room.
+//! Products with the kernel matrix of n points, whose entries are computed on demand and cached up
+//! to a memory limit.
 //!
-//! The points are cut into strips. A pair of strips is a tile, of which every block of 288 x 288 values is made once and
-//! used twice, for K_IJ v_J and K_JIᵀ v_I: half of the kernel values, and a product that is symmetric to the last bit.
-//! Two threads must not add to the same strip, and sums must not depend on who comes first; so the pairs are played as a
-//! tournament, in rounds in which every strip meets one other (the circle method).
+//! The points are cut into strips; a pair of strips is a tile. Every block of 288 x 288 values of a
+//! tile is computed once and used twice, for K_IJ v_J and K_JIᵀ v_I. This halves the kernel values,
+//! and makes the matrix exactly symmetric. Two threads must not add to the same strip, and sums
+//! must not depend on the timing. The pairs are therefore scheduled as a round-robin tournament
+//! (circle method): in each round every strip is in at most one pair.
 //!
-//! *Cost*: n²/2 kernel values that are not kept, 4·n²/2·t flops; *bytes*: the points, a block for each thread, and the blocks that are kept.
+//! *Cost*: n²/2 kernel values unless cached, 4·n²/2·t flops.
+//! *Bytes*: the points, one block per thread, and the cached blocks.
 
 use crate::linalg::strips::{Pool, row_strips};
 use faer::{Mat, MatMut, MatRef, prelude::*};
@@ -15,32 +18,33 @@ use kstore::Workers;
 use std::array::from_fn;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Rows and columns of a block: the rows are those of a tile of the kernels, and the values of a block in f64 (650 KiB)
-/// stay in L2.
+/// Rows and columns of a block: a block has as many rows as a tile of the kernels, and its values
+/// in f64 (650 KiB) stay in L2.
 const BLOCK: usize = 288;
 
-/// Most strips: enough pairs in every round for the threads of a large machine, few enough that rounds are long.
+/// Largest number of strips: enough pairs in every round for the threads of a large machine, and
+/// few enough that a round is long.
 const STRIPS: usize = 64;
 
-/// The kernel matrix K of some points, in tiles.
+/// The kernel matrix K of n points, in tiles.
 #[derive(Debug)]
 pub struct Tiles<'a, T: Real> {
     kernel: &'a dyn KernelFunction<T>,
     x: MatRef<'a, T>,
     workers: &'a Workers,
     strip: usize,
-    /// The first blocks below the diagonal, by rows of blocks, once they are made.
+    /// Cached blocks of the lower triangle, row by row of blocks, computed at the first use.
     kept: Vec<OnceLock<Vec<T>>>,
 }
 
 impl<'a, T: Real> Tiles<'a, T> {
-    /// The kernel matrix of the rows of `x` (n x d row-major).
+    /// Returns the kernel matrix of the rows of `x` (n x d row-major).
     pub fn new(kernel: &'a dyn KernelFunction<T>, x: MatRef<'a, T>, workers: &'a Workers) -> Self {
         let strip = BLOCK * x.nrows().div_ceil(BLOCK * STRIPS).max(1);
         Self { kernel, x, workers, strip, kept: Vec::new() }
     }
 
-    /// Keeps the blocks that fit so many bytes, for the next products.
+    /// Caches as many blocks as fit into `bytes`, for later products.
     pub fn keeping(mut self, bytes: usize) -> Self {
         let side = self.x.nrows().div_ceil(BLOCK);
         let count = (bytes / (BLOCK * BLOCK * size_of::<T>())).min(side * (side + 1) / 2);
@@ -53,19 +57,19 @@ impl<'a, T: Real> Tiles<'a, T> {
         (side * (side + 1) / 2).saturating_mul(BLOCK * BLOCK * size_of::<T>())
     }
 
-    /// Bytes of buffers for a product with t columns on so many threads.
+    /// Returns the bytes of the buffers for a product with t columns on `threads` threads.
     pub fn bytes(threads: usize, t: usize) -> usize {
         threads.max(1) * BLOCK * (BLOCK * size_of::<T>() + 16 * t)
     }
 
-    /// K v, n x t.
+    /// Returns K v, n x t.
     pub fn product(&self, v: MatRef<'_, f64>) -> Mat<f64> {
         let mut out = Mat::zeros(v.nrows(), v.ncols());
         self.apply(v, out.as_mut());
         out
     }
 
-    /// `out` = K v, both n x t with contiguous columns.
+    /// Computes `out` = K v, both n x t with contiguous columns.
     pub fn apply(&self, v: MatRef<'_, f64>, mut out: MatMut<'_, f64>) {
         out.fill(0.0);
         let strips: Vec<Mutex<MatMut<'_, f64>>> =
@@ -87,7 +91,7 @@ impl<'a, T: Real> Tiles<'a, T> {
         strip * self.strip..((strip + 1) * self.strip).min(self.x.nrows())
     }
 
-    /// Adds the part of the product from the blocks of a strip with itself.
+    /// Adds the products with the blocks of a strip with itself.
     fn diagonal(&self, i: usize, v: MatRef<'_, f64>, mut out: MatMut<'_, f64>, block: &mut Vec<T>) {
         let rows = self.rows(i);
         for a in rows.clone().step_by(BLOCK) {
@@ -106,7 +110,7 @@ impl<'a, T: Real> Tiles<'a, T> {
         }
     }
 
-    /// Adds the parts of the product from the blocks of two strips.
+    /// Adds the products with the blocks of two strips.
     fn pair(
         &self,
         i: usize,
@@ -150,7 +154,7 @@ impl<'a, T: Real> Tiles<'a, T> {
     }
 }
 
-/// `rows` += K v_columns and `columns` += Kᵀ v_rows.
+/// Computes `rows` += K v_columns and `columns` += Kᵀ v_rows.
 fn both<T: Real>(
     k: MatRef<'_, T>,
     v_rows: MatRef<'_, f64>,
@@ -166,7 +170,7 @@ fn both<T: Real>(
     }
 }
 
-/// `out` += K v for a block on the diagonal, of which only the lower triangle is read.
+/// Computes `out` += K v for a diagonal block, of which only the lower triangle is read.
 fn below_diagonal<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, mut out: MatMut<'_, f64>) {
     let height = k.nrows();
     for t in 0..v.ncols() {
@@ -179,10 +183,11 @@ fn below_diagonal<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, mut out: MatMut
     }
 }
 
-/// Partial sums: two vectors of AVX-512 in f64.
+/// Number of partial sums: two AVX-512 vectors in f64.
 const LANES: usize = 16;
 
-/// `sums` += `weight`·`k`, and Σ k·`right`: one reading of a column for both of its uses, in f64.
+/// Computes `sums` += `weight`·`k` and returns Σ k·`right`, in f64: one pass over a column for both
+/// uses.
 fn twice<T: Real>(k: &[T], right: &[f64], weight: f64, sums: &mut [f64]) -> f64 {
     kapprox::vectorised!({
         let mut partial = [0.0; LANES];
@@ -190,7 +195,7 @@ fn twice<T: Real>(k: &[T], right: &[f64], weight: f64, sums: &mut [f64]) -> f64 
         let (right_whole, right_tail) = right.as_chunks::<LANES>();
         let (sums_whole, sums_tail) = sums.as_chunks_mut::<LANES>();
         for ((k, right), sums) in k_whole.iter().zip(right_whole).zip(sums_whole) {
-            // lane by lane, a store between two loads would keep the compiler from vectors
+            // a loop over lanes would store between two loads and prevent vectorisation
             let k: [f64; LANES] = from_fn(|lane| k[lane].to_f64());
             partial = from_fn(|lane| partial[lane] + k[lane] * right[lane]);
             *sums = from_fn(|lane| sums[lane] + k[lane] * weight);
@@ -205,14 +210,14 @@ fn twice<T: Real>(k: &[T], right: &[f64], weight: f64, sums: &mut [f64]) -> f64 
     })
 }
 
-/// All pairs of `count` strips, in rounds in which no strip comes twice: the first stays, the others move round a
-/// circle.
+/// Returns all pairs of `count` strips in rounds without repeated strips (circle method: the first
+/// strip stays, the others rotate).
 fn rounds(count: usize) -> Vec<Vec<(usize, usize)>> {
     let even = count + count % 2;
     let player = |round: usize, seat: usize| if seat == 0 { 0 } else { 1 + (round + seat - 1) % (even - 1) };
     let pairs = |round: usize| {
         let seats = (0..even / 2).map(move |seat| (player(round, seat), player(round, even - 1 - seat)));
-        // of an odd number one rests
+        // with an odd number of strips, one rests
         seats.map(|(a, b)| (a.min(b), a.max(b))).filter(|(_, b)| *b < count).collect()
     };
     (0..even.saturating_sub(1)).map(pairs).collect()
@@ -242,7 +247,7 @@ mod tests {
     #[test]
     fn a_product_is_that_of_the_dense_matrix_with_the_same_bits_on_any_threads() {
         let kernel = Kernel::parse("gaussian(sigma=1.5)").unwrap().build().unwrap().typed::<f64>();
-        // below a block, above one, and several blocks in each of many strips
+        // less than a block, more than a block, and several blocks in each of many strips
         for n in [5, 300, 1000, 20_000] {
             let x: Vec<f64> = (0..n * 2).map(|i| ((i * i) as f64 * 0.37).sin() * 2.0).collect();
             let x = MatRef::from_row_major_slice(&x, n, 2);
@@ -255,7 +260,7 @@ mod tests {
                 found
             };
             let found = product(1, 0);
-            // none, some and all of the blocks are kept
+            // with no, some and all blocks cached
             for (threads, room) in [(3, 0), (1, 1 << 21), (3, Tiles::<f64>::all_bytes(n).min(1 << 24))] {
                 assert!(found == product(threads, room), "{n} {threads} {room}");
             }

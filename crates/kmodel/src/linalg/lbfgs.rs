@@ -1,23 +1,25 @@
 //! Minimisation of a smooth function on a box by limited-memory BFGS.
 //!
-//! The two-loop recursion of Nocedal (1980) gives the direction, a bisection for the weak Wolfe conditions the step
-//! (Nocedal, Wright, *Numerical Optimization*, 2006, sections 3.1 and 7.2; Lewis, Overton, 2013, for the bisection). Variables
-//! on a bound that the function wants to cross stand still for the step, and trial points are projected on the box. Where
-//! the function is infinite or NaN a trial is too long, nothing else. Sequential: the same numbers give the same bits.
+//! The direction comes from the two-loop recursion of Nocedal (1980), the step length from a
+//! bisection for the weak Wolfe conditions (Nocedal, Wright, *Numerical Optimization*, 2006,
+//! sections 3.1 and 7.2; Lewis, Overton, 2013, for the bisection). A variable on a bound stays
+//! fixed for the step if the descent would cross the bound, and trial points are projected on the
+//! box. A trial with an infinite or NaN value counts as too long. Sequential, hence bitwise
+//! reproducible.
 
 use std::collections::VecDeque;
 
 #[cfg(test)]
 mod tests;
 
-/// Pairs of steps and changes of the gradient that make the model of the curvature.
+/// Pairs of steps and gradient changes that model the curvature.
 const PAIRS: usize = 10;
-/// Share of the promised decrease that a step must reach.
+/// Fraction of the predicted decrease that a step must reach.
 const DECREASE: f64 = 1e-4;
-/// Share of the slope that may be left after a step.
+/// Fraction of the slope that may remain after a step.
 const SLOPE: f64 = 0.9;
 const TRIALS: usize = 16;
-/// Cosine of step and change of the gradient below which the pair is not used.
+/// A pair is discarded if the cosine between its step and gradient change is below this number.
 const CURVED: f64 = 1e-10;
 
 #[derive(Clone, Copy, Debug)]
@@ -25,14 +27,15 @@ pub struct Limits {
     pub steps: usize,
     /// Largest change of a variable in the first trial of a step.
     pub reach: f64,
-    /// A step that lowers the function by less ends the search; so does a gradient without a larger component.
+    /// The search ends after a step that lowers the function by at most this, or at a point whose
+    /// gradient has no larger component.
     pub flat: f64,
 }
 
 #[derive(Clone, Debug)]
 pub struct Minimum {
     pub at: Vec<f64>,
-    /// The function there; infinite where it is so at the start.
+    /// Value of the function at `at`; infinite if it or its gradient is not finite at the start.
     pub value: f64,
     pub steps: usize,
 }
@@ -52,7 +55,8 @@ impl Point {
     }
 }
 
-/// Minimises `function`, which writes its gradient, from `start` with each variable in its interval of `bounds`.
+/// Minimises `function` from `start`, with each variable in its interval of `bounds`. `function`
+/// writes its gradient.
 pub fn minimise<E>(
     start: &[f64],
     bounds: &[(f64, f64)],
@@ -85,14 +89,15 @@ pub fn minimise<E>(
     Ok(Minimum { at: here.at, value: here.value, steps })
 }
 
-/// The gradient, with zeros where the descent would leave the box.
+/// Returns the gradient, with zeros for variables whose descent would leave the box.
 fn inward(here: &Point, bounds: &[(f64, f64)]) -> Vec<f64> {
     let leaves = |at: f64, g: f64, (least, most): (f64, f64)| (at <= least && g > 0.0) || (at >= most && g < 0.0);
     let each = here.at.iter().zip(&here.gradient).zip(bounds);
     each.map(|((at, g), bound)| if leaves(*at, *g, *bound) { 0.0 } else { *g }).collect()
 }
 
-/// −H·slope with H the inverse curvature of the pairs, no longer than `reach` in any variable.
+/// Returns −H·slope, scaled down to at most `reach` in any variable; H is the inverse curvature of
+/// the pairs.
 fn direction(slope: &[f64], pairs: &VecDeque<(Vec<f64>, Vec<f64>)>, reach: f64) -> Vec<f64> {
     let mut direction: Vec<f64> = slope.iter().map(|g| -g).collect();
     let mut shares = Vec::with_capacity(pairs.len());
@@ -111,7 +116,7 @@ fn direction(slope: &[f64], pairs: &VecDeque<(Vec<f64>, Vec<f64>)>, reach: f64) 
     }
     direction.iter_mut().zip(slope).filter(|(_, g)| **g == 0.0).for_each(|(v, _)| *v = 0.0);
     let longest = direction.iter().fold(0.0, |most: f64, v| most.max(v.abs()));
-    // without pairs the length of the gradient says nothing about the length of the step
+    // without pairs, the norm of the gradient gives no scale for the step
     let most = if pairs.is_empty() { reach / 2.0 } else { reach };
     if longest > most {
         direction.iter_mut().for_each(|v| *v *= most / longest);
@@ -119,8 +124,8 @@ fn direction(slope: &[f64], pairs: &VecDeque<(Vec<f64>, Vec<f64>)>, reach: f64) 
     direction
 }
 
-/// A point along the projected direction that satisfies the weak Wolfe conditions, or the longest tried that lowers the
-/// function enough; `None` where there is neither.
+/// Returns a point along the projected direction that satisfies the weak Wolfe conditions, or the
+/// longest trial with sufficient decrease; `None` if no trial has it.
 fn search<E>(
     here: &Point,
     direction: &[f64],
@@ -151,7 +156,8 @@ fn search<E>(
     Ok(best)
 }
 
-/// Keeps the pair of a step and its change of the gradient where the function curves upwards along it.
+/// Stores the pair of a step and its gradient change if the function has positive curvature along
+/// it.
 fn remember(pairs: &mut VecDeque<(Vec<f64>, Vec<f64>)>, from: &Point, to: &Point) {
     let less = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a - b).collect::<Vec<_>>();
     let (step, change) = (less(&to.at, &from.at), less(&to.gradient, &from.gradient));

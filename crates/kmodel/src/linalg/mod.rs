@@ -1,4 +1,4 @@
-//! Linear algebra that several solvers share. It knows no solver and no pass over rows.
+//! Linear algebra shared by several solvers. It depends on no solver and no pass over rows.
 
 pub mod cholesky;
 pub mod dots;

@@ -1,21 +1,25 @@
-//! Recursive least squares: a linear function of features that learns row after row.
+//! Recursive least squares: a linear function of features that learns row by row.
 //!
-//! φ are the features of a row, with a 1 behind them for the constant. After i rows w has the least Σ_j f^(i−j) (y_j − wᵀφ_j)² + f^i (w − w₀)ᵀP₀⁻¹(w − w₀), where w₀ and
-//! P₀ are those that it began with: P⁻¹ is the moments of the rows, each faded by f for every row that followed, and of the penalty.
+//! φ is the feature vector of a row, followed by a 1 for the intercept. After i rows w minimises
+//! Σ_j f^(i−j) (y_j − wᵀφ_j)² + f^i (w − w₀)ᵀP₀⁻¹(w − w₀), where w₀ and P₀ are the initial values
+//! and f is the forgetting factor. P⁻¹ = Σ_j f^(i−j) φ_jφ_jᵀ + f^i P₀⁻¹.
 //!
-//! Blocks of rows are learned at once, with the w and the errors of row after row but for rounding: of rows X and targets y, divided by the roots
-//! f^(i/2) of their fading, with S = I + XPXᵀ = LLᵀ the errors are those of L⁻¹(y − Xw), each times its entry of the diagonal of L, and
+//! Rows are learned in blocks, with the same w and prediction errors as row by row, up to rounding.
+//! Let the block have b rows X and targets y, row i divided by f^(i/2), and let S = I + XPXᵀ = LLᵀ.
+//! The prediction errors of the rows are the entries of L⁻¹(y − Xw) times the diagonal of L, and
 //!
 //! ```text
 //! V = L⁻¹XP,   w += VᵀL⁻¹(y − Xw),   P = (P − VᵀV) / f^b
 //! ```
 //!
-//! ‖L⁻¹(y − Xw)‖² is what the block adds to that least sum, from which the noise of the target follows; φᵀPφ is the variance of wᵀφ in units of it.
-//! So P is what `std` keeps of ridge regression, and a model with it can go on learning: [`Predictor::learn`](crate::predict::Predictor::learn).
+//! The block adds ‖L⁻¹(y − Xw)‖² to the minimum, which gives the noise variance of the target. φᵀPφ
+//! is the variance of wᵀφ in units of the noise variance. Ridge regression with `std` stores P, and
+//! such a model can continue learning: [`Predictor::learn`](crate::predict::Predictor::learn).
 //!
-//! *Flops* a row: 3p². *Bytes*: 24p².
+//! *Flops* per row: 3p². *Bytes*: 24p².
 //!
-//! References: Plackett, "Some theorems in least squares", Biometrika 37, 1950; Haykin, Adaptive Filter Theory, chapter 10.
+//! References: Plackett, "Some theorems in least squares", Biometrika 37, 1950; Haykin, Adaptive
+//! Filter Theory, chapter 10.
 
 use crate::gram::{GramScratch, add_gram};
 use crate::linalg::cholesky::{self, Side};
@@ -27,25 +31,27 @@ use kapprox::{Real, gram::Panels};
 use kstore::Workers;
 use triangular::BlockStructure::{Rectangular, StrictTriangularUpper, TriangularLower};
 
-/// Rows that are learned at once: products with P then read it from memory once for so many rows.
+/// Rows per block: a product with P reads it from memory once per block.
 pub const BLOCK: usize = 64;
 
-/// Coefficients of p features, p x t, and the constants, of t functions one after the other with the constant at the end of each.
+/// Returns the weights, p x t, and the intercepts of t functions; `w` holds them one function after
+/// the other, each followed by its intercept.
 pub fn functions(w: &[f64], (p, t): (usize, usize)) -> (Mat<f64>, Vec<f64>) {
     (Mat::from_fn(p, t, |i, j| w[j * (p + 1) + i]), w.chunks_exact(p + 1).map(|w| w[p]).collect())
 }
 
-/// What was learned so far.
+/// State of recursive least squares.
 #[derive(Clone, Debug)]
 pub struct Recursion {
     p: usize,
-    /// The feature that the constant is the coefficient of: 1, or 0 without a constant.
+    /// Feature of the intercept: 1, or 0 for a fit without intercept.
     one: f64,
-    /// The functions, one after the other, each with its constant at the end.
+    /// The functions, one after the other, each followed by its intercept.
     pub w: Vec<f64>,
-    /// −P, (p + 1) x (p + 1) column-major, of which the lower triangle means anything.
+    /// −P, (p + 1) x (p + 1) column-major; only the lower triangle is used.
     minus_p: Vec<f64>,
-    /// The least sum of each target, and the rows that it is of, less those that the constant took.
+    /// Minimum of the weighted sum of squares, per target. `rows` is the sum of the row weights in
+    /// it, minus 1 for the intercept.
     sums: Vec<f64>,
     rows: f64,
 }
@@ -53,7 +59,8 @@ pub struct Recursion {
 kstore::persist!(Recursion { fill "w": w, fill "minus P": minus_p, fill "sums": sums, one "rows": rows });
 
 impl Recursion {
-    /// Nothing learned yet of t targets: P is diagonal, with these numbers for features and the constant.
+    /// Returns the state before any row, for t targets: P is diagonal, with these values for the
+    /// features and the intercept.
     pub fn new((p, t): (usize, usize), one: f64, of_features: f64, of_constant: f64) -> Self {
         let q = p + 1;
         let mut minus_p = vec![0.0; q * q];
@@ -62,7 +69,9 @@ impl Recursion {
         Self { p, one, w: vec![0.0; q * t], minus_p, sums: vec![0.0; t], rows: -one }
     }
 
-    /// A fit that goes on: w is (p + 1) x t, P = RRᵀ of its roots R, (p + 1) x k, and `noise` the variance of each target's noise, told by so many rows.
+    /// Returns the state that continues a fit: w is (p + 1) x t, P = RRᵀ with `roots` R of k
+    /// columns, and `noise` is the noise variance of each target, estimated from `rows` degrees of
+    /// freedom.
     pub fn from_roots(w: MatRef<'_, f64>, one: f64, roots: MatRef<'_, f64>, noise: &[f64], rows: f64) -> Self {
         let q = w.nrows();
         let mut minus_p = vec![0.0; q * q];
@@ -70,7 +79,7 @@ impl Recursion {
         let (accum, by) = (Accum::Replace, Rectangular);
         triangular::matmul(lower, TriangularLower, accum, roots, by, across, by, -1.0, Par::Seq);
         if one == 0.0 {
-            // what the constant's would be counts for nothing
+            // without an intercept, its entry of P has no effect
             minus_p[q * q - 1] = -1.0;
         }
         let w = w.col_iter().flat_map(|column| column.iter().copied()).collect();
@@ -81,14 +90,14 @@ impl Recursion {
         self.sums.len()
     }
 
-    /// Bytes of the state, of the one that follows it in a pass, and of what a block takes.
+    /// Returns the bytes of the state, of its successor in a pass, and of the buffers of a block.
     pub fn bytes(p: usize, t: usize, threads: usize) -> usize {
         let q = p + 1;
         3 * 8 * q * q + 8 * BLOCK * (3 * q + BLOCK) + GramScratch::<f64>::bytes(q, t, BLOCK, threads)
     }
 
-    /// Learns a block of b rows at once, φ (b x p) and y (b x t) row-major; returns the sum of the squared errors that the rows have one after the
-    /// other. `None` where f64 cannot hold P.
+    /// Learns a block of b rows, φ (b x p) and y (b x t) row-major, and returns the sum of the
+    /// squared prediction errors, as if learned row by row; `None` if P overflows f64.
     pub fn learn<T: Real>(
         &mut self,
         (phi, y): (&[T], &[f64]),
@@ -123,13 +132,14 @@ impl Recursion {
         Some((0..b).map(square).sum())
     }
 
-    /// Coefficients of the features, p x t, and the constants.
+    /// Returns the weights of the features, p x t, and the intercepts.
     pub fn functions(&self) -> (Mat<f64>, Vec<f64>) {
         functions(&self.w, (self.p, self.targets()))
     }
 
-    /// The variance of wᵀφ as a function of the features, in units of the noise, and ρ and τ of what the map leaves of the kernel; `None` where f64
-    /// cannot hold its root.
+    /// Returns the variance of wᵀφ as a function of the features, in units of the noise variance,
+    /// with ρ = `residual` and τ = `typical` for the residual of the map; `None` if P has no
+    /// Cholesky factor in f64.
     pub fn variance(&self, residual: f64, typical: f64) -> Option<Quadratic> {
         let (p, q) = (self.p, self.p + 1);
         let mut root = Mat::from_fn(q, q, |i, j| -self.minus_p[j * q + i]);
@@ -140,7 +150,7 @@ impl Recursion {
         Some(Quadratic { factor, shift, constant: 0.0, residual, typical, units, freedom, features: None })
     }
 
-    /// XP for rows X, b x (p + 1).
+    /// Returns XP for rows X, b x (p + 1).
     fn times_p(&self, x: MatRef<'_, f64>) -> Mat<f64> {
         let q = self.p + 1;
         let (minus_p, mut out) = (MatRef::from_column_major_slice(&self.minus_p, q, q), Mat::zeros(x.nrows(), q));

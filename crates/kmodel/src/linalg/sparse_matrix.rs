@@ -1,10 +1,10 @@
-//! Sparse rows as a compressed sparse row matrix, for solvers that learn weights of their columns.
+//! A compressed sparse row matrix, for solvers that learn a weight per column.
 
 use faer::Mat;
 use kapprox::Real;
 use kstore::sparse::{NO_PLACE, entries};
 
-/// Sparse rows, each with its entries one after the other.
+/// Sparse rows in CSR format.
 #[derive(Debug)]
 pub struct SparseMatrix {
     starts: Vec<usize>,
@@ -14,7 +14,8 @@ pub struct SparseMatrix {
 }
 
 impl SparseMatrix {
-    /// Rows of `d` numbers each in the layout of blocks, of so many columns.
+    /// Converts rows of `d` numbers each, in the sparse layout of blocks, to a matrix with `width`
+    /// columns.
     pub fn of<T: Real>(x: &[T], d: usize, width: usize) -> Self {
         let mut all = Self { starts: vec![0], places: Vec::new(), values: Vec::new(), width };
         for row in x.chunks_exact(d.max(1)) {
@@ -26,7 +27,7 @@ impl SparseMatrix {
         all
     }
 
-    /// Bytes of the entries of n rows of d numbers at most.
+    /// Returns an upper bound on the bytes for n rows of d numbers.
     pub fn bytes(n: usize, d: usize) -> usize {
         n.saturating_mul(6 * d + 8)
     }
@@ -36,29 +37,29 @@ impl SparseMatrix {
         self.places[row.clone()].iter().map(|place| *place as usize).zip(self.values[row].iter().copied())
     }
 
-    /// x_i·w.
+    /// Returns x_i·w.
     pub fn dot(&self, i: usize, w: &[f64]) -> f64 {
         self.row(i).map(|(place, value)| value * w[place]).sum()
     }
 
-    /// w += by x_i.
+    /// Computes w += `by`·x_i.
     pub fn add(&self, i: usize, by: f64, w: &mut [f64]) {
         self.row(i).for_each(|(place, value)| w[place] += by * value);
     }
 
-    /// ‖x_i‖².
+    /// Returns ‖x_i‖².
     pub fn square(&self, i: usize) -> f64 {
         self.row(i).map(|(_, value)| value * value).sum()
     }
 }
 
-/// Functions of the weights of columns as those of sparse points with as much room as rows of `d` numbers have: x·w is the sum of the inner
-/// products with its points. Returns these, and the coefficients of each function, 1 or 0.
+/// Expresses linear functions x·w as sums of inner products with sparse points in rows of `d`
+/// numbers. Returns the points, and the coefficient (1 or 0) of each point in each function.
 pub fn functions<T: Real>(weights: &[Vec<f64>], d: usize) -> (Vec<T>, Mat<f64>) {
     let (mut points, mut owners, room) = (Vec::new(), Vec::new(), (d / 2).max(1));
     for (owner, w) in weights.iter().enumerate() {
         let some: Vec<(usize, f64)> = w.iter().copied().enumerate().filter(|(_, value)| *value != 0.0).collect();
-        // a function without weights has a point without entries
+        // a function without weights gets one empty point
         for part in some.chunks(room).chain(some.is_empty().then_some(&some[..])) {
             let rest = room - part.len();
             points.extend(part.iter().map(|(place, _)| T::from_f64(*place as f64)));

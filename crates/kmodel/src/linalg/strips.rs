@@ -1,4 +1,4 @@
-//! Cutting an output into pieces of a fixed size and giving them to threads.
+//! Cuts an output into pieces of a fixed size and distributes them over threads.
 
 use faer::MatMut;
 use kstore::Workers;
@@ -6,7 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Calls `work(i, piece)` for every piece of `size` elements of `out`.
 ///
-/// The cut depends on `size` alone and pieces are disjoint: one thread or many give the same bits.
+/// Pieces are disjoint and depend on `size` alone, so the result does not depend on the number of
+/// threads.
 pub fn for_each_strip<E: Send>(
     workers: &Workers,
     out: &mut [E],
@@ -16,7 +17,8 @@ pub fn for_each_strip<E: Send>(
     workers.each(out.chunks_mut(size).enumerate().collect(), |(i, piece)| work(i, piece));
 }
 
-/// Cuts a matrix into strips of `height` rows, the last one shorter, and returns each with the row it begins at.
+/// Cuts a matrix into strips of `height` rows (the last may be shorter), and returns each with its
+/// first row.
 pub fn row_strips<E>(out: MatMut<'_, E>, height: usize) -> Vec<(usize, MatMut<'_, E>)> {
     let (rows, mut rest) = (out.nrows(), out);
     let mut strips = Vec::with_capacity(rows.div_ceil(height));
@@ -29,7 +31,7 @@ pub fn row_strips<E>(out: MatMut<'_, E>, height: usize) -> Vec<(usize, MatMut<'_
     strips
 }
 
-/// What a mutex holds, whatever has happened to another thread.
+/// Locks a mutex, even if another thread panicked while holding it.
 pub fn lock<V>(mutex: &Mutex<V>) -> MutexGuard<'_, V> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

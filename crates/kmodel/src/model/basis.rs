@@ -14,23 +14,26 @@ use std::{ops::Range, sync::Arc};
 pub enum Basis<T> {
     /// Kernel functions k(x, z_j) of landmarks.
     Landmarks {
-        /// Landmarks, m x d row-major, scaled as the rows are.
+        /// Landmarks, m x d row-major, scaled like the rows.
         points: Vec<T>,
-        /// Stored row number of each landmark; [`kapprox::landmark::NO_ROW`] for points that are no rows.
+        /// Stored row number of each landmark; [`kapprox::landmark::NO_ROW`] for points that are
+        /// not rows.
         rows: Vec<u64>,
     },
-    /// The features of a map that looks at no rows. The file holds its options and its seed, and the map is made again.
+    /// Features of a data-independent map. The file stores its options and seed, and the map is
+    /// rebuilt.
     Features {
-        /// Features of the map at one point, m numbers; a version that draws other random numbers is found out by them.
+        /// Features of the map at one point, length m; they reveal a version that draws other
+        /// random numbers.
         probe: Vec<f64>,
     },
 }
 
-/// How far features at the probe may differ between instruction sets, as a share of the largest.
+/// Tolerance for the features at the probe across instruction sets, relative to the largest.
 const SAME: f64 = 1e-4;
 
 impl<T: Real> Basis<T> {
-    /// The basis of an expansion, and the coefficients on it; `map` is the map it is an expansion on.
+    /// Returns the basis of an expansion, and its coefficients; `map` is the map of the expansion.
     pub fn of(expansion: Expansion<T>, map: &dyn FeatureMap<T>) -> (Self, Mat<f64>) {
         match expansion {
             Expansion::Landmarks { landmarks: LandmarkSet { points, rows, .. }, coefficients, .. } => {
@@ -40,7 +43,7 @@ impl<T: Real> Basis<T> {
         }
     }
 
-    /// Landmarks, row-major, and their row numbers; `None` for a basis of features.
+    /// Returns landmarks, row-major, and their row numbers; `None` for a basis of features.
     pub fn landmarks(&self) -> Option<(&[T], &[u64])> {
         match self {
             Self::Landmarks { points, rows } => Some((points, rows)),
@@ -58,8 +61,8 @@ impl<T: Real> Basis<T> {
     }
 }
 
-/// The features at a fixed point of d numbers between 0.25 and 1.25, which only the kernels of sets do not accept; of sparse rows, one with
-/// entries in up to eight columns.
+/// Returns the features at a fixed point of d numbers between 0.25 and 1.25, which all kernels but
+/// set kernels accept; for sparse rows, at a point with entries in up to eight columns.
 fn probe<T: Real>(map: &dyn FeatureMap<T>) -> Vec<f64> {
     let (d, p) = map.dims();
     let value = |c: usize| 0.25 + (c * 3 % 8) as f64 / 8.0;
@@ -77,10 +80,10 @@ fn probe<T: Real>(map: &dyn FeatureMap<T>) -> Vec<f64> {
 }
 
 impl<T: Real> Model<T> {
-    /// The kernel of the model, for rows of type `T`.
+    /// Returns the kernel of the model, for rows of type `T`.
     ///
     /// # Errors
-    /// A kernel that this version does not know.
+    /// An unknown kernel.
     pub fn kernel(&self) -> Result<Arc<dyn KernelFunction<T>>> {
         Ok(self.any_kernel()?.typed())
     }
@@ -89,10 +92,10 @@ impl<T: Real> Model<T> {
         Ok(self.card.on_rows(&self.card.kernel)?.build()?)
     }
 
-    /// The functions of the basis, in the model's form, as a map from rows to their values.
+    /// Returns the basis functions, in the model's form, as a map from rows to their values.
     ///
     /// # Errors
-    /// A kernel or a map that this version does not know, and random features that it draws otherwise.
+    /// An unknown kernel or map, and random features that differ in this version.
     pub fn functions(&self) -> Result<Box<dyn FeatureMap<T>>> {
         let points = self.basis.landmarks().map_or(&[][..], |(points, _)| points);
         self.with_leaves(self.form.functions(|| self.plain_functions(), points, self.dims().1)?)
@@ -131,13 +134,16 @@ impl<T: Real> Model<T> {
     }
 }
 
-/// True where Σ_i a_i k(z_i, x) needs kernel values in f64: in `T` their rounding errors, independent and of ε/2 relative to a kernel of
-/// about its diagonal, would add up to more than this share of a size that counts, for each target: the root mean squared error of a fit,
-/// so that its error is that of its predictions to a millionth, or the deviation of the target.
-///
-/// The bound is ε/2·‖a‖ with kernel values at most 1; kernels of another size have coefficients of another.
+/// Largest rounding error of a prediction in `T`, relative to `sizes`: see [`needs_wide_for`].
 const ROUNDING: f64 = 1e-3;
 
+/// Returns true if Σ_i a_i k(z_i, x) needs kernel values in f64.
+///
+/// Kernel values in `T` have independent rounding errors of ε/2 relative to the diagonal. They are
+/// too large if their sum exceeds 1e-3 of `sizes[j]` for a target j. The size is the root mean
+/// squared error of a fit, whose error then changes by at most a millionth, or the standard
+/// deviation of the target. The bound is ε/2·‖a‖ for kernel values up to 1; for a kernel of another
+/// scale, the coefficients scale inversely.
 #[doc(hidden)]
 pub fn needs_wide_for<T: Real>(a: MatRef<'_, f64>, sizes: &[f64]) -> bool {
     let rounding = |j: usize| T::EPSILON / 2.0 * a.col(j).norm_l2();

@@ -2,32 +2,35 @@
 //!
 //! | tensor | type | shape |
 //! |---|---|---|
-//! | `landmarks` | F32 or F64 | m x d, for a basis of landmarks; N x d for N nodes of a graph |
-//! | `landmark_rows` | U64 | m, for a basis of landmarks; N for nodes |
+//! | `landmarks` | F32 or F64 | m x d, for landmarks; N x d for N graph nodes |
+//! | `landmarks.values` | F32 or F64 | sparse landmarks in CSR format, instead of `landmarks` |
+//! | `landmarks.indices`, `landmarks.indptr` | U64 | the same |
+//! | `landmark_rows` | U64 | m, for landmarks; N for nodes |
 //! | `probe` | F64 | m, for a basis of features |
 //! | `coefficients` | F64 | m x t |
 //! | `intercept` | F64 | t |
 //! | `scaler.centre`, `scaler.scale`, `scaler.mean` | F64 | d |
-//! | `scaler.knots` | F64 | 65 d, with scaling by quantiles |
-//! | `metric` | F64 | d for a diagonal, else r x d; where the model has one. Landmarks have r features then |
-//! | `encoding.factors` | F64 | the factors of sparse columns and words that are weighed, column after column |
-//! | `degree.coefficients`, `degree.floor` | F64 | m and 1, where functions are over a degree ([`Form`]) |
+//! | `scaler.knots` | F64 | 65 d, for quantile scaling |
+//! | `metric` | F64 | d if diagonal, else r x d; landmarks then have r features |
+//! | `encoding.factors` | F64 | factors of weighted sparse columns and words, by column |
+//! | `degree.coefficients`, `degree.floor` | F64 | m and 1, for division by a degree ([`Form`]) |
 //! | `neighbours` | U64 | 1, for functions of nearest nodes |
 //! | `paths` | F64 | m x N, for functions of paths |
-//! | `leaves.splits` | F64 | m x (L − 1), of a model with machines in L leaves ([`Leaves`]) |
+//! | `leaves.splits` | F64 | m x (L − 1), for local models in L leaves ([`Leaves`]) |
 //! | `leaves.constants`, `leaves.widths` | F64 | L − 1 each |
 //! | `leaves.counts` | U64 | L |
-//! | `leaves.points` | as the landmarks | the sum of the counts x d |
-//! | `leaves.coefficients` | F64 | the sum of the counts x t |
-//! | `quadratic.factor` | F64 | m x q, where the model has variances or distances ([`Quadratic`]) |
+//! | `leaves.points` | like `landmarks` | sum of the counts x d |
+//! | `leaves.coefficients` | F64 | sum of the counts x t |
+//! | `quadratic.factor` | F64 | m x q, for variances or distances ([`Quadratic`]) |
 //! | `quadratic.shift` | F64 | q |
 //! | `quadratic.features` | F64 | m x r, for projections |
 //! | `quadratic.units` | F64 | t, or 1 for components |
-//! | `quadratic.scalars` | F64 | 2: residual and constant; 3 of a model that learned on line: the degrees of freedom, or 0; 4: what is not counted of the residual |
-//! | `components.coefficients`, `components.intercept` | F64 | m x q and q, where the model has coordinates beside its predictions |
+//! | `quadratic.scalars` | F64 | 2 to 4: ρ, c, degrees of freedom (0 if absent), τ |
+//! | `components.coefficients` | F64 | m x q, for components in addition to predictions |
+//! | `components.intercept` | F64 | q |
 //!
-//! The entry holds the [`Card`] and `format_version` as JSON with sorted keys. One entry, because safetensors writes
-//! several in random order; with that, the same model is the same bytes.
+//! The entry holds the [`Card`] and `format_version` as JSON with sorted keys. A single entry,
+//! because safetensors writes several in random order; this way equal models have identical bytes.
 
 use super::{Basis, Card, Form, Leaves, Model};
 use crate::{Error, Head, Quadratic, Result};
@@ -42,10 +45,11 @@ use std::{borrow::Cow, path::Path};
 
 pub(super) const FORMAT_VERSION: u64 = 1;
 
-/// First kmill that reads [`FORMAT_VERSION`]; stands in the file, so that an older kmill can name it.
+/// First kmill version that reads [`FORMAT_VERSION`]; stored in the file, so that an older version
+/// can name it.
 const NEEDS_KMILL: &str = "0.1.0";
 
-/// An array of numbers, row-major.
+/// A row-major array of numbers.
 struct Tensor<'a> {
     dtype: Dtype,
     shape: Vec<usize>,
@@ -55,7 +59,7 @@ struct Tensor<'a> {
 
 enum Content<'a> {
     Bytes(Cow<'a, [u8]>),
-    /// Written row by row.
+    /// A matrix that is written row by row.
     Matrix(&'a Mat<f64>),
 }
 
@@ -103,7 +107,7 @@ impl<'a> Tensor<'a> {
     }
 }
 
-/// The entries of sparse points, as a compressed sparse row matrix has them.
+/// Returns the entries of sparse points as a CSR matrix.
 fn entries_of<'a, T: Real>(points: &[T], shape: SparseShape) -> [(&'static str, Tensor<'a>); 3] {
     let (mut starts, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
     for point in points.chunks_exact(shape.numbers()) {
@@ -120,7 +124,7 @@ fn entries_of<'a, T: Real>(points: &[T], shape: SparseShape) -> [(&'static str, 
     ]
 }
 
-/// A number of a tensor in messages.
+/// Returns the name of a tensor's numbers in error messages.
 fn told(tensor: &str) -> &'static str {
     match tensor.split('.').next() {
         Some("landmarks" | "probe") => "a function of the basis",
@@ -135,7 +139,7 @@ fn told(tensor: &str) -> &'static str {
 }
 
 impl<T: Real> Model<T> {
-    /// Writes the model, whole or not at all: into a sibling file that takes the name once it is safe on disk.
+    /// Writes the model atomically: to a sibling file that is renamed once it is safe on disk.
     ///
     /// Matrices are written row by row, so memory does not double.
     ///
@@ -149,7 +153,7 @@ impl<T: Real> Model<T> {
         Ok(out.commit()?)
     }
 
-    /// The bytes of the model's file.
+    /// Returns the bytes of the model's file.
     ///
     /// # Errors
     /// [`Error::NotFinite`].
@@ -161,7 +165,8 @@ impl<T: Real> Model<T> {
         Ok(bytes)
     }
 
-    /// The tensors, all of whose numbers are finite, in the order of the file: widest type first, as safetensors wants, then by name.
+    /// Returns the tensors after a check that all numbers are finite, in file order: widest type
+    /// first, as safetensors requires, then by name.
     fn sound_tensors(&self) -> Result<Vec<(&'static str, Tensor<'_>)>> {
         let mut tensors = self.tensors();
         let finite = |values: &[f64]| values.iter().all(|v| v.is_finite());
@@ -179,7 +184,7 @@ impl<T: Real> Model<T> {
         Ok(tensors)
     }
 
-    /// What [`super::load`] reads.
+    /// Returns all tensors of the model, as [`super::load`] reads them.
     fn tensors(&self) -> Vec<(&'static str, Tensor<'_>)> {
         let mut tensors = vec![
             ("coefficients", Tensor::matrix(&self.coefficients)),
@@ -265,7 +270,8 @@ impl<T: Real> Model<T> {
     }
 }
 
-/// The card as JSON with sorted keys, `format_version` and the kmill it needs among them.
+/// Returns the card as JSON with sorted keys, including `format_version` and the required kmill
+/// version.
 fn card_json(card: &Card) -> serde_json::Result<String> {
     let mut value = serde_json::to_value(card)?;
     if let Value::Object(map) = &mut value {
@@ -275,7 +281,7 @@ fn card_json(card: &Card) -> serde_json::Result<String> {
     serde_json::to_string(&sorted(value))
 }
 
-/// The JSON value with the keys of every object sorted, whatever map type serde_json was built with.
+/// Sorts the keys of every object of a JSON value, whatever map type serde_json was built with.
 fn sorted(value: Value) -> Value {
     match value {
         Value::Object(map) => {

@@ -1,7 +1,7 @@
-//! The form of a model's functions: what is made of its basis before coefficients multiply it.
+//! The form of a model: a transformation of its basis functions before coefficients multiply them.
 //!
-//! Every head is linear. What differs is what it is linear in: the kernel functions (or features) b(x) themselves; those over a
-//! degree, b(x)/b(x)·a; or functions of the nearest among the points, the nodes of a graph.
+//! Every model is linear in one of these: the kernel functions (or features) b(x); the same divided
+//! by a degree, b(x)/b(x)·a; or functions of the nearest nodes of a graph.
 
 use crate::neighbours::NearNodes;
 use faer::prelude::{Reborrow, ReborrowMut};
@@ -9,36 +9,36 @@ use faer::{Mat, MatMut, MatRef};
 use kapprox::{FeatureMap, Real};
 use kstore::{Footprint, Workers};
 
-/// What is made of the basis of a model.
+/// The transformation of the basis of a model.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Form {
-    /// Its functions as they are.
+    /// The basis functions unchanged.
     #[default]
     Plain,
-    /// Its functions over a degree, max(b(x)·a, floor).
+    /// The basis functions divided by a degree, max(b(x)·a, floor).
     OverDegree {
-        /// The coefficients a of the degree, m numbers.
+        /// Coefficients a of the degree, length m.
         coefficients: Vec<f64>,
-        /// The least degree, positive.
+        /// Smallest degree, positive.
         floor: f64,
     },
-    /// The weights that make x of the nearest of the points, one function for each.
+    /// Weights that reconstruct x from its nearest points, one function per point.
     Weights {
-        /// Number k of the nearest.
+        /// Number k of nearest points.
         neighbours: usize,
     },
-    /// Squares of the lengths of shortest paths from landmarks to x, through the nearest of the points.
+    /// Squared lengths of the shortest paths from landmarks to x, through the points nearest to x.
     Paths {
-        /// Number k of the nearest.
+        /// Number k of nearest points.
         neighbours: usize,
-        /// The lengths from each landmark to each point, m x N.
+        /// Path lengths from each landmark to each point, m x N.
         lengths: Mat<f64>,
     },
 }
 
 impl Form {
-    /// The functions of this form over a plain basis on points of d features (row-major).
+    /// Returns the functions of this form over a plain basis, on points of d features (row-major).
     pub(super) fn functions<T: Real>(
         &self,
         plain: impl FnOnce() -> crate::Result<Box<dyn FeatureMap<T>>>,
@@ -57,7 +57,7 @@ impl Form {
         })
     }
 
-    /// The number of nearest points that its functions are made of; `None` where they look at all points.
+    /// Returns the number of nearest points used; `None` if the functions use all points.
     pub fn neighbours(&self) -> Option<usize> {
         match self {
             Self::Weights { neighbours } | Self::Paths { neighbours, .. } => Some(*neighbours),
@@ -74,7 +74,7 @@ impl Form {
     }
 }
 
-/// The functions of another map over a degree that is linear in them.
+/// The functions of another map, divided by a degree that is linear in them.
 #[derive(Debug)]
 struct OverDegree<T: Real> {
     plain: Box<dyn FeatureMap<T>>,
@@ -95,7 +95,7 @@ impl<T: Real> FeatureMap<T> for OverDegree<T> {
         }
         degrees.iter_mut().for_each(|degree| *degree = degree.max(self.floor));
         for column in out.col_iter_mut() {
-            // what has overflowed stays so, and is found out
+            // values that overflowed are left unchanged, so that they are detected
             let values = column.iter_mut().zip(&degrees).filter(|(v, _)| v.magnitude() < T::LARGEST);
             values.for_each(|(v, degree)| *v = T::from_f64(v.to_f64() / degree));
         }

@@ -1,14 +1,17 @@
-//! Machines on the kernel itself in the leaves of a tree of the rows, beside a model of all rows.
+//! Exact-kernel models in the leaves of a tree, added to a model of all rows.
 //!
 //! ```text
 //! f(x) = f₀(x) + Σ_l w_l(x) Σ_{i in leaf l} α_i k(x_i, x)
 //! ```
 //!
-//! Node j of a complete binary tree has the function s_j(x) = a_jᵀb(x) + c_j of the basis of f₀ and a half-width h_j. Of a row the share
-//! (1 + s_j/h_j)/2, between 0 and 1, goes to its second child 2j + 2 and the rest to the first, 2j + 1: w_l is the product of the shares on the way to leaf l. So the
-//! weights of a row sum to 1, most rows are in one leaf, and f is continuous.
+//! Node j of a complete binary tree has the function s_j(x) = a_jᵀb(x) + c_j of the basis of f₀ and
+//! a half-width h_j. It gives the fraction (1 + s_j/h_j)/2 of a row, clipped to [0, 1], to its
+//! second child 2j + 2 and the rest to the first child 2j + 1. The weight w_l is the product of the
+//! fractions on the path to leaf l. The weights of a row sum to 1, most rows are in one leaf, and f
+//! is continuous.
 //!
-//! *Flops* of a row: those of f₀, 2m of each node, and the kernel values of the leaves that it is in. *Bytes*: the rows of all leaves.
+//! *Flops* per row: f₀, 2m per node, and the kernel values of the leaves with a positive weight.
+//! *Bytes*: the rows of all leaves.
 
 use super::outputs::{Buffers, combine};
 use super::{Head, Model, STRIP, needs_wide_for, predict::overflowed};
@@ -20,23 +23,23 @@ use kapprox::{FeatureMap, Real};
 use kstore::{Footprint, Workers};
 use std::ops::Range;
 
-/// The tree and its machines.
+/// The tree and its local models.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Leaves<T> {
-    /// The functions of the nodes, on the basis of the model: m x (L − 1) coefficients and their constants.
+    /// Functions of the nodes on the basis of the model: m x (L − 1) weights, and L − 1 intercepts.
     pub splits: Head,
-    /// Half-widths of the nodes, L − 1.
+    /// Half-widths of the nodes, length L − 1.
     pub widths: Vec<f64>,
     /// Numbers of rows of the L leaves.
     pub counts: Vec<usize>,
-    /// The rows of all leaves, one leaf after the other, as the kernel sees them.
+    /// Rows of all leaves, leaf by leaf, as the kernel takes them.
     pub points: Vec<T>,
-    /// α of those rows, x t.
+    /// Dual coefficients α of these rows, x t.
     pub coefficients: Mat<f64>,
 }
 
 impl<T: Real> Leaves<T> {
-    /// The places of each leaf's rows.
+    /// Returns the range of each leaf's rows.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         let starts = self.counts.iter().scan(0, |start, count| {
             *start += count;
@@ -45,7 +48,8 @@ impl<T: Real> Leaves<T> {
         starts.into_iter()
     }
 
-    /// True where the kernel values of the leaves are needed in f64, for targets with these errors.
+    /// Returns true if the kernel values of the leaves are needed in f64, for targets with these
+    /// errors.
     pub fn needs_wide(&self, errors: &[f64]) -> bool {
         let of_leaf = |rows: Range<usize>| self.coefficients.as_ref().subrows(rows.start, rows.len());
         self.ranges().any(|rows| needs_wide_for::<T>(of_leaf(rows), errors))
@@ -62,7 +66,8 @@ impl<T: Real> Leaves<T> {
         size_of::<T>() * self.points.len() + 8 * (numbers + self.coefficients.nrows() * self.coefficients.ncols())
     }
 
-    /// The shares of a row in the leaves, those above 0, from the values of the nodes.
+    /// Calls `each` with every leaf that has a positive weight for a row, and the weight, given the
+    /// values of the nodes.
     pub fn shares(widths: &[f64], values: &[f64], mut each: impl FnMut(usize, f64)) {
         let mut open = vec![(0, 1.0)];
         while let Some((node, share)) = open.pop() {
@@ -80,7 +85,7 @@ impl<T: Real> Leaves<T> {
     }
 }
 
-/// The functions of a model's basis, with the kernel functions of every leaf.
+/// The basis functions of a model, with the kernel functions of every leaf.
 #[derive(Debug)]
 pub(super) struct WithLeaves<T: Real> {
     basis: Box<dyn FeatureMap<T>>,
@@ -106,7 +111,7 @@ impl<T: Real> FeatureMap<T> for WithLeaves<T> {
     }
 }
 
-/// A leaf, the rows that are in it with their shares, and what it adds to them.
+/// A leaf, its rows with their weights, and the scores it adds to them.
 type Visit = (usize, Vec<(usize, f64)>, Vec<f64>);
 
 impl<T: Real> Model<T> {
@@ -121,7 +126,8 @@ impl<T: Real> Model<T> {
         Ok(Box::new(WithLeaves { basis, leaves: leaves.ranges().map(of).collect() }))
     }
 
-    /// Adds what the leaves say to the scores of some rows (b x t), from the values of the nodes (b x (L − 1), row-major). A row's sum has the bits that it has alone.
+    /// Adds the scores of the leaves to `scores` (b x t); `values` are the values of the L − 1
+    /// nodes, b rows row-major. The sum of a row does not depend on the other rows.
     pub(crate) fn add_leaves(
         &self,
         basis: &dyn FeatureMap<T>,

@@ -1,4 +1,4 @@
-//! Reading a model file; see [`super::file`] for what is in it.
+//! Reading a model file; see [`super::file`] for its content.
 
 use super::file::FORMAT_VERSION;
 use super::{AnyModel, Basis, Card, Form, Leaves, Model};
@@ -14,15 +14,16 @@ use serde_json::Value;
 use std::io::{BufReader, Cursor, Read, Seek, SeekFrom};
 use std::{fs::File, path::Path, sync::Arc};
 
-/// Most bytes of a header; larger ones count as damage, as in safetensors itself.
+/// Largest header size in bytes. A file with a larger one is rejected, as by safetensors itself.
 pub const MOST_HEADER_BYTES: u64 = 100_000_000;
 
 impl AnyModel {
     /// Reads a model of either precision.
     ///
     /// # Errors
-    /// [`Error::UnknownKernel`], [`Error::NotSafetensors`], [`Error::Foreign`], [`Error::NewerFormat`], [`Error::Truncated`],
-    /// [`Error::Damaged`], [`kstore::Error::NotFound`] and [`kstore::Error::Io`].
+    /// [`Error::UnknownKernel`], [`Error::NotSafetensors`], [`Error::Foreign`],
+    /// [`Error::NewerFormat`], [`Error::Truncated`], [`Error::Damaged`],
+    /// [`kstore::Error::NotFound`] and [`kstore::Error::Io`].
     pub fn load(path: &Path) -> Result<Self> {
         let length = kstore::source::regular(path)?.len();
         let file = File::open(path).map_err(kstore::Error::io("read", path))?;
@@ -32,7 +33,7 @@ impl AnyModel {
     /// Reads a model from the bytes of its file.
     ///
     /// # Errors
-    /// The errors of [`AnyModel::load`], but for those of the path.
+    /// The errors of [`AnyModel::load`], except for errors about the path.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let (path, length) = (Path::new("the model in memory"), bytes.len() as u64);
         Self::read(Reader::new(path, Cursor::new(bytes), length)?)
@@ -51,7 +52,7 @@ impl AnyModel {
     }
 }
 
-/// What says whether this program can read the rest of a card.
+/// The part of a card that decides whether this version can read the rest.
 #[derive(Default, serde::Deserialize)]
 #[serde(default)]
 struct Version {
@@ -63,12 +64,12 @@ struct Reader<'a, R> {
     path: &'a Path,
     input: BufReader<R>,
     header: Metadata,
-    /// Where the numbers begin.
+    /// Byte offset of the tensor data.
     data: u64,
 }
 
-/// Reads the header and returns where the numbers begin. It is checked against the length of the file before anything of its size is
-/// allocated.
+/// Reads the header and returns it with the offset of the tensor data. Its size is checked against
+/// the length of the file before anything of that size is allocated.
 fn header(path: &Path, input: &mut impl Read, length: u64) -> Result<(Metadata, u64)> {
     let foreign = || Error::NotSafetensors { path: path.into() };
     let truncated = |expected| Error::Truncated { path: path.into(), expected, got: length };
@@ -85,7 +86,7 @@ fn header(path: &Path, input: &mut impl Read, length: u64) -> Result<(Metadata, 
     if size + 8 > length {
         let mut rest = Vec::new();
         input.read_to_end(&mut rest).map_err(io())?;
-        // a header that starts as one was cut off; anything else never was one
+        // a truncated header starts like one; anything else is not a header
         let cut = rest.first() == Some(&b'{');
         return Err(if cut { truncated(size + 8) } else { foreign() });
     }
@@ -114,11 +115,11 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
         Error::Damaged { path: self.path.into(), detail: detail.into() }
     }
 
-    /// Reads the card. The version is checked before anything that a newer format might have changed.
+    /// Reads the card. The version is checked before anything that a newer format may have changed.
     fn card(&self) -> Result<Card> {
         let foreign = || Error::Foreign { path: self.path.into() };
         let text = self.header.metadata().as_ref().and_then(|map| map.get(KEY)).ok_or_else(foreign)?;
-        // a header may have a million names, so that no tree of values is made of it
+        // a header may have a million names, so it is not parsed into a tree of values
         let version: Version = serde_json::from_str(text).map_err(|_| self.damaged("its kmill entry is no JSON"))?;
         let found = version.format_version.as_u64().ok_or_else(|| self.damaged("it has no format_version"))?;
         if found > FORMAT_VERSION {
@@ -128,7 +129,8 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
         serde_json::from_str(text).map_err(|_| self.damaged("its kmill entry lacks a part, or has one that is none"))
     }
 
-    /// The card with the factors of its encoding, which lie in a tensor; in files of earlier versions they are in the card.
+    /// Returns the card with the factors of its encoding, which are in a tensor; earlier versions
+    /// stored them in the card.
     fn with_factors(&mut self, card: Card) -> Result<Card> {
         let Some(encoding) = card.encoding.as_ref().filter(|_| self.has("encoding.factors")) else { return Ok(card) };
         let factors = self.numbers("encoding.factors", &[encoding.missing_factors()])?;
@@ -193,7 +195,7 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
         Ok(Basis::Landmarks { points: self.numbers("landmarks", &[points, features])?, rows })
     }
 
-    /// Sparse points in the layout of blocks.
+    /// Reads sparse points in the layout of blocks.
     fn sparse_points<T: Real>(&mut self, count: usize, shape: SparseShape) -> Result<Vec<T>> {
         let [starts, indices, values] = ["landmarks.indptr", "landmarks.indices", "landmarks.values"];
         let entries = self.shape(values).iter().product();
@@ -210,7 +212,7 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
         if !ends || !starts.windows(2).all(sound) {
             return Err(wrong());
         }
-        // the width is a number of 32 bits
+        // `width` fits into 32 bits
         let places: Vec<u32> = indices.iter().map(|place| *place as u32).collect();
         let rows = SparseRows { starts: &starts, places: &places, values: &values };
         let mut points = vec![T::default(); count * shape.numbers()];
@@ -218,7 +220,7 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
         if fits { Ok(points) } else { Err(wrong()) }
     }
 
-    /// The form of the functions, and the number of points of a basis of landmarks.
+    /// Returns the form of the functions, and the number of points of a basis of landmarks.
     fn form(&mut self, m: usize) -> Result<(Form, usize)> {
         if self.has("degree.coefficients") {
             let coefficients = self.numbers("degree.coefficients", &[m])?;
@@ -306,7 +308,8 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
         self.header.info(name).is_some()
     }
 
-    /// The shape of a tensor, which the file may say wrongly; empty where it has none.
+    /// Returns the shape of a tensor as the header states it, unchecked; empty if the tensor is
+    /// missing.
     fn shape(&self, name: &str) -> Vec<usize> {
         self.header.info(name).map_or(Vec::new(), |info| info.shape.clone())
     }
@@ -336,7 +339,7 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
         Ok(matrix)
     }
 
-    /// Goes to the numbers of a tensor, which must have this type and shape.
+    /// Seeks to the data of a tensor after a check of its type and shape.
     fn find(&mut self, name: &str, dtype: Dtype, shape: &[usize]) -> Result<()> {
         let info = self.header.info(name).ok_or_else(|| self.damaged(format!("tensor {name} is missing")))?;
         if info.dtype == dtype && info.shape == shape {
@@ -386,7 +389,7 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
         Ok(())
     }
 
-    /// The next numbers of a tensor.
+    /// Reads the next numbers of a tensor, which must be finite.
     fn reals<V: kstore::Real>(&mut self, name: &str, count: usize) -> Result<Vec<V>> {
         let values: Vec<V> = self.values(count)?;
         match values.iter().position(|v| !v.is_finite()) {

@@ -5,26 +5,27 @@ use serde::{Deserialize, Serialize};
 /// The metric of a fit.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct MetricReport {
-    /// How it was come to: `given`, `learn`, `full`, `diagonal`, `low-rank(5)`.
+    /// Source of the metric: `given`, `learn`, `full`, `diagonal`, `low-rank(5)`.
     pub source: String,
-    /// Number of features that the kernel sees.
+    /// Number of features that the kernel takes.
     pub features: usize,
-    /// Each feature with its share in the metric, the largest first; the shares sum to 1.
+    /// Importance of each feature, in descending order; the importances sum to 1.
     pub importance: Vec<(String, f64)>,
-    /// In the same order, the standard deviation of the share over folds of the sample: of the averages of the gradients of one function
-    /// over the rows of each fold. Empty where the metric was not learned here.
+    /// Standard deviations of the importances, in the same order: over folds of the sample, each
+    /// from the gradients of one function averaged over the rows of the fold. Empty if the metric
+    /// was not learned here.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub spread: Vec<f64>,
-    /// The rounds in which it was learned.
+    /// Rounds of the learning.
     pub rounds: Vec<RoundReport>,
-    /// Its error on rows that it was not learned from; `None` if there are none.
+    /// Errors on rows that the metric was not learned from; `None` without such rows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub judged: Option<Judgement>,
 }
 
 impl MetricReport {
-    /// The report of a metric of so many outputs, from the shares of the features in any order, and the deviations of these where they are
-    /// known.
+    /// Returns the report of a metric with `features` outputs; `shares` are the importances in any
+    /// order, `deviations` their standard deviations, if known.
     pub fn new(
         source: String,
         features: usize,
@@ -39,14 +40,15 @@ impl MetricReport {
         Self { source, features, importance, spread, rounds, judged: None }
     }
 
-    /// Each feature with its share and the deviation of that, where it is known.
+    /// Returns each feature with its importance and the standard deviation of that, if known.
     pub fn shares(&self) -> impl Iterator<Item = (&str, f64, Option<f64>)> {
         let spread = self.spread.iter().copied().map(Some).chain(std::iter::repeat(None));
         self.importance.iter().zip(spread).map(|((name, share), spread)| (name.as_str(), *share, spread))
     }
 }
 
-/// The errors of ridge regression with and without a metric, on the rows of a fold that the metric was not learned from.
+/// Errors of ridge regression with and without a metric, on a fold that the metric was not learned
+/// from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
     /// The fold.
@@ -60,7 +62,7 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    /// True if the metric is better than none.
+    /// Returns true if the error with the metric is smaller.
     pub fn is_better(&self) -> bool {
         self.with < self.without
     }
@@ -69,20 +71,20 @@ impl Judgement {
 /// A round of the search, for the report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RoundReport {
-    /// What was tried: `none`, `full`, `diagonal`, `low-rank(5)`.
+    /// Form of the metric: `none`, `full`, `diagonal`, `low-rank(5)`.
     pub form: String,
-    /// Number of the round, from 1; 0 for the features as they are.
+    /// Number of the round, from 1; 0 for the unchanged features.
     pub round: usize,
-    /// The kernel, every parameter a number.
+    /// Kernel, with all parameters as numbers.
     pub kernel: String,
     /// Number of rows.
     pub rows: u64,
     /// Number of landmarks.
     pub rank: usize,
-    /// Penalty.
+    /// Regularisation parameter.
     pub lambda: f64,
-    /// Squared error of rows that were held out.
+    /// Mean squared error of held-out rows.
     pub cv_mse: f64,
-    /// Share of the variance that was explained on rows that were held out; `None` where the target does not vary.
+    /// R² of held-out rows; `None` if the target does not vary.
     pub cv_r2: Option<f64>,
 }

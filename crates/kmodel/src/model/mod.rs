@@ -1,9 +1,11 @@
-//! A trained model: functions, coefficients and everything that defines the result, in one safetensors file.
+//! A trained model: basis functions, coefficients and all settings of its predictions, in one
+//! safetensors file.
 //!
-//! f(x) = b(x)·α + c, with b(x) the values of the model's [`Basis`] at x, in its [`Form`], α (m x t) their coefficients and c the intercepts. Of
-//! models of novelty that have a [`quadratic`] function, f is that less the function.
-//! Maps in the span of landmarks are stored as kernel functions of those: predicting then needs no factor. The module `file` tells
-//! of the format.
+//! f(x) = b(x)·α + c, where b(x) are the values of the model's [`Basis`] at x in its [`Form`], α
+//! their coefficients (m x t) and c the intercepts. A novelty model with a [`quadratic`] function
+//! subtracts it from f.
+//! Maps in the span of landmarks are stored as kernel functions of the landmarks, so predictions
+//! need no matrix factor. The module `file` documents the format.
 
 mod basis;
 mod card;
@@ -42,41 +44,43 @@ use std::sync::Arc;
 /// Rows predicted at once by one thread: a kernel block of 256 x 4,000 in f32 is 4 MB.
 const STRIP: usize = quadratic::STRIP;
 
-/// Basis functions whose values are widened to f64 at once: 256 x 128 in f64 is 256 KiB, within L2.
+/// Basis functions whose values are converted to f64 at once: 256 x 128 in f64 is 256 KiB, within
+/// L2.
 const PANEL: usize = 128;
 
 /// A model in the precision of its rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model<T> {
-    /// The card of the model: its options, names and classes.
+    /// Metadata: options, names and classes.
     pub card: Card,
-    /// The functions that the coefficients multiply.
+    /// Basis functions.
     #[doc(hidden)]
     pub basis: Basis<T>,
-    /// What is made of them before the coefficients multiply it.
+    /// Transformation of the basis functions before the coefficients multiply them.
     #[doc(hidden)]
     pub form: Form,
-    /// The coefficients α, m x t.
+    /// Coefficients α, m x t.
     pub coefficients: Mat<f64>,
-    /// The intercepts c, t numbers.
+    /// Intercepts c, length t.
     pub intercept: Vec<f64>,
-    /// The scaling of the d features of a row, before anything else.
+    /// Scaling of the d features of a row, applied first.
     pub scaler: Scaler,
-    /// The metric between scaling and the basis; `None` where the basis sees the scaled features.
+    /// Metric between scaling and basis; `None` if the basis takes the scaled features.
     #[doc(hidden)]
     pub metric: Option<Arc<Metric>>,
-    /// Variances of the predictions, or distances from the components, where the fit was asked for them.
+    /// Predictive variances, or distances from the components, if the fit requested them.
     #[doc(hidden)]
     pub quadratic: Option<Quadratic>,
-    /// Coordinates beside the predictions, where the fit was asked for them: coefficients m x q of the functions, and q constants.
+    /// Components in addition to predictions, if the fit requested them: m x q weights of the basis
+    /// functions, and q intercepts.
     #[doc(hidden)]
     pub components: Option<Head>,
-    /// Machines on the kernel itself in parts of space, added to the scores; `None` for most.
+    /// Exact-kernel models in the leaves of a tree, whose scores are added; `None` for most models.
     #[doc(hidden)]
     pub leaves: Option<Leaves<T>>,
 }
 
-/// A model of either precision, as a file gives it.
+/// A model of either precision, as read from a file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AnyModel {
     /// A model whose rows are in f32.
@@ -85,7 +89,8 @@ pub enum AnyModel {
     F64(Model<f64>),
 }
 
-/// The value of an expression for a model, or what holds one, of either precision; after `to`, as a kind of the same precision.
+/// Evaluates an expression for the content of an enum of either precision; after `to`, wraps the
+/// value in the same precision of another enum.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! either {
@@ -107,7 +112,7 @@ macro_rules! either {
 pub use crate::either;
 
 impl AnyModel {
-    /// Writes the model, whole or not at all; see [`Model::save`].
+    /// Writes the model atomically; see [`Model::save`].
     ///
     /// # Errors
     /// The errors of [`Model::save`].
@@ -115,22 +120,24 @@ impl AnyModel {
         either!(Self: self, model => model.save(path))
     }
 
-    /// The card of the model: its options, names and classes.
+    /// Returns the metadata of the model: options, names and classes.
     pub fn card(&self) -> &Card {
         either!(Self: self, model => &model.card)
     }
 }
 
 impl<T: Real> Model<T> {
-    /// Number of basis functions m, of features that they see, behind the metric where there is one, and of outputs t.
+    /// Returns the number of basis functions m, of their input features (after the metric, if any),
+    /// and of outputs t.
     #[doc(hidden)]
     pub fn dims(&self) -> (usize, usize, usize) {
         let d = self.metric.as_ref().map_or(self.scaler.features(), |metric| metric.outputs());
         (self.coefficients.nrows(), d, self.intercept.len())
     }
 
-    /// Converts the model to one that predicts in f64: for landmarks so close to each other that the coefficients,
-    /// large and of both signs, would amplify the rounding of kernel values in f32 ([`kapprox::NystromMap::needs_wide`]).
+    /// Converts the model to one that predicts in f64. If landmarks are very close to each other,
+    /// the coefficients are large with both signs, and would amplify the rounding of kernel values
+    /// in f32 ([`kapprox::NystromMap::needs_wide`]).
     #[must_use]
     #[doc(hidden)]
     pub fn widen(self) -> Model<f64> {
@@ -148,7 +155,7 @@ impl<T: Real> Model<T> {
         }
     }
 
-    /// The model with room for sparse rows of these shapes too, one for each column.
+    /// Enlarges the row layout, so that it also holds sparse rows of these shapes, one per column.
     #[must_use]
     pub(crate) fn with_rooms(mut self, shapes: &[SparseShape]) -> Self {
         let Some((encoding, own)) = self.card.encoding.as_ref().zip(self.card.sparse()) else { return self };
@@ -165,14 +172,14 @@ impl<T: Real> Model<T> {
         self
     }
 
-    /// True for a fit in f32 that predicts in f64: rows are rounded to f32 first, as those of the fit were, so that categories
-    /// that were equal to a landmark's are so again.
+    /// Returns true for a fit in f32 that predicts in f64. Rows are then rounded to f32 first, as
+    /// in the fit, so that categories equal to a landmark's category stay equal.
     pub(crate) fn is_narrow(&self) -> bool {
         let single = <f32 as kstore::Real>::NAME;
         self.card.precision != single && self.card.options["precision"] == single
     }
 
-    /// Bytes the model holds.
+    /// Returns the bytes of the model in memory.
     pub fn bytes(&self) -> usize {
         let (m, d, t) = self.dims();
         let quadratic = self.quadratic.as_ref().map_or(0, Quadratic::held);
@@ -186,7 +193,7 @@ impl<T: Real> Model<T> {
         codes + size_of::<T>() * points * d + 8 * numbers + metric + quadratic + components + leaves + self.form.bytes()
     }
 
-    /// Bytes of scratch that [`Model::predict`] takes on so many threads.
+    /// Returns the bytes of buffers that [`Model::predict`] needs on `threads` threads.
     #[doc(hidden)]
     pub fn scratch_bytes(&self, threads: usize) -> usize {
         let (m, _, t) = self.dims();
@@ -196,14 +203,18 @@ impl<T: Real> Model<T> {
         STRIP * (size_of::<T>() * m.max(widest) + 8 * PANEL + 8 * t) * threads.max(1) + quadratic
     }
 
-    /// `out` (b x t) = f(x) for the rows of `x` (b x d row-major, scaled and behind the metric); `basis` is that of [`Model::functions`].
+    /// Computes `out` (b x t) = f(x) for the rows of `x` (b x d row-major, scaled and after the
+    /// metric); `basis` is the result of [`Model::functions`].
     ///
-    /// The basis is computed in `T`; its product with α is accumulated in f64, because dual coefficients are
-    /// large and cancel. A few rows go as in [`predict_with`](Self::predict_with). Strips of 256 rows go to the workers, so bits do not depend on their number; given a row's
-    /// basis values, its prediction does not depend on its neighbours either. *Cost*: the basis, and 2·m·t flops a row.
+    /// The basis is computed in `T`. Its product with α is accumulated in f64, because dual
+    /// coefficients are large and cancel. A few rows are predicted as in
+    /// [`predict_with`](Self::predict_with). Strips of 256 rows are distributed over the workers,
+    /// so the result does not depend on the number of threads. Given its basis values, the
+    /// prediction of a row does not depend on other rows either.
+    /// *Cost*: the basis, and 2·m·t flops per row.
     ///
     /// # Errors
-    /// [`Error::Shape`] where `x` or `out` do not fit the model; a kernel that this version does not know.
+    /// [`Error::Shape`] if `x` or `out` do not fit the model; an unknown kernel.
     #[doc(hidden)]
     pub fn predict(
         &self,
@@ -226,8 +237,9 @@ impl<T: Real> Model<T> {
         Ok(())
     }
 
-    /// Computes all outputs from one evaluation of the basis; `kernel` is that of [`Model::kernel`], needed where the quadratic function
-    /// is. *Cost* of components: 2·m·q flops a row.
+    /// Computes all outputs from one evaluation of the basis. `kernel` is the result of
+    /// [`Model::kernel`], required for the quadratic function. *Cost* of components: 2·m·q flops
+    /// per row.
     pub(crate) fn predict_all(
         &self,
         basis: &dyn FeatureMap<T>,
@@ -246,7 +258,8 @@ impl<T: Real> Model<T> {
         }
     }
 
-    /// As [`predict_all`](Self::predict_all), the values of the nodes in the place of what the leaves add.
+    /// Computes the outputs as [`predict_all`](Self::predict_all) does, and the values of the tree
+    /// nodes instead of the contributions of the leaves.
     fn predict_strips(
         &self,
         basis: &dyn FeatureMap<T>,
@@ -296,7 +309,7 @@ impl<T: Real> Model<T> {
         });
     }
 
-    /// The quadratic function that is a part of the scores.
+    /// Returns the quadratic function, if it is part of the scores.
     pub(crate) fn distance(&self) -> Option<&Quadratic> {
         self.quadratic.as_ref().filter(|_| self.card.task == Task::Novelty)
     }
@@ -309,12 +322,15 @@ impl<T: Real> Model<T> {
         Error::unless_same("columns of the predictions", t, out.ncols())
     }
 
-    /// `out[i]` = the model's [`quadratic`] function at x_i: for ridge regression the variance of f(x_i) over σ², the variance of
-    /// the noise, so that a new observation has the variance σ²(1 + out); for components the squared distance from their span.
-    /// `kernel` is that of [`Model::kernel`]. *Cost*: the basis, and 4m² flops a row for m landmarks.
+    /// Computes the [`quadratic`] function at every row x_i.
+    ///
+    /// For ridge regression it is the variance of f(x_i) divided by the noise variance σ², so a new
+    /// observation has the variance σ²(1 + `out[i]`). For components it is the squared distance
+    /// from their span. `kernel` is the result of [`Model::kernel`].
+    /// *Cost*: the basis, and 4m² flops per row for m landmarks.
     ///
     /// # Errors
-    /// [`Error::NoQuadratic`] where the model has none; [`Error::Shape`].
+    /// [`Error::NoQuadratic`] if the model has no such function; [`Error::Shape`].
     #[doc(hidden)]
     pub fn predict_quadratic(
         &self,
@@ -336,12 +352,12 @@ impl<T: Real> Model<T> {
         Ok(())
     }
 
-    /// Number of components q that the model holds beside its predictions; 0 where it holds none.
+    /// Returns the number q of components in addition to the predictions; 0 if there are none.
     pub(crate) fn component_count(&self) -> usize {
         self.components.as_ref().map_or(0, |head| head.intercept.len())
     }
 
-    /// k(x, x) for each of some rows, or ‖φ‖² from their basis values `k` where the basis is the features.
+    /// Returns k(x, x) of each row, or ‖φ‖² from the basis values `k` if the basis is the features.
     fn squares(&self, k: MatRef<'_, T>, x: MatRef<'_, T>, kernel: &dyn KernelFunction<T>) -> Vec<f64> {
         let mut squares = vec![0.0; x.nrows()];
         match self.basis {

@@ -1,4 +1,4 @@
-//! The outputs of some rows, and the sums that give them.
+//! The outputs of a block of rows, and the sums that compute them.
 
 use super::{PANEL, STRIP};
 use crate::linalg::strips::row_strips;
@@ -6,17 +6,17 @@ use crate::{linalg::dots, quadratic};
 use faer::{Mat, MatMut, MatRef};
 use kapprox::Real;
 
-/// The outputs of b rows; those that are not wanted have no column.
+/// The outputs of b rows; outputs that are not requested have no columns.
 pub(crate) struct Outputs<'a> {
-    /// b x t.
+    /// Scores, b x t.
     pub(crate) scores: MatMut<'a, f64>,
-    /// The coordinates beside the predictions, b x q.
+    /// Components in addition to predictions, b x q.
     pub(crate) components: MatMut<'a, f64>,
-    /// The quadratic function, b x 1.
+    /// Values of the quadratic function, b x 1.
     pub(crate) quadratic: MatMut<'a, f64>,
 }
 
-/// No columns for b rows.
+/// Returns an empty matrix of b rows.
 pub(crate) fn none<'a>(rows: usize) -> MatMut<'a, f64> {
     MatMut::from_row_major_slice_mut(&mut [], rows, 0)
 }
@@ -36,10 +36,12 @@ impl<'a> Outputs<'a> {
     }
 }
 
-/// `scores` (b x t column-major) = k·α + c for basis values `k` (b x m), function after function.
+/// Computes `scores` (b x t column-major) = k·α + c for basis values `k` (b x m), function by
+/// function.
 ///
-/// The loop runs along rows, so every row is summed in the order of the functions whatever its neighbours; a
-/// matrix product picks its kernel, and with it the order, by the number of rows.
+/// The loop runs along rows, so every row is summed in the order of the functions, whatever the
+/// other rows are. A matrix product would pick its kernel, and with it the order, by the number of
+/// rows.
 pub(super) fn combine<T: Real>(
     coefficients: &Mat<f64>,
     intercept: &[f64],
@@ -49,7 +51,7 @@ pub(super) fn combine<T: Real>(
 ) {
     let (rows, m) = (k.nrows(), k.ncols());
     scores.clear();
-    // a sum that begins at −0 would keep its sign where all products are left out
+    // a sum that starts at −0 would stay −0 if all products are skipped
     intercept.iter().for_each(|c| scores.extend(std::iter::repeat_n(*c + 0.0, rows)));
     wide.resize(STRIP * PANEL, 0.0);
     for first in (0..m).step_by(PANEL) {
@@ -61,8 +63,8 @@ pub(super) fn combine<T: Real>(
     }
 }
 
-/// `scores` += `panel`·`alpha` for a column-major panel, column after column. Coefficients that are 0 are left out: a machine for two
-/// classes has no others for the vectors of the other classes.
+/// Adds `panel`·`alpha` to `scores` for a column-major panel, column by column. Skips zero
+/// coefficients: a one-vs-one SVM has zeros for the support vectors of all other classes.
 fn add_products(scores: &mut [f64], panel: &[f64], alpha: &[f64]) {
     kapprox::vectorised!({
         for (column, alpha) in panel.chunks_exact(scores.len()).zip(alpha).filter(|(_, alpha)| **alpha != 0.0) {

@@ -1,4 +1,5 @@
-//! Predictions of a few rows at a time, by buffers that are made once: no allocation, and the bits of a large batch.
+//! Predictions of a few rows at a time with reused buffers: without allocation, and bit-identical
+//! to a large batch.
 
 use super::Model;
 use crate::{Error, Result};
@@ -7,18 +8,21 @@ use kapprox::kernel::{FEW, FewRows};
 use kapprox::{FeatureMap, Real};
 use kstore::Workers;
 
-/// Scores summed side by side: each addition waits for the one before in its sum.
+/// Number of scores summed together, as each addition to one sum waits for the previous one.
 const TOGETHER: usize = 4;
 
-/// Number of functions whose products with their coefficients are computed before they are summed one by one.
+/// Number of functions whose products with their coefficients are computed before they are summed.
 const CHUNK: usize = 64;
 
-/// Up to this many rows [`Model::predict`] goes a few at a time: 3.4 µs a row, where a block of 32 takes 4.1 and one of 64 takes 2.7 (f32
-/// Gaussian, 1,000 landmarks of 10 features).
+/// Largest number of rows that [`Model::predict`] predicts a few at a time: 3.4 µs per row, while a
+/// block of 32 takes 4.1 and one of 64 takes 2.7 (f32 Gaussian, 1,000 landmarks of 10 features).
 pub(super) const MOST: usize = 32;
 
-/// True where a kernel value has overflowed. Kernels keep such values at the largest number, so that a score made of them may be
-/// finite, even small, and means nothing: it is replaced by infinity, which is refused.
+/// Returns true if a kernel value has overflowed.
+///
+/// Kernels clip such values to the largest number, so a score computed from them may be finite,
+/// even small, and is meaningless. The caller replaces it by infinity, which is then reported as an
+/// error.
 #[inline(always)]
 pub(super) fn overflowed<T: Real>(values: impl Iterator<Item = T>) -> bool {
     values.fold(T::ZERO, |largest, value| largest.larger(value.magnitude())) >= T::LARGEST
@@ -32,7 +36,7 @@ pub struct PredictScratch<T> {
 }
 
 impl<T: Real> PredictScratch<T> {
-    /// Buffers for the functions of [`Model::functions`].
+    /// Allocates the buffers for the functions of [`Model::functions`].
     pub fn new(basis: &dyn FeatureMap<T>) -> Self {
         let (m, kernel) = basis.few_rows().map_or((0, 0), |rows| (basis.dims().1, rows.scratch()));
         Self { values: vec![T::default(); FEW * m], kernel: vec![T::default(); kernel] }
@@ -40,11 +44,15 @@ impl<T: Real> PredictScratch<T> {
 }
 
 impl<T: Real> Model<T> {
-    /// [`predict`](Self::predict) on this thread, with the same bits, and without allocation where the basis is of landmarks,
-    /// and no distance and no leaves are part of the scores: for one row, or a few, at a time. *Cost*: as there; rows go in groups of eight.
+    /// Predicts on this thread, bit-identical to [`predict`](Self::predict), for one or a few rows.
+    ///
+    /// Does not allocate if the basis has landmarks and the scores contain no distance and no
+    /// leaves.
+    /// *Cost*: as [`predict`](Self::predict); rows are predicted in groups of eight.
     ///
     /// # Errors
-    /// [`Error::Shape`] where `x` or `out` do not fit the model, or `scratch` was made for another.
+    /// [`Error::Shape`] if `x` or `out` do not fit the model, or `scratch` was made for another
+    /// model.
     pub fn predict_with(
         &self,
         basis: &dyn FeatureMap<T>,
@@ -66,7 +74,7 @@ impl<T: Real> Model<T> {
         Ok(())
     }
 
-    /// Predicts as [`predict_with`](Self::predict_with) does, for shapes that were checked.
+    /// Predicts as [`predict_with`](Self::predict_with) does, without checking shapes.
     pub(super) fn predict_few(
         &self,
         rows: FewRows<'_, T>,
@@ -84,7 +92,7 @@ impl<T: Real> Model<T> {
         }
     }
 
-    /// `out` (b x t) = k·α + c for the basis values of a few rows, row-major.
+    /// Computes `out` (b x t) = k·α + c for the basis values of a few rows, row-major.
     #[inline(always)]
     fn row_heads(&self, values: &[T], mut out: MatMut<'_, f64>) {
         match out.nrows() * out.ncols() {
@@ -98,8 +106,8 @@ impl<T: Real> Model<T> {
         }
     }
 
-    /// Computes the scores of a row as [`row_heads`](Self::row_heads) does, `COUNT` of them side by side. Scores beyond
-    /// the last one repeat it.
+    /// Computes scores as [`row_heads`](Self::row_heads) does, `COUNT` of them together. If fewer
+    /// remain, the last score is repeated.
     #[inline(always)]
     fn heads_together<const COUNT: usize>(&self, values: &[T], mut out: MatMut<'_, f64>) {
         let (m, _, t) = self.dims();
@@ -117,7 +125,8 @@ impl<T: Real> Model<T> {
                         *product = value.to_f64() * alpha;
                     }
                 }
-                // one addition of every score at a time: each has its order, and none waits for its own last one
+                // one addition to every score in turn: the order of each sum is fixed, and no
+                // addition waits for the previous one of its sum
                 for l in 0..CHUNK.min(m - from) {
                     for (score, products) in scores.iter_mut().zip(&products) {
                         *score += products[l];

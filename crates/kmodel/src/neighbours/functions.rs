@@ -1,4 +1,4 @@
-//! The functions of a row that are made of its nearest nodes, as a feature map: what coefficients multiply in models of graphs.
+//! Basis functions of a row computed from its nearest nodes, as a feature map for graph models.
 
 use super::{Nodes, Reconstruction, nearest};
 use crate::linalg::strips::row_strips;
@@ -6,24 +6,25 @@ use faer::{Mat, MatMut, MatRef};
 use kapprox::{FeatureMap, Real};
 use kstore::{Footprint, Workers};
 
-/// Rows that one thread works on at a time.
+/// Rows per work unit of a thread.
 const STRIP: usize = 64;
 
 /// Functions of the k nearest nodes of a row x.
 ///
-/// Without paths there is one function for each node j: the weight of node j among the neighbours of x, 0 for all others. With
-/// paths there is one for each landmark l: the square of the shortest way to it, min over the neighbours j of (‖x − x_j‖ + g_lj)².
-/// *Cost*: 3Nd flops a row, and k³/3 + k²d or km.
+/// Without paths, function j is the weight of node j in the reconstruction of x, 0 unless node j is
+/// among the neighbours of x. With paths, function l is the squared length of the shortest path to
+/// landmark l, min over the neighbours j of (‖x − x_j‖ + g_lj)².
+/// *Cost*: 3Nd flops per row, plus k³/3 + k²d or km.
 #[derive(Debug)]
 pub struct NearNodes {
     nodes: Nodes,
     neighbours: usize,
-    /// g, m x N.
+    /// Path lengths g, m x N.
     paths: Option<Mat<f64>>,
 }
 
 impl NearNodes {
-    /// The functions of these nodes, N x d row-major.
+    /// Returns the functions of these nodes, N x d row-major.
     pub fn new<T: Real>(points: &[T], d: usize, neighbours: usize, paths: Option<Mat<f64>>) -> Self {
         Self { nodes: Nodes::new(points, d), neighbours, paths }
     }

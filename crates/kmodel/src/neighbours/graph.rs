@@ -1,4 +1,4 @@
-//! The graph in which every node has an edge to its k nearest ones, and the lengths of shortest paths.
+//! The graph of k nearest neighbours, and its shortest paths.
 
 use super::{Neighbour, Nodes, nearest};
 use crate::Error;
@@ -6,10 +6,10 @@ use kstore::Workers;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Nodes whose neighbours one thread finds at a time.
+/// Nodes per work unit of a thread.
 const STRIP: usize = 64;
 
-/// The k nearest other nodes of every node, N x k row-major. 3N²d flops.
+/// Returns the k nearest other nodes of every node, N x k row-major. 3N²d flops.
 pub fn neighbours_of_nodes(nodes: &Nodes, k: usize, workers: &Workers) -> Vec<Neighbour> {
     let mut lists = vec![(0.0, 0); nodes.count() * k];
     crate::linalg::strips::for_each_strip(workers, &mut lists, STRIP * k, |strip, lists| {
@@ -24,12 +24,13 @@ pub fn neighbours_of_nodes(nodes: &Nodes, k: usize, workers: &Workers) -> Vec<Ne
     lists
 }
 
-/// An undirected graph: two nodes are joined where either is among the nearest of the other, by an edge as long as their distance.
+/// An undirected graph: two nodes share an edge if either is among the nearest of the other. The
+/// length of an edge is the distance of its nodes.
 #[derive(Debug)]
 pub struct Graph {
-    /// The edges of node i are those from `starts[i]` to `starts[i + 1]`.
+    /// Node i has the edges `starts[i]..starts[i + 1]`.
     starts: Vec<usize>,
-    /// Length and other end.
+    /// Length and other end of each edge.
     edges: Vec<(f64, usize)>,
 }
 
@@ -38,7 +39,7 @@ impl Graph {
         nodes.saturating_mul(k.saturating_mul(3 * size_of::<Neighbour>()) + 8)
     }
 
-    /// The graph of the lists of [`neighbours_of_nodes`].
+    /// Returns the graph of the lists from [`neighbours_of_nodes`].
     pub fn new(lists: &[Neighbour], k: usize) -> Self {
         let count = lists.len() / k.max(1);
         let mut starts = vec![0; count + 1];
@@ -61,7 +62,7 @@ impl Graph {
         &self.edges[self.starts[node]..self.starts[node + 1]]
     }
 
-    /// Numbers of nodes of the components, the largest first.
+    /// Returns the sizes of the connected components, largest first.
     pub fn components(&self) -> Vec<usize> {
         let mut seen = vec![false; self.starts.len() - 1];
         let (mut sizes, mut open) = (Vec::new(), Vec::new());
@@ -82,7 +83,7 @@ impl Graph {
         sizes
     }
 
-    /// The refusal of a graph of several components, between which there is no path.
+    /// Returns the error for a graph with several connected components.
     pub fn apart(&self, k: usize) -> Error {
         let sizes = self.components();
         let why = format!(
@@ -95,13 +96,15 @@ impl Graph {
         Error::option("neighbours", k, why)
     }
 
-    /// `lengths[i]` = the length of the shortest path from node `from` to node i; infinite where there is none.
+    /// Computes `lengths[i]`, the length of the shortest path from node `from` to node i; infinite
+    /// if no path exists.
     ///
-    /// Reference: Dijkstra, "A note on two problems in connexion with graphs", Numerische Mathematik 1, 1959.
+    /// Reference: Dijkstra, "A note on two problems in connexion with graphs", Numerische
+    /// Mathematik 1, 1959.
     pub fn paths(&self, from: usize, lengths: &mut [f64]) {
         lengths.fill(f64::INFINITY);
         lengths[from] = 0.0;
-        // lengths are not negative: their bits have their order
+        // nonnegative floats have the order of their bits
         let mut open = BinaryHeap::from([Reverse((0f64.to_bits(), from))]);
         while let Some(Reverse((bits, node))) = open.pop() {
             let length = f64::from_bits(bits);

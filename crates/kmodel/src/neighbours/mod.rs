@@ -1,8 +1,10 @@
-//! Rows that are nodes of a graph: nearest ones, paths between them, and weights that make a row of its neighbours.
+//! Rows as nodes of a graph: nearest neighbours, shortest paths, and weights that reconstruct a row
+//! from its neighbours.
 //!
-//! Distances are Euclidean, between rows as they are scaled (and behind the metric). They are sums of squared differences in f64,
-//! which do not cancel as products do. Every search looks at all N nodes: 3Nd flops a row, the same neighbours whatever the threads.
-//! Of nodes at the same distance the first counts as nearer.
+//! Distances are Euclidean, between scaled rows (after the metric, if any). They are sums of
+//! squared differences in f64, which avoid the cancellation of inner products. Every search is
+//! exhaustive over all N nodes: 3Nd flops per row, with the same neighbours for any number of
+//! threads. Ties go to the first node.
 
 mod functions;
 mod graph;
@@ -16,7 +18,7 @@ use kapprox::Real;
 
 pub type Neighbour = (f64, usize);
 
-/// The nodes, N x d in f64, feature after feature.
+/// Nodes, N x d in f64, column-major.
 #[derive(Clone, Debug)]
 pub struct Nodes {
     columns: Vec<f64>,
@@ -51,7 +53,7 @@ impl Nodes {
         self.columns.chunks(self.count.max(1)).all(|column| column.iter().all(|value| *value == column[0]))
     }
 
-    /// `out[i]` = ‖x − x_i‖² for every node.
+    /// Computes `out[i]` = ‖x − x_i‖² for every node.
     pub fn squares(&self, x: &[f64], out: &mut [f64]) {
         out.fill(0.0);
         kapprox::vectorised!({
@@ -62,7 +64,8 @@ impl Nodes {
     }
 }
 
-/// `found` = the k nearest nodes of these squared distances, the nearest first, without the node `but`.
+/// Writes the k nearest nodes by these squared distances to `found`, nearest first, excluding node
+/// `but`.
 pub fn nearest(squares: &[f64], k: usize, but: Option<usize>, found: &mut Vec<Neighbour>) {
     found.clear();
     let mut farthest = f64::INFINITY;

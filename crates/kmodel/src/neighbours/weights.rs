@@ -1,35 +1,38 @@
-//! The weights with which its neighbours make up a point.
+//! Weights that reconstruct a point from its neighbours.
 //!
-//! For a point x with k neighbours z_j the weights w, of sum 1, minimise ‖x − Σ_j w_j z_j‖² + r‖w‖², r = 1e-3 tr C, with C_ij = (z_i − x)ᵀ(z_j − x):
-//! (C + rI)w is the same for all neighbours. The penalty decides where there are more neighbours than features.
+//! For a point x with k neighbours z_j the weights w, of sum 1, minimise ‖x − Σ_j w_j z_j‖² + r‖w‖²
+//! with r = 1e-3 tr C and C_ij = (z_i − x)ᵀ(z_j − x). At the minimum all entries of (C + rI)w are
+//! equal. The penalty term makes the solution unique if there are more neighbours than features.
 //!
-//! Of rows that are placed among the nodes ([`Reconstruction::of_rows`]) the penalty of a neighbour which is much nearer than the others falls
-//! with its squared distance, so that the weights of a row that is a node are that node alone: with the same penalty for all it would be a
-//! mixture of its neighbours, and be placed up to a tenth of the embedding away from itself. Nodes are made of others by the same penalty for
-//! all, or two that are equal would be made of each other and of nothing else.
+//! For rows placed among the nodes ([`Reconstruction::of_rows`]), the penalty of a neighbour that
+//! is much nearer than the others decreases with its squared distance. A row equal to a node is
+//! then reconstructed from this node alone. With a uniform penalty it would be a mixture of its
+//! neighbours, placed up to a tenth of the embedding away from the node. Nodes themselves use a
+//! uniform penalty: otherwise two equal nodes would be reconstructed from each other only.
 //!
-//! Reference: Roweis, Saul, "Nonlinear dimensionality reduction by locally linear embedding", Science 290, 2000; the penalty is
-//! that of scikit-learn.
+//! Reference: Roweis, Saul, "Nonlinear dimensionality reduction by locally linear embedding",
+//! Science 290, 2000; the penalty is the one of scikit-learn.
 
 use super::{Neighbour, Nodes};
 
-/// The penalty r as a share of tr C.
+/// Penalty r as a fraction of tr C.
 const PENALTY: f64 = 1e-3;
 
-/// A neighbour is much nearer where its squared distance is below this share of the mean.
+/// A neighbour is much nearer if its squared distance is below this fraction of the mean.
 const NEAR: f64 = 1e-6;
 
-/// The least share of the penalty that is left: neighbours that are the point itself share it equally.
+/// Smallest factor of a reduced penalty: neighbours equal to the point get equal weights.
 const LEFT: f64 = 1e-9;
 
-/// Buffers for the weights of one point after the other.
+/// Buffers for the weights of one point at a time.
 #[derive(Debug, Default)]
 pub struct Reconstruction {
-    /// z_j − x, k x d.
+    /// Differences z_j − x, k x d.
     apart: Vec<f64>,
-    /// C + rI over tr C and then its Cholesky factor, k x k row-major, the lower half.
+    /// (C + rI) / tr C, then its Cholesky factor, k x k row-major, lower triangle.
     gram: Vec<f64>,
-    /// The share of the mean squared distance below which a neighbour is much nearer; 0 for none.
+    /// A neighbour is much nearer if its squared distance is below this fraction of the mean; 0
+    /// disables the test.
     near: f64,
 }
 
@@ -38,7 +41,7 @@ impl Reconstruction {
         Self { near: NEAR, ..Self::default() }
     }
 
-    /// `weights` = the weights of the `neighbours` of x. k²d + k³/3 flops.
+    /// Computes the weights of the `neighbours` of x. k²d + k³/3 flops.
     pub fn weights(&mut self, nodes: &Nodes, x: &[f64], neighbours: &[Neighbour], weights: &mut Vec<f64>) {
         let (k, d) = (neighbours.len(), x.len());
         self.apart.clear();
@@ -48,7 +51,7 @@ impl Reconstruction {
         let apart = &self.apart;
         let dot = |i: usize, j: usize| (0..d).map(|c| apart[i * d + c] * apart[j * d + c]).sum::<f64>();
         let trace: f64 = (0..k).map(|i| dot(i, i)).sum();
-        // neighbours that are the point itself all count alike
+        // neighbours that all equal the point get equal weights
         let unit = if trace >= f64::MIN_POSITIVE { trace } else { f64::INFINITY };
         self.gram.clear();
         self.gram.resize(k * k, 0.0);
@@ -56,7 +59,7 @@ impl Reconstruction {
             for j in 0..=i {
                 self.gram[i * k + j] = dot(i, j) / unit;
             }
-            // C_ii over the share of the mean, tr C/k
+            // C_ii over `near` times the mean, tr C/k
             let share = self.gram[i * k + i] * k as f64 / self.near;
             let share = if trace >= f64::MIN_POSITIVE && self.near > 0.0 { share.clamp(LEFT, 1.0) } else { 1.0 };
             self.gram[i * k + i] += PENALTY * share;
@@ -65,18 +68,19 @@ impl Reconstruction {
         weights.resize(k, 1.0);
         factor(&mut self.gram, k);
         solve(&self.gram, k, weights);
-        // 1ᵀ(C + rI)⁻¹1 is at least k/(1 + r) here
+        // the sum 1ᵀ(C + rI)⁻¹1 is at least k/(1 + r) here
         let sum: f64 = weights.iter().sum();
         weights.iter_mut().for_each(|w| *w /= sum);
     }
 }
 
-/// The Cholesky factor of a positive definite matrix of trace about 1 whose eigenvalues are at least [`PENALTY`]·[`LEFT`], in its place.
+/// Computes in place the Cholesky factor of a positive definite matrix of trace about 1 with
+/// eigenvalues of at least [`PENALTY`]·[`LEFT`].
 fn factor(a: &mut [f64], k: usize) {
     for i in 0..k {
         for j in 0..=i {
             let rest = a[i * k + j] - (0..j).map(|l| a[i * k + l] * a[j * k + l]).sum::<f64>();
-            // rounding takes far less from a pivot than the penalty
+            // rounding changes a pivot by far less than the penalty
             a[i * k + j] = if i == j { rest.max(PENALTY * LEFT / 2.0).sqrt() } else { rest / a[j * k + j] };
         }
     }

@@ -1,17 +1,18 @@
-//! Graphs of ONNX operations, and their bytes.
+//! Graphs of ONNX operations, and their serialisation.
 //!
-//! A file is one message of Protocol Buffers: fields are written one after the other, each behind its number and its kind. Reference: the file
-//! `onnx.proto` of the standard, version 8 of the format; operations are those of set 17.
+//! A file is one Protocol Buffers message: fields follow each other, each after its field number
+//! and wire type. Reference: the file `onnx.proto` of the standard, format version 8; the
+//! operations belong to operator set 17.
 
 use faer::Mat;
 use kstore::Label;
 use std::cell::RefCell;
 
-/// Version of the file format, and of the set of operations.
+/// Versions of the file format and of the operator set.
 const FORMAT: u64 = 8;
 const OPERATIONS: u64 = 17;
 
-/// Types of elements, by their numbers in the standard.
+/// Element types, with their numbers in the standard.
 const INT64: u64 = 7;
 const STRING: u64 = 8;
 const BOOL: u64 = 9;
@@ -55,7 +56,7 @@ impl Message {
     }
 }
 
-/// What was built so far. Nodes and constants have the order in which they were asked for.
+/// The graph built so far. Nodes and constants are in the order of their creation.
 #[derive(Debug, Default)]
 pub(super) struct Graph(RefCell<Parts>);
 
@@ -84,7 +85,7 @@ impl Graph {
         Value { graph: self, name: name.to_string() }
     }
 
-    /// A constant of numbers, row-major.
+    /// Adds a constant array of numbers, row-major.
     pub(super) fn numbers(&self, shape: &[usize], values: &[f64]) -> Value<'_> {
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         self.constant(shape, DOUBLE, |tensor| tensor.bytes(9, &bytes))
@@ -120,13 +121,13 @@ impl Graph {
         let node = inputs.iter().fold(Message::default(), |node, input| node.text(1, &input.name));
         let node = node.text(2, output).text(4, operation);
         let attribute = |node: Message, (name, value): &(&str, i64)| {
-            // a negative number is written as the one of 64 bits with the same bits
+            // a negative number is written as the u64 with the same bits
             node.message(5, &Message::default().text(1, name).number(3, *value as u64).number(20, INT))
         };
         self.0.borrow_mut().nodes.push(attributes.iter().fold(node, attribute));
     }
 
-    /// Gives the labels at these places, in the type that the table had, a name outside.
+    /// Adds an output with the labels at these indices, in their type in the table.
     pub(super) fn labels(&self, labels: &[Label], at: &Value<'_>, name: &str) {
         let whole = labels.iter().map(|label| if let Label::Int(value) = label { Some(*value) } else { None });
         let truth =
@@ -147,7 +148,7 @@ impl Graph {
         self.0.borrow_mut().outputs.push(description(name, kind, columns));
     }
 
-    /// The file, whose input is a matrix of numbers with so many columns.
+    /// Returns the bytes of the file, whose input is a numeric matrix with `columns` columns.
     pub(super) fn file(&self, input: &str, columns: usize) -> Vec<u8> {
         let Parts { nodes, constants, outputs, .. } = &*self.0.borrow();
         let graph = Message::default().messages(1, nodes).text(2, "kmill").messages(5, constants);
@@ -176,12 +177,12 @@ impl<'g> Value<'g> {
         value
     }
 
-    /// Gives a matrix of numbers with so many columns a name outside.
+    /// Adds an output: a numeric matrix with `columns` columns.
     pub(super) fn output(&self, name: &str, columns: usize) {
         self.named(name, DOUBLE, Some(columns));
     }
 
-    /// Gives whole numbers, one for each row, a name outside.
+    /// Adds an output: one integer per row.
     pub(super) fn output_integers(&self, name: &str) {
         self.named(name, INT64, None);
     }
@@ -192,7 +193,8 @@ impl<'g> Value<'g> {
     }
 }
 
-/// The description of an input or output: a value for each of N rows, or so many of them.
+/// Returns the description of an input or output of N rows: a vector, or a matrix with `columns`
+/// columns.
 fn description(name: &str, kind: u64, columns: Option<usize>) -> Message {
     let shape = Message::default().message(1, &Message::default().text(2, "N"));
     let columns = columns.map(|columns| Message::default().number(1, columns as u64));

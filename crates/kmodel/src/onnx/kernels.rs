@@ -3,7 +3,7 @@
 use super::graph::Value;
 use kapprox::kernel::Expression;
 
-/// The points of the kernel functions, m x d row-major.
+/// Points of the kernel functions, m x d row-major.
 #[derive(Clone, Copy)]
 pub(super) struct KernelPoints<'a> {
     pub(super) values: &'a [f64],
@@ -11,7 +11,7 @@ pub(super) struct KernelPoints<'a> {
 }
 
 impl KernelPoints<'_> {
-    /// The features of the points that a kernel looks at, and their number.
+    /// Returns the features of the points in the columns of a kernel, and their number.
     fn of(self, columns: Option<&[usize]>) -> (Vec<f64>, usize) {
         let Some(columns) = columns else { return (self.values.to_vec(), self.d) };
         let rows = self.values.chunks_exact(self.d.max(1));
@@ -19,8 +19,8 @@ impl KernelPoints<'_> {
     }
 }
 
-/// The matrix of k(x_i, z_j), N x m, or without points the k(x_i, x_i), N x 1 or one number for all rows; otherwise the part of the
-/// expression that has no such operations.
+/// Returns the matrix of k(x_i, z_j), N x m; without points the k(x_i, x_i), N x 1 or one number
+/// for all rows. The error is the part of the expression that ONNX operations cannot express.
 pub(super) fn values<'g>(
     expression: &Expression,
     x: &Value<'g>,
@@ -45,7 +45,7 @@ pub(super) fn values<'g>(
     }
 }
 
-/// A kernel of the registry; `None` for one that is not written here.
+/// Returns the values of a registered kernel; `None` if it is not supported here.
 fn kernel<'v, 'g>(
     family: &str,
     parameter: &dyn Fn(&str) -> Option<&'v [f64]>,
@@ -80,9 +80,9 @@ fn kernel<'v, 'g>(
     })
 }
 
-/// The Matérn kernel of ν = 1/2, 3/2 or 5/2: a polynomial of t = √(2ν) r times exp(−t).
+/// Returns the Matérn kernel of ν = 1/2, 3/2 or 5/2: a polynomial of t = √(2ν) r times exp(−t).
 fn matern<'g>(nu: f64, pair: &Pair<'_, 'g>) -> Option<Value<'g>> {
-    // smoother ones feel the square of a short distance alone
+    // for larger ν the kernel near 0 depends on r² to leading order, so squares are accurate enough
     let r = if nu == 0.5 { pair.distances() } else { pair.squares().apply("Sqrt") };
     let t = r.by("Mul", (2.0 * nu).sqrt());
     let decay = t.apply("Neg").apply("Exp");
@@ -104,7 +104,7 @@ fn looked_at<'g>(x: &Value<'g>, columns: Option<&[usize]>) -> Value<'g> {
     x.apply_to("Gather", &[&places], &[("axis", 1)])
 }
 
-/// Rows and points, or each row and itself, and the length scale of each feature or of all.
+/// Rows and points (or each row and itself), with the length scales of the features.
 struct Pair<'a, 'g> {
     x: Value<'g>,
     points: Option<(Vec<f64>, usize)>,
@@ -112,7 +112,8 @@ struct Pair<'a, 'g> {
 }
 
 impl<'g> Pair<'_, 'g> {
-    /// Rows and points over the length scale, from the middle of the points: far from the origin squares would cancel.
+    /// Returns rows and points divided by the length scales, centred at the mean of the points to
+    /// avoid cancellation in squares.
     fn in_lengths(&self, (points, d): &(Vec<f64>, usize)) -> (Value<'g>, Vec<f64>) {
         let count = (points.len() / d.max(&1)).max(1) as f64;
         let middle: Vec<f64> = (0..*d).map(|j| points.iter().skip(j).step_by(*d).sum::<f64>() / count).collect();
@@ -124,7 +125,7 @@ impl<'g> Pair<'_, 'g> {
         (self.x.with("Sub", &middle).with("Div", &lengths), points)
     }
 
-    /// x·z.
+    /// Returns x·z.
     fn products(&self) -> Value<'g> {
         match &self.points {
             Some((points, d)) => dot(&self.x, points, *d),
@@ -136,30 +137,30 @@ impl<'g> Pair<'_, 'g> {
         self.x.graph.number(0.0)
     }
 
-    /// ‖x − z‖² in units of the length scale.
+    /// Returns ‖x − z‖² in units of the length scale.
     fn squares(&self) -> Value<'g> {
         let Some(points) = &self.points else { return self.zero() };
         let ((x, z), d) = (self.in_lengths(points), points.1);
         let lengths: Vec<f64> = z.chunks_exact(d).map(|z| z.iter().map(|v| v * v).sum()).collect();
         let (lengths, square) = (x.graph.row(&lengths), own(&x));
         let twice = dot(&x, &z, d).by("Mul", 2.0);
-        // rounding may take a small distance below 0
+        // rounding can make a small distance negative
         square.with("Add", &lengths).with("Sub", &twice).by("Max", 0.0)
     }
 
-    /// ‖x − z‖ in units of the length scale, of differences: the root of a square that cancelled would have half of its digits. Holds
-    /// N x m x d numbers, as the next does.
+    /// Returns ‖x − z‖ in units of the length scale, from differences: the root of a cancelled
+    /// square would lose half of its digits. Needs N x m x d numbers, like `absolutes`.
     fn distances(&self) -> Value<'g> {
         let Some(difference) = self.differences() else { return self.zero() };
         row_sums(&difference.with("Mul", &difference), 2, false).apply("Sqrt")
     }
 
-    /// Σ |x − z| in units of the length scale.
+    /// Returns Σ |x − z| in units of the length scale.
     fn absolutes(&self) -> Value<'g> {
         self.differences().map_or_else(|| self.zero(), |difference| row_sums(&difference.apply("Abs"), 2, false))
     }
 
-    /// x − z in units of the length scale, N x m x d; `None` for a row and itself.
+    /// Returns x − z in units of the length scale, N x m x d; `None` for a row and itself.
     fn differences(&self) -> Option<Value<'g>> {
         let points = self.points.as_ref()?;
         let ((x, z), d) = (self.in_lengths(points), points.1);
@@ -167,7 +168,7 @@ impl<'g> Pair<'_, 'g> {
         Some(x.with("Unsqueeze", &x.graph.integers(&[1])).with("Sub", &z))
     }
 
-    /// x·z / (‖x‖ ‖z‖); 0 where a point is 0.
+    /// Returns x·z / (‖x‖ ‖z‖); 0 if a point is 0.
     fn cosines(&self) -> Value<'g> {
         let square = own(&self.x);
         let Some((points, d)) = &self.points else { return square.apply("Sign") };
@@ -184,7 +185,7 @@ fn dot<'g>(x: &Value<'g>, points: &[f64], d: usize) -> Value<'g> {
     x.with("MatMul", &x.graph.numbers(&[d, m], &turned))
 }
 
-/// ‖x‖² for the rows of a matrix, N x 1.
+/// Returns ‖x‖² of each row of a matrix, N x 1.
 pub(super) fn own<'g>(x: &Value<'g>) -> Value<'g> {
     row_sums(&x.with("Mul", x), 1, true)
 }

@@ -1,11 +1,18 @@
-//! Models as ONNX files, for runtimes that know nothing of kernels.
+//! Export of models to ONNX, for runtimes without kernels.
 //!
-//! The file has one input `X`, N x d in float64: the features in the order and the units of the table. Outputs are, for a regression `prediction`, N x t; for
-//! a classification `label`, N, `scores`, and `probabilities`, N x classes in the order of the card, if the model has them; for groups `group`, N, and `scores`; else `scores`. Everything is computed in float64.
+//! The file has one input `X`, N x d in float64: the features in the order and units of the table.
+//! Everything is computed in float64. The outputs depend on the task:
 //!
-//! *What can be written*: models on landmarks whose kernel is made of gaussian, exponential, laplacian, matern, rational_quadratic, cauchy, linear, polynomial,
-//! sigmoid, cosine and constant kernels, on all features or some, their sums, products, powers and exponentials. *Bytes*: 8·m·(d + t) for m
-//! landmarks.
+//! - regression: `prediction`, N x t;
+//! - classification: `label`, N; `scores`; and `probabilities`, N x classes in the order of the
+//!   card, if the model has them;
+//! - clusters: `group`, N; and `scores`;
+//! - other tasks: `scores`.
+//!
+//! *Supported models*: models on landmarks whose kernel is composed of gaussian, exponential,
+//! laplacian, matern, rational_quadratic, cauchy, linear, polynomial, sigmoid, cosine and constant
+//! kernels, on all or some features, with sums, products, powers and exponentials.
+//! *Bytes*: 8·m·(d + t) for m landmarks.
 //!
 //! Reference: the ONNX standard, <https://onnx.ai/onnx/intro/>.
 
@@ -23,10 +30,10 @@ use kapprox::{Kernel, Real};
 use kernels::KernelPoints;
 
 impl AnyModel {
-    /// The model as an ONNX file: see [`crate::onnx`].
+    /// Converts the model to an ONNX file: see [`crate::onnx`].
     ///
     /// # Errors
-    /// [`Error::Onnx`] for a model that cannot be written, with the reason.
+    /// [`Error::Onnx`] with the reason, if the model is not supported.
     pub fn to_onnx(&self) -> Result<Vec<u8>> {
         either!(Self: self, model => model.to_onnx())
     }
@@ -73,7 +80,8 @@ impl<T: Real> Model<T> {
         Ok(graph.file("X", self.scaler.features()))
     }
 
-    /// The rows as the basis sees them: shifted, divided, through asinh and the metric.
+    /// Returns the rows as the basis takes them: centred, scaled, through asinh, clipped, and after
+    /// the metric.
     fn scaled<'g>(&self, graph: &'g Graph) -> Value<'g> {
         let factors: Vec<f64> =
             self.scaler.scale.iter().map(|scale| if *scale == 0.0 { 0.0 } else { 1.0 / scale }).collect();
@@ -105,7 +113,7 @@ impl<T: Real> Model<T> {
             Task::Classification => {
                 let at = match t {
                     1 => {
-                        // the second class above 0, as a column of one
+                        // the second class if the score is above 0, as a vector
                         let column = scores.with("Squeeze", &scores.graph.integers(&[1]));
                         column.by("Greater", 0.0).apply_to("Cast", &[], &[("to", 7)])
                     }
@@ -125,7 +133,7 @@ impl<T: Real> Model<T> {
     }
 }
 
-/// The quadratic function of basis values k and the squares k(x, x).
+/// Returns the quadratic function from basis values k and the diagonal k(x, x).
 fn quadratic<'g>(of: &Quadratic, k: &Value<'g>, own: &Value<'g>) -> Value<'g> {
     let mut value = k.graph.number(of.constant);
     if of.factor.ncols() > 0 {
@@ -140,7 +148,8 @@ fn quadratic<'g>(of: &Quadratic, k: &Value<'g>, own: &Value<'g>) -> Value<'g> {
     value.with("Add", &outside.by("Sub", of.typical).by("Max", 0.0).by("Mul", of.residual))
 }
 
-/// Logarithms of the probabilities of the classes, up to a number for each row; one score is that of the second of two classes.
+/// Returns the logarithms of the class probabilities, up to a constant per row; a single score
+/// belongs to the second of two classes.
 fn logarithms<'g>(link: &Link, scores: &Value<'g>, t: usize) -> Value<'g> {
     let odds = match link {
         Link::Logit => scores.clone(),
@@ -152,7 +161,7 @@ fn logarithms<'g>(link: &Link, scores: &Value<'g>, t: usize) -> Value<'g> {
     match (link, t) {
         (_, 1) => odds.by("Mul", 0.0).apply_to("Concat", &[&odds], &[("axis", 1)]),
         (Link::Logit, _) => odds,
-        // ln of the logistic function, without overflow
+        // logarithm of the logistic function, without overflow
         (Link::Platt { .. }, _) => {
             let tail = odds.apply("Abs").by("Mul", -1.0).apply("Exp").by("Add", 1.0).apply("Log");
             odds.by("Min", 0.0).with("Sub", &tail)
@@ -160,13 +169,13 @@ fn logarithms<'g>(link: &Link, scores: &Value<'g>, t: usize) -> Value<'g> {
     }
 }
 
-/// ‖kV + s‖², N x 1.
+/// Returns ‖kV + s‖², N x 1.
 fn squares<'g>(k: &Value<'g>, factor: &Mat<f64>, shift: &[f64]) -> Value<'g> {
     let (factor, shift) = (k.graph.matrix(factor), k.graph.row(shift));
     kernels::own(&k.with("MatMul", &factor).with("Add", &shift))
 }
 
-/// sign(x) ln(|x| + √(x² + 1)).
+/// Returns asinh(x) = sign(x) ln(|x| + √(x² + 1)).
 fn asinh<'g>(x: &Value<'g>) -> Value<'g> {
     let (sign, size) = (x.apply("Sign"), x.apply("Abs"));
     let root = size.with("Mul", &size).by("Add", 1.0).apply("Sqrt");

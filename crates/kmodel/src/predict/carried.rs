@@ -1,7 +1,8 @@
-//! Kept columns beside predictions: read apart from the features, a tile at a time.
+//! Kept columns of a prediction file, read separately from the features, tile by tile.
 //!
-//! A segment's scores wait for their turn; texts that waited with them could not be counted in rows. So the columns that
-//! are only carried along are read when the scores are written, by a cursor of their own.
+//! The scores of a segment wait for their turn to be written. Texts waiting with them would have no
+//! bound in rows. The kept columns are therefore read when the scores are written, by a separate
+//! cursor.
 
 use crate::{Error, Result};
 use kstore::{KeptColumn, Reading, RowBuf, RowCursor, RowSource, Selected, TableRows, TextLimit};
@@ -12,7 +13,7 @@ pub(crate) struct Carried<'a> {
     source: &'a TableRows<f64>,
     cursor: Box<dyn RowCursor<f64> + Send + 'a>,
     buf: RowBuf<f64>,
-    /// Number of rows of the tile that were taken or passed over already.
+    /// Number of rows of the tile already consumed or skipped.
     place: usize,
     columns: Vec<KeptColumn>,
 }
@@ -27,8 +28,8 @@ impl<'a> Carried<'a> {
         Ok(Self { source, cursor, buf: RowBuf::new(TILE), place: 0, columns: Vec::new() })
     }
 
-    /// Reads the kept columns of the first of these rows, as many as one tile holds. Returns their number and the
-    /// columns. Row numbers must ascend from call to call.
+    /// Reads the kept columns of the first of these rows, up to one tile, and returns their number
+    /// and the columns. Row numbers must ascend from call to call.
     pub(crate) fn next(&mut self, rows: &[u64]) -> Result<(usize, &[KeptColumn])> {
         self.columns.iter_mut().for_each(KeptColumn::clear);
         let mut found = 0;
@@ -50,12 +51,12 @@ impl<'a> Carried<'a> {
         Ok((found, &self.columns))
     }
 
-    /// Appends those of these rows that are next in the tile, and returns their number.
+    /// Appends the leading rows of `rows` that come next in the tile, and returns their number.
     fn take(&mut self, rows: &[u64]) -> usize {
         let mut found = 0;
         while let (Some(have), Some(want)) = (self.buf.rows.get(self.place), rows.get(found)) {
             if have < want {
-                // a row that was left out for a missing feature
+                // a row that was dropped for a missing feature
                 self.place += 1;
                 continue;
             }

@@ -1,4 +1,4 @@
-//! The columns that predictions are written as, made from the scores of the rows.
+//! The output columns of predictions, computed from the scores of the rows.
 
 use super::{Extras, NOISE, Predictor, Scores, deviation};
 use crate::{Classes, Link, Task};
@@ -6,46 +6,46 @@ use kstore::sink::{OutputColumn, OutputKind};
 use kstore::{KeptValues, Label, Strings};
 use std::ops::Range;
 
-/// How two classes are decided.
+/// The decision rule between two classes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Decision {
-    /// The code of the positive class.
+    /// Code of the positive class.
     pub(super) positive: usize,
-    /// The score above which a row is of the second class.
+    /// Score above which a row belongs to the second class.
     pub(super) score: f64,
-    /// What a false alarm and a missed row of the positive class cost.
+    /// Costs of a false alarm and of a missed positive row.
     pub(super) costs: Option<[f64; 2]>,
 }
 
-/// Columns that are made together.
+/// A group of columns computed together.
 #[derive(Clone, Debug)]
 pub(super) enum ColumnGroup {
-    /// The number of the row in the table, from 0.
+    /// Row number in the table, from 0.
     Row,
     Scores(Vec<String>),
-    /// The group of a row, which is the position of its largest score.
+    /// Cluster of a row: the position of its largest score.
     Group,
     Label(Classes),
     Probabilities(Classes, Link),
-    /// Standard deviations of a new observation, then of the predictions, under these names, by the variance of the noise of each
-    /// target.
+    /// Standard deviations of a new observation, then of the predicted mean: the column names, and
+    /// the noise variance of each target.
     Deviations(Vec<String>, Vec<f64>),
-    /// Coordinates along so many components beside the predictions.
+    /// Coordinates along this many components, in addition to the predictions.
     Components(usize),
-    /// The squared distance from the mean: the threshold less the score.
+    /// Squared distance from the mean: this threshold minus the score.
     Distance(f64),
-    /// The squared distance of the row from the span of the components.
+    /// Squared distance of the row from the span of the components.
     Novelty,
-    /// The length of what the features leave of the row.
+    /// Norm of the row's residual outside the span of the features.
     Residual,
-    /// The pre-images: a column for each of these features.
+    /// Pre-images: one column per feature.
     Preimages(Vec<String>),
-    /// What makes a row strange, in words of at most so many bytes.
+    /// Explanation of an anomaly, as text of at most this many bytes.
     Reasons(usize),
 }
 
 impl ColumnGroup {
-    /// Names and types of the columns. Labels keep their type: integers, truth values or text.
+    /// Returns names and types of the columns. Labels keep their type: integers, booleans or text.
     pub(super) fn columns(&self) -> Vec<OutputColumn> {
         let number = |name: &str| OutputColumn::new(name, OutputKind::F64);
         match self {
@@ -81,12 +81,12 @@ impl ColumnGroup {
             Self::Deviations(_, noise) => {
                 let variances = &scores.quadratic[rows];
                 let of = |noise: f64, more: f64| variances.iter().map(|v| deviation(noise, v + more)).collect();
-                // a new observation has the variance of the noise in addition
+                // a new observation has the noise variance in addition
                 let both = [NOISE, 0.0].into_iter();
                 both.flat_map(|more| noise.iter().map(move |noise| KeptValues::F64(of(*noise, more)))).collect()
             }
             Self::Components(q) => columns(&scores.components[rows.start * q..rows.end * q], *q),
-            // rounding may have a row nearer than the mean itself
+            // rounding can make the squared distance negative
             Self::Distance(threshold) => {
                 vec![KeptValues::F64(wide.iter().map(|score| (threshold - score).max(0.0)).collect())]
             }
@@ -149,7 +149,8 @@ impl Predictor {
     }
 }
 
-/// The names of the scores of classes: one for the second of two, one for each class, or one for each pair.
+/// Returns the names of class scores: one for the second of two classes, one per class, or one per
+/// pair.
 fn score_names(classes: &Classes) -> Vec<String> {
     let (labels, k) = (classes.labels(), classes.labels().len());
     match (k, classes.is_in_pairs()) {
@@ -159,7 +160,6 @@ fn score_names(classes: &Classes) -> Vec<String> {
     }
 }
 
-/// The columns of row-major numbers.
 fn columns(values: &[f64], width: usize) -> Vec<KeptValues> {
     (0..width).map(|j| KeptValues::F64(values.iter().skip(j).step_by(width).copied().collect())).collect()
 }
@@ -173,12 +173,12 @@ fn probabilities<'a>(link: &Link, rows: impl Iterator<Item = &'a [f64]>, k: usiz
     columns.into_iter().map(KeptValues::F64).collect()
 }
 
-/// The position of the largest score; of equal ones the first.
+/// Returns the position of the largest score, the first of equal ones.
 fn largest(scores: &[f64]) -> usize {
     (0..scores.len()).fold(0, |best, j| if scores[j] > scores[best] { j } else { best })
 }
 
-/// The column type that holds all labels without changing them.
+/// Returns the column type that stores all labels unchanged.
 fn label_kind(labels: &[Label]) -> OutputKind {
     match labels {
         labels if labels.iter().all(|label| matches!(label, Label::Int(_))) => OutputKind::I64,

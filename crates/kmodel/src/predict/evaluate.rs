@@ -1,4 +1,4 @@
-//! The scores of a model on a table that has the truth.
+//! Scores of a model on a table with the truth.
 
 use super::{Extras, Predictor, top::Smallest};
 use crate::score::auc::{EXACT_ROWS, RankedScores};
@@ -14,90 +14,94 @@ use kstore::key::{Purpose, Stream};
 use kstore::{Selected, budget::Term, shown};
 use std::collections::HashMap;
 
-/// The scores of a model on rows with the truth.
+/// Scores of a model on rows with the truth.
 #[derive(Clone, Debug, serde::Serialize)]
 #[serde(untagged)]
 pub enum Evaluation {
-    /// The scores of a model that predicts numbers.
+    /// Scores of a model that predicts numbers.
     Regression(RegressionScores),
-    /// The scores of a model that predicts labels.
+    /// Scores of a model that predicts labels.
     Classification(ClassificationScores),
 }
 
-/// Scores of a model of novelty on rows of which it is known whether they are unusual.
+/// Scores of a novelty detector on rows with known outliers.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct NoveltyScores {
-    /// Number of rows scored, or the sum of their weights, as every number of rows here.
+    /// Number of rows scored. With row weights, all row counts here are sums of weights.
     #[serde(serialize_with = "count")]
     pub rows: f64,
-    /// Number of rows that are unusual by the column.
+    /// Number of true outliers.
     #[serde(serialize_with = "count")]
     pub unusual: f64,
     /// Number of rows with a negative score.
     #[serde(serialize_with = "count")]
     pub negative: f64,
-    /// Share of the rows with a negative score that are unusual.
+    /// Fraction of true outliers among the rows with a negative score.
     pub precision: Option<f64>,
-    /// Share of the unusual rows that have a negative score.
+    /// Fraction of the true outliers that have a negative score.
     pub recall: Option<f64>,
-    /// The probability that an unusual row has a lower score than another; null where either kind has no row.
+    /// Probability that an outlier has a lower score than another row; null if either kind has no
+    /// rows.
     pub auc: Option<f64>,
-    /// Average precision of the rows by falling strangeness: the area under the precision-recall curve.
+    /// Average precision of the rows by ascending score: the area under the precision-recall curve.
     pub average_precision: Option<f64>,
-    /// Number of rows that `precision_at` looks at: as many as are unusual, or as was asked for.
+    /// Number of rows in `precision_at`: as requested, or the number of outliers.
     #[serde(serialize_with = "count")]
     pub top: f64,
-    /// Share of the `top` rows of the lowest scores that are unusual.
+    /// Fraction of outliers among the `top` rows with the lowest scores.
     pub precision_at: Option<f64>,
 }
 
-/// The points of the charts on the page.
+/// Points of the charts of a report page.
 #[derive(Clone, Debug, Default)]
 pub struct Details {
     /// Prediction and truth of the first target, for a sample of the rows.
     pub points: Vec<(f64, f64)>,
-    /// False and true positive rate at falling thresholds, for two classes.
+    /// False and true positive rates at descending thresholds, for two classes.
     pub roc: Option<Vec<(f64, f64)>>,
-    /// Recall and precision at falling thresholds, for two classes and for novelty.
+    /// Recall and precision at descending thresholds, for two classes and for novelty detection.
     pub precision: Option<Vec<(f64, f64)>>,
-    /// What some thresholds do, of two classes: the one that decides, some probabilities, and the best one where costs were given.
+    /// Effects of some thresholds between two classes: the decision threshold, some probabilities,
+    /// and the cheapest one if costs were given.
     pub thresholds: Vec<ThresholdScores>,
-    /// For models with probabilities: predicted probability against the share of rows that were so, in the order of the probability.
-    /// Of two classes the probability of the positive one, of more classes that of the predicted one.
+    /// Predicted probabilities and observed fractions, by ascending probability, for models with
+    /// probabilities: of the positive of two classes, or of the predicted one of more classes.
     pub calibration: Option<Vec<CalibrationBin>>,
 }
 
-/// Most points of a residual plot: more would hide each other.
+/// Maximum number of points in a residual plot; more would hide each other.
 const POINTS: usize = 2_000;
 
-/// Standard deviations within which 95 % of a normal distribution lie.
+/// Standard deviations that contain 95 % of a normal distribution.
 const NEAR: f64 = 1.959_964;
 
 const ROC_POINTS: usize = 60;
 
-/// Probabilities that are marked on the curves.
+/// Probabilities marked on the curves.
 const MARKED: [f64; 5] = [0.1, 0.25, 0.5, 0.75, 0.9];
 
-/// The rows of the largest errors that are looked at, the fewest rows of which they are few, and the share of the squared error that is much.
+/// Number of rows with the largest errors that are inspected, the fewest rows in total, and the
+/// fraction of the squared error that causes a warning.
 const WORST: usize = 3;
 const FEWEST_ROWS: u64 = 300;
 const MUCH: f64 = 0.25;
 
-/// Places of a group that are looked at, unless others are asked for.
+/// Default number of places per group.
 const TOP: u64 = 10;
 
 /// Key and number of a row, with the bits of prediction and truth.
 type Point = (u64, u64, [u64; 2]);
 
 impl Predictor {
-    /// Scores the model on selected rows that have its targets, or its column of labels.
+    /// Scores the model on selected rows with its targets, or its label column.
     ///
-    /// *Cost*: one pass, a row's prediction each. *Bytes*: those of [`Predictor::scores`], and for two classes the scores that are
-    /// ranked for the area under the ROC curve.
+    /// *Cost*: one pass, with one prediction per row.
+    /// *Bytes*: as [`Predictor::scores`]; for two classes also the scores, sorted for the ROC
+    /// curve.
     ///
     /// # Errors
-    /// A model that learned without a target; targets that are too few or too many; errors of [`Predictor::scores`]; scores that
-    /// overflow.
+    /// A model without a target; too few or too many targets; errors of [`Predictor::scores`];
+    /// scores that overflow.
     pub fn evaluate(&self, selected: &Selected, run: &Run<'_>) -> Result<(Evaluation, Details)> {
         let card = self.card();
         if !card.task.has_target() {
@@ -110,10 +114,11 @@ impl Predictor {
         }
     }
 
-    /// Scores a model of novelty on rows with a column that is 0 for usual rows; the precision is that of the `top` rows of the lowest
-    /// scores, or of as many as are unusual.
+    /// Scores a novelty detector on rows with a column that is 0 for normal rows. The precision is
+    /// computed over the `top` rows with the lowest scores, by default as many as there are
+    /// outliers.
     ///
-    /// *Cost*: one pass. *Bytes*: those of [`Predictor::scores`], and the scores that are ranked.
+    /// *Cost*: one pass. *Bytes*: as [`Predictor::scores`], and the scores that are sorted.
     ///
     /// # Errors
     /// A model of another task, several columns, errors of [`Predictor::scores`].
@@ -148,13 +153,16 @@ impl Predictor {
         Ok((scores, Details { roc, precision, ..Details::default() }))
     }
 
-    /// Scores the order in which a model of one number puts the rows of every group of `selected`, beside the grades in its target; `top` places of
-    /// each group are looked at, 10 unless given. Without a column of groups all rows are one.
+    /// Scores how a model with one output orders the rows of every group of `selected`, compared
+    /// with the grades in its target. `top` places per group are scored, 10 by default. Without a
+    /// group column all rows are one group.
     ///
-    /// *Cost*: one pass, a row's prediction each, and n ln n. *Bytes*: those of [`Predictor::scores`], and 60 for each row.
+    /// *Cost*: one pass, with one prediction per row, and n ln n.
+    /// *Bytes*: as [`Predictor::scores`], and 60 per row.
     ///
     /// # Errors
-    /// A model of several numbers, or of classes; several targets; errors of [`Predictor::scores`].
+    /// A model with several outputs, or with classes; several targets; row weights; errors of
+    /// [`Predictor::scores`].
     pub fn ranking(&self, selected: &Selected, top: Option<u64>, run: &Run<'_>) -> Result<RankingScores> {
         let names = selected.target_names();
         if !self.card().task.has_target() || self.outputs() != 1 || self.classes().is_some() || names.len() != 1 {
@@ -172,7 +180,8 @@ impl Predictor {
             RankingRows::bytes(usize::try_from(rows).unwrap_or(usize::MAX)),
             "evaluate fewer rows at a time",
         );
-        // a digest of 64 bits in the place of a label, which may be long: two of a million are equal by a chance of one in thirty million
+        // 64-bit digests replace labels, which may be long: a million labels collide with a
+        // probability of one in thirty million
         let (mut found, mut codes) = (RankingRows::default(), HashMap::<u64, u32>::new());
         self.scores(selected, Extras::default(), vec![held], run, |block| {
             for (i, (score, grade)) in block.scores.iter().zip(&block.y).enumerate() {
@@ -210,7 +219,7 @@ impl Predictor {
                 sums.push(prediction, truth, weight);
                 let square = weight * prediction.iter().zip(truth).map(|(p, y)| (p - y).powi(2)).sum::<f64>();
                 squares += square;
-                // squares are not negative: their bits are in their order
+                // nonnegative floats have the order of their bits
                 worst.push((u64::MAX - square.to_bits(), *stored));
                 sample.push((keys.word(row), row, [prediction[0].to_bits(), truth[0].to_bits()]));
                 row += 1;
@@ -273,8 +282,8 @@ fn tell_worst(worst: &[(u64, u64)], squares: f64, rows: u64, run: &Run<'_>) {
     }
 }
 
-/// The term of the plan for scores that are kept to be ranked: for two classes, as far as the area under the ROC curve
-/// is exact.
+/// Returns the plan term of the scores stored for ranking: for two classes, as long as the area
+/// under the ROC curve is exact.
 fn ranked(selected: &Selected, classes: usize) -> Term {
     let rows = selected.known_rows().map_or(EXACT_ROWS, |rows| EXACT_ROWS.min(rows as usize));
     let bytes = if classes == 2 { RankedScores::bytes(rows) } else { 0 };

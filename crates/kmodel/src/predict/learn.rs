@@ -1,10 +1,13 @@
-//! Learning on line, from where a fit ended: every row is predicted first and learned then.
+//! Online learning from the end of a fit: every row is predicted first and then learned.
 //!
-//! A model that keeps the variance of its predictions has all that recursive least squares needs. In the features φ = bF of its basis the variance is
-//! ‖φR + s‖² + c in units of the noise, so that P = (R, s)(R, s)ᵀ, with c added to its last entry, which is the constant's; R and the coefficients w
-//! follow from those of the basis, FR and Fw, by the QR factors of F. The new model has the basis of the old one.
+//! A model with the variance of its predictions contains the state of recursive least squares. In
+//! the features φ = bF of its basis the variance is ‖φR + s‖² + c in units of the noise variance.
+//! Hence P is (R, s)(R, s)ᵀ, with c added to its last entry, which belongs to the intercept. R and
+//! the weights w follow from FR and Fw, the coefficients on the basis, by a QR factorisation of F.
+//! The new model has the basis of the old one.
 //!
-//! *Flops*: features of every row and 3r²; QR factors, 2mr². *Bytes*: those of [`Predictor::scores`] for r outputs, and some 40mr.
+//! *Flops*: the features of every row and 3r²; QR factorisation, 2mr².
+//! *Bytes*: as [`Predictor::scores`] for r outputs, plus about 40mr.
 
 use super::{Inner, Predictor, typed::Typed};
 use crate::linalg::recursion::{BLOCK, Recursion};
@@ -17,24 +20,27 @@ use faer::{Accum, Mat, MatRef, Par};
 use kapprox::{Real, decompose::orthonormal};
 use kstore::{Selected, budget::Term};
 
-/// A model that has learned rows on line, and how well it predicted each before.
+/// A model that has learned rows online, and its error on these rows before it learned them.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Learned {
     /// The model.
     pub model: AnyModel,
-    /// Rows that were learned.
+    /// Number of learned rows.
     pub rows: u64,
-    /// Mean over the rows and targets of the squared errors that the rows had before they were learned.
+    /// Mean squared error over the rows and targets, each row predicted before it was learned.
     pub running_mse: f64,
 }
 
 impl Predictor {
-    /// Learns the rows of a table, in their order, by recursive least squares from where the model ended. Rows of the past count less by the factor
-    /// `forgetting` with every new one; with 1 the model has the coefficients of ridge regression on all rows, those of the fit and these, at the
-    /// penalty lambda·n, the basis and the scaling of the fit.
+    /// Learns the rows of a table, in their order, by recursive least squares from the end of the
+    /// fit.
     ///
-    /// The certificate stays that of the rows of the fit.
+    /// With every new row, the weight of past rows is multiplied by `forgetting`. With 1 the model
+    /// has the coefficients of ridge regression on the rows of the fit and of the table, with
+    /// regularisation parameter lambda·n and the basis and scaling of the fit.
+    ///
+    /// The certificate remains the one of the fit.
     ///
     /// ```
     /// use ksolve::job::{Fit, Run};
@@ -45,14 +51,16 @@ impl Predictor {
     /// let fit = Fit::ridge().rank(20).set("lambda", 1e-6).set("std", true);
     /// let predictor = Predictor::new(fit.on(&table, &["y"], &Run::new())?.model)?;
     /// let more = kstore::Table::from_rows(&x[200..], 1, &y[200..])?;
-    /// let selected = predictor.select(&more, kstore::Selection { targets: vec!["y".into()], ..Default::default() })?;
+    /// let selected = predictor
+    ///     .select(&more, kstore::Selection { targets: vec!["y".into()], ..Default::default() })?;
     /// let learned = predictor.learn(&selected, 1.0, &Run::new())?;
     /// assert!(learned.rows == 100 && learned.running_mse < 1e-4, "{}", learned.running_mse);
     /// # Ok::<(), ksolve::Error>(())
     /// ```
     ///
     /// # Errors
-    /// A model that does not keep its variance: fit ridge or online with `std`; another number of targets; those of [`Predictor::scores`].
+    /// A model without variances (fit ridge or online with `std`); another number of targets; the
+    /// errors of [`Predictor::scores`].
     pub fn learn(&self, selected: &Selected, forgetting: f64, run: &Run<'_>) -> Result<Learned> {
         if !(forgetting > 0.0 && forgetting <= 1.0) {
             return Err(Error::option("forgetting", forgetting, "give a number above 0 and up to 1, such as 0.999"));
@@ -78,12 +86,12 @@ impl Predictor {
         };
         let mut learn = |phi: &[f64], y: &[f64]| -> Result<()> {
             let squared = recursion.learn((phi, y), forgetting, &panels, workers);
-            // a block that was ended early leaves what looks like a recursion
+            // a cancelled block leaves an incomplete recursion
             workers.check()?;
             squares += squared.ok_or_else(beyond)?;
             Ok(())
         };
-        // whole blocks, wherever segments end: these depend on the memory, and the bits must not
+        // blocks do not follow the segments, whose size depends on the memory: the result must not
         let (mut phi, mut y) = (Vec::with_capacity(BLOCK * r), Vec::with_capacity(BLOCK * t));
         let rows = features.visit_scores(selected, held, run, |segment| {
             for (row, targets) in segment.scores.chunks_exact(r).zip(segment.y.chunks_exact(t)) {
@@ -112,7 +120,7 @@ impl Predictor {
 }
 
 impl<T: Real> Typed<T> {
-    /// The model whose outputs are the features, and the fit as a recursion that goes on.
+    /// Returns a model whose outputs are the features, and the recursion that continues the fit.
     fn begin(&self) -> Result<(Model<T>, Recursion)> {
         let Self { model, .. } = self;
         let Some(quadratic) = model.quadratic.as_ref().filter(|_| model.card.task == Task::Regression) else {
@@ -126,7 +134,8 @@ impl<T: Real> Typed<T> {
         let mut both =
             Mat::from_fn(m, t + k, |i, j| if j < t { model.coefficients[(i, j)] } else { factor[(i, j - t)] });
         if features.is_some() {
-            // least squares by F = QR on this thread: those of faer take the threads of the machine, and the bits depend on their number
+            // least squares by QR on this thread: faer's solver uses all threads of the machine,
+            // and its result depends on their number
             let (q, _) = orthonormal(f.clone());
             let (mut upper, mut right) = (Mat::zeros(r, r), Mat::zeros(r, t + k));
             matmul(upper.as_mut(), Accum::Replace, q.transpose(), f.as_ref(), 1.0, Par::Seq);
@@ -145,14 +154,14 @@ impl<T: Real> Typed<T> {
         let rows = freedom.unwrap_or(model.card.rows as f64 - f64::from(u8::from(free)));
         let one = f64::from(u8::from(!none));
         let recursion = Recursion::from_roots(w.as_ref(), one, roots.as_ref(), units, rows.max(1.0));
-        // rows are learned as they are, and the model has their ranges from then on
+        // rows are learned unclipped; the ranges of the model are extended to them afterwards
         let ranges = Vec::new();
         let card = Card { solver: FEATURES.to_string(), task: Task::Components, ranges, ..model.card.clone() };
         let intercept = vec![0.0; r];
         Ok((Model { card, coefficients: f, intercept, quadratic: None, components: None, ..model.clone() }, recursion))
     }
 
-    /// The model with what was learned of so many rows; `None` where f64 cannot hold the root of P.
+    /// Returns the model after `rows` learned rows; `None` if P has no Cholesky factor in f64.
     fn end(&self, recursion: &Recursion, rows: u64) -> Option<Model<T>> {
         let (model, old) = (&self.model, self.model.quadratic.as_ref()?);
         let found = recursion.variance(old.residual, old.typical)?;

@@ -1,11 +1,12 @@
-//! A model at work: predictions for rows in memory, for the rows of a table, into a file, and against the truth.
+//! Predictions of a model: for rows in memory, for the rows of a table, to a file, and compared
+//! with the truth.
 //!
 //! | rows | call |
 //! | --- | --- |
 //! | one, without allocation | [`Predictor::predict_with`] |
 //! | a slice | [`Predictor::predict`] |
 //! | a table of any size | [`Predictor::scores`], segment by segment |
-//! | a table, into a file | [`Predictor::write`] |
+//! | a table, to a file | [`Predictor::write`] |
 //! | a table with the truth | [`Predictor::evaluate`] |
 //! | a table with grades, in groups | [`Predictor::ranking`] |
 //! | a table with the truth, to learn it | [`Predictor::learn`] |
@@ -43,11 +44,13 @@ use std::{path::Path, sync::Arc};
 use table::TableScorer;
 use typed::{SeenRows, Typed};
 
-/// A model that predicts, whatever its precision; clones share it, and threads may use it at the same time.
+/// A model that predicts, in either precision; clones share the model, and threads can use it
+/// concurrently.
 ///
-/// Rows are given as they stand in a table, unscaled, in the order of [`Card::features`]. A model with columns of categories takes them
-/// as a table ([`Table::from_batches`], or files), or as slices of its features: a 1 for the value of a row, and 0 for the others. A row's prediction has the same bits
-/// alone, in a batch, and in a table that the command predicts.
+/// Rows are unscaled, with the values of the table in the order of [`Card::features`]. A model with
+/// category columns takes a table ([`Table::from_batches`], or files), or slices of its features: 1
+/// for the category of the row, 0 for all others. The prediction of a row is bit-identical alone,
+/// in a batch, and in a table that the command predicts.
 ///
 /// ```
 /// use ksolve::job::{Fit, Run};
@@ -71,10 +74,10 @@ enum Inner {
     F64(Arc<Typed<f64>>),
 }
 
-/// What two precisions differ in, for [`Error::Shape`].
+/// The quantity that differs between precisions, for [`Error::Shape`].
 const ELEMENT: &str = "bytes of an element of the scratch";
 
-/// Buffers for [`Predictor::predict_with`], made once for a predictor and used for many rows.
+/// Buffers for [`Predictor::predict_with`], reused for many rows.
 #[derive(Clone, Debug)]
 pub struct RowScratch(Buffers);
 
@@ -85,19 +88,20 @@ enum Buffers {
 }
 
 impl Predictor {
-    /// Makes a predictor of a model.
+    /// Makes a predictor from a model.
     ///
     /// # Errors
-    /// A kernel or a map that this version does not know.
+    /// An unknown kernel or map.
     pub fn new(model: AnyModel) -> Result<Self> {
         let inner = either!(AnyModel to Inner: model, model => Arc::new(Typed::new(model)?));
         Ok(Self(inner, Decision { positive: 1, score: 0.0, costs: None }))
     }
 
-    /// The predictor that takes the class of this label as the positive one of two, in the place of the second; before [`Predictor::above`].
+    /// Sets the positive class of two to this label; the default is the second. Call it before
+    /// [`Predictor::above`].
     ///
     /// # Errors
-    /// A label that no class has; a model without two classes.
+    /// A label without a class; a model that does not have two classes.
     pub fn positive(self, label: &str) -> Result<Self> {
         let two = self.two_classes("positive", label)?;
         let known: Vec<String> = two.labels().iter().map(ToString::to_string).collect();
@@ -107,11 +111,11 @@ impl Predictor {
         }
     }
 
-    /// The predictor that decides for the positive one of two classes where its probability is above `threshold`, or, in a model without
-    /// probabilities, its score.
+    /// Sets the decision threshold: rows are positive if the probability of the positive class is
+    /// above `threshold`, or the score in a model without probabilities.
     ///
     /// # Errors
-    /// A model without two classes; a probability that is not between 0 and 1.
+    /// A model that does not have two classes; a probability that is not between 0 and 1.
     pub fn above(self, threshold: f64) -> Result<Self> {
         self.two_classes("threshold", threshold)?;
         match self.score_above(threshold) {
@@ -123,11 +127,11 @@ impl Predictor {
         }
     }
 
-    /// The predictor that also looks for the threshold of the least cost in [`Predictor::evaluate`], where a false alarm costs the first number
-    /// and a missed row of the positive class the second.
+    /// Makes [`Predictor::evaluate`] search for the threshold with the least cost. `costs` are the
+    /// costs of a false alarm and of a missed positive row.
     ///
     /// # Errors
-    /// A model without two classes; costs below 0 or not finite.
+    /// A model that does not have two classes; costs that are negative or not finite.
     pub fn costing(self, costs: [f64; 2]) -> Result<Self> {
         let told = format!("{}:{}", costs[0], costs[1]);
         self.two_classes("cost", &told)?;
@@ -143,18 +147,19 @@ impl Predictor {
         two.ok_or_else(|| Error::option(option, value, why))
     }
 
-    /// The score of the second class above which it is decided for, where the positive class has this probability or score.
+    /// Returns the threshold on the score of the second class at which the positive class has this
+    /// probability or score.
     fn score_above(&self, threshold: f64) -> Option<f64> {
         let second = self.1.positive == 1;
         let score = match &self.card().link {
             Some(link) => link.score_of(if second { threshold } else { 1.0 - threshold })?,
             None => Some(toward(threshold, self.1.positive)).filter(|score| score.is_finite())?,
         };
-        // at the threshold itself the positive class does not win
+        // at the threshold itself, the positive class does not win
         Some(if second { score } else { score.next_down() })
     }
 
-    /// Returns the classes with the threshold between two of them; `None` for a model without classes.
+    /// Returns the classes with their decision threshold; `None` for a model without classes.
     #[doc(hidden)]
     pub fn decisions(&self) -> Option<Classes> {
         self.classes().map(|classes| classes.clone().above(self.1.score))
@@ -176,7 +181,7 @@ impl Predictor {
         Self::new(AnyModel::from_bytes(bytes)?)
     }
 
-    /// The bytes of the model's file.
+    /// Returns the bytes of the model's file.
     ///
     /// # Errors
     /// The errors of [`crate::Model::to_bytes`].
@@ -184,7 +189,7 @@ impl Predictor {
         either!(Inner: &self.0, typed => typed.model.to_bytes())
     }
 
-    /// Writes the model to a file, whole or not at all.
+    /// Writes the model to a file atomically.
     ///
     /// # Errors
     /// The errors of [`crate::Model::save`].
@@ -192,58 +197,63 @@ impl Predictor {
         either!(Inner: &self.0, typed => typed.model.save(path))
     }
 
-    /// The card of the model: its options, names and classes.
+    /// Returns the metadata of the model: options, names and classes.
     pub fn card(&self) -> &Card {
         either!(Inner: &self.0, typed => &typed.model.card)
     }
 
-    /// The options for text files with rows of the model: numbers, dates and missing values are read as those of the fit were, and each
-    /// column as what the model knows it as.
+    /// Returns the options for text files with rows of the model: numbers, dates and missing values
+    /// are read as in the fit, and columns have the types of the model.
     pub fn reading(&self, options: TextOptions) -> TextOptions {
         let card = self.card();
         let options = if card.sparse().is_some() { options.sparse() } else { options };
         options.like(card.reading.clone().knowing(card.encoding.as_deref()))
     }
 
-    /// The metric before the kernel, and what each feature counts in it; `None` for a model without one.
+    /// Returns the metric before the kernel, and the importance of each feature in it; `None`
+    /// without a metric.
     pub fn metric(&self) -> Option<MetricReport> {
         let metric = either!(Inner: &self.0, typed => typed.model.metric.as_ref())?;
         let card = self.card();
-        // directions that a solver found are its model
+        // without the option, the metric consists of directions that the solver learned
         let source = card.options["metric"].as_str().unwrap_or(&card.solver).to_string();
         let shares = card.features.iter().cloned().zip(metric.importance()).collect();
         Some(MetricReport::new(source, metric.outputs(), shares, &[], Vec::new()))
     }
 
-    /// Numbers of nodes and of nearest nodes that a row is placed by, of a model of a graph; `None` for others.
+    /// Returns the number of nodes, and of nearest nodes per row, of a graph model; `None` for
+    /// other models.
     #[doc(hidden)]
     pub fn nodes(&self) -> Option<(usize, usize)> {
         either!(Inner: &self.0, typed => Some((typed.model.basis.landmarks()?.1.len(), typed.model.form.neighbours()?)))
     }
 
-    /// Numbers of leaves in which the model has machines on the kernel itself, and of their rows; `None` for most.
+    /// Returns the number of leaves with exact-kernel models, and of all their rows; `None` for
+    /// most models.
     #[doc(hidden)]
     pub fn leaves(&self) -> Option<(usize, usize)> {
         let counts = either!(Inner: &self.0, typed => typed.model.leaves.as_ref().map(|leaves| &leaves.counts))?;
         Some((counts.len(), counts.iter().sum()))
     }
 
-    /// Number of features of a row, d.
+    /// Returns the number of features d of a row.
     pub fn features(&self) -> usize {
         self.card().features.len()
     }
 
-    /// Number of outputs of a row, t: targets, scores of classes or pairs, components, groups.
+    /// Returns the number of outputs t of a row: targets, scores of classes or pairs, components,
+    /// clusters.
     pub fn outputs(&self) -> usize {
         either!(Inner: &self.0, typed => typed.model.dims().2)
     }
 
-    /// Number of components that the model holds beside its predictions, for [`Extras::components`]; 0 for most.
+    /// Returns the number of components in addition to predictions, for [`Extras::components`]; 0
+    /// for most models.
     pub fn components(&self) -> usize {
         either!(Inner: &self.0, typed => typed.model.component_count())
     }
 
-    /// Makes buffers for [`Predictor::predict_with`].
+    /// Allocates buffers for [`Predictor::predict_with`].
     pub fn scratch(&self) -> RowScratch {
         RowScratch(either!(Inner to Buffers: &self.0, typed => typed.scratch()))
     }
@@ -251,17 +261,18 @@ impl Predictor {
     /// Writes the scores of the rows of `x` (n x d, row-major) to `out` (n x t, row-major).
     ///
     /// # Errors
-    /// [`Error::Shape`] for slices of other lengths; [`Error::Row`] for a value that is not finite, and for a prediction that is
-    /// not.
+    /// [`Error::Shape`] for slices of other lengths; [`Error::Row`] for a value or a prediction
+    /// that is not finite.
     pub fn predict<V: kstore::Real>(&self, x: &[V], out: &mut [f64]) -> Result<()> {
         either!(Inner: &self.0, typed => typed.predict(x, out))
     }
 
-    /// Writes the scores of one row `x` (d numbers) to `out` (t numbers), without allocation where the model has
-    /// landmarks and no leaves: 3 to 5 µs at 1,000 landmarks of 10 features.
+    /// Writes the scores of one row `x` (length d) to `out` (length t). Does not allocate if the
+    /// model has landmarks and no leaves: 3 to 5 µs at 1,000 landmarks of 10 features.
     ///
     /// # Errors
-    /// The errors of [`Predictor::predict`], and [`Error::Shape`] for the scratch of another predictor.
+    /// The errors of [`Predictor::predict`], and [`Error::Shape`] for the scratch of another
+    /// predictor.
     pub fn predict_with<V: kstore::Real>(&self, x: &[V], out: &mut [f64], scratch: &mut RowScratch) -> Result<()> {
         match (&self.0, &mut scratch.0) {
             (Inner::F32(typed), Buffers::F32(scratch)) => typed.predict_row(x, out, scratch),
@@ -271,14 +282,14 @@ impl Predictor {
         }
     }
 
-    /// The predicted label of a row with these scores; `None` for models without classes.
+    /// Returns the predicted label of a row with these scores; `None` for models without classes.
     pub fn label(&self, scores: &[f64]) -> Option<&Label> {
         let code = self.decisions()?.decide(scores.iter().copied());
         self.classes()?.labels().get(code)
     }
 
-    /// Writes the probabilities of the classes of a row with these scores to `out`, in the order of [`Card::classes`];
-    /// nothing for models without probabilities.
+    /// Writes the class probabilities of a row with these scores to `out`, in the order of
+    /// [`Card::classes`]. Leaves `out` empty for models without probabilities.
     pub fn probabilities(&self, scores: &[f64], out: &mut Vec<f64>) {
         out.clear();
         if let Some(link) = &self.card().link {
@@ -287,7 +298,8 @@ impl Predictor {
     }
 }
 
-/// What the noise of a new observation adds to the variance of the mean, in units of the noise.
+/// Variance of a new observation in addition to the variance of the mean, in units of the noise
+/// variance.
 const NOISE: f64 = 1.0;
 
 fn deviation(noise: f64, units: f64) -> f64 {
@@ -295,11 +307,14 @@ fn deviation(noise: f64, units: f64) -> f64 {
 }
 
 impl Predictor {
-    /// The rows of a table that the model can read: the columns of the fit by name, and what else `selection` names. Categories have the values
-    /// that the fit found; missing values are treated as in the fit, unless `selection` says how.
+    /// Selects the rows of a table for the model: the columns of the fit by name, and the further
+    /// columns of `selection`.
+    ///
+    /// Categories have the values that the fit found. Missing values are treated as in the fit,
+    /// unless `selection` specifies another treatment.
     ///
     /// # Errors
-    /// Columns that are not there.
+    /// Missing columns.
     pub fn select(&self, table: &Table, selection: Selection) -> Result<Selected> {
         let class_target = !self.card().classes.is_empty() && !selection.targets.is_empty();
         let numbers = || Arc::new(Encoding::of_numbers(&self.card().features));
@@ -308,36 +323,38 @@ impl Predictor {
         Ok(table.select(&Selection { encoding, missing, class_target, ..selection })?)
     }
 
-    /// The term of a plan for the loaded model, with further bytes.
+    /// Returns the term of a memory plan for the loaded model, plus `more` bytes.
     #[doc(hidden)]
     pub fn term(&self, more: usize) -> Term {
         either!(Inner: &self.0, typed => typed.term(more))
     }
 
-    /// Bytes that [`Predictor::predict`] holds beside its slices.
+    /// Returns the bytes that [`Predictor::predict`] needs in addition to its slices.
     #[doc(hidden)]
     pub fn scratch_bytes(&self) -> usize {
         either!(Inner: &self.0, typed => typed.scratch_bytes())
     }
 
-    /// The mean of every feature over the rows of the fit, in the units of the table.
+    /// Returns the mean of each feature over the training rows, in the units of the table.
     #[doc(hidden)]
     pub fn means(&self) -> &[f64] {
         either!(Inner: &self.0, typed => &typed.model.scaler.mean)
     }
 
-    /// The classes of the model, or its pairs of classes; `None` for a model without.
+    /// Returns the classes of the model; `None` for a model without classes.
     pub fn classes(&self) -> Option<&Classes> {
         either!(Inner: &self.0, typed => typed.classes.as_ref())
     }
 
-    /// Scores the selected rows and hands the segments to `deliver`, in row order. Returns the number of rows. `held` is the memory
-    /// that the caller holds meanwhile.
+    /// Scores the selected rows, hands the segments to `deliver` in row order, and returns the
+    /// number of rows. `held` are the plan terms of memory that the caller uses meanwhile.
     ///
-    /// *Cost*: one pass, a row's prediction each. *Bytes*: the model, and for each lane a segment of scores.
+    /// *Cost*: one pass, with one prediction per row.
+    /// *Bytes*: the model, and a segment of scores per lane.
     ///
     /// # Errors
-    /// A plan that does not fit; bad rows with their place; a prediction that is not finite; errors of `deliver`.
+    /// A plan that exceeds the memory; bad rows with their position; a prediction that is not
+    /// finite; errors of `deliver`.
     pub fn scores(
         &self,
         selected: &Selected,
@@ -351,7 +368,8 @@ impl Predictor {
         either!(Inner: &self.0, typed => typed.scores(selected, (extras, lanes), held, run, deliver))
     }
 
-    /// [`Predictor::scores`] for work that may use all threads itself on each segment: one lane.
+    /// Runs [`Predictor::scores`] in one lane, for a `visit` that uses all threads for each
+    /// segment.
     fn visit_scores(
         &self,
         selected: &Selected,
@@ -362,8 +380,8 @@ impl Predictor {
         either!(Inner: &self.0, typed => typed.scores(selected, (Extras::default(), 1), held, run, visit))
     }
 
-    /// Standard deviations of new observations of the rows of `scores`, one for each target, row-major: the deviation of the mean and
-    /// the noise together. Empty without [`Extras::std`].
+    /// Returns the standard deviations of new observations at the rows of `scores`, one per target,
+    /// row-major: the deviation of the mean and the noise combined. Empty without [`Extras::std`].
     pub fn deviations(&self, scores: &Scores) -> Vec<f64> {
         let noise = self.quadratic().filter(|_| self.card().task == Task::Regression).map_or(&[][..], |q| &q.units);
         scores.quadratic.iter().flat_map(|v| noise.iter().map(move |noise| deviation(*noise, v + NOISE))).collect()
@@ -418,7 +436,7 @@ impl Predictor {
         either!(Inner: &self.0, typed => &typed.model.intercept)
     }
 
-    /// The bytes of the budget that a pass over the rows leaves beside `held`.
+    /// Returns the bytes of the budget that remain after a pass over the rows and `held`.
     fn spare(&self, selected: &Selected, extras: Extras, held: &[Term], run: &Run<'_>) -> Result<usize> {
         let (memory, threads) = (run.bytes(), run.workers().threads());
         let lanes =

@@ -1,14 +1,15 @@
-//! Why a row is strange: the columns that make it so, and the values that usual rows like it have there.
+//! Explanations of anomalies: the columns that make a row anomalous, and normal values for them.
 //!
-//! The column is changed whose change to another value brings the row nearest to usual, then a second one, and a third, until the row is usual
-//! or little is gained. Values are those of the landmarks. The search asks nothing of kernel, map or solver but their scores: a gradient says
-//! only which way is up, which is nothing far from all rows, and the nearest point by fixed-point iteration, which Gaussians have, changes all
-//! columns at once.
+//! The search changes the column that makes the row most normal, then a second and a third, until
+//! the row is normal or little is gained. Landmarks supply the trial values. The search needs
+//! only scores, whatever the kernel, map or solver. A gradient gives only a local direction, and
+//! vanishes far from all rows; fixed-point iteration for the nearest point, which exists for
+//! Gaussians, changes all columns at once.
 //!
-//! *Cost*: for a row 32d predictions for each reason.
+//! *Cost* per row: 32d predictions for each reason.
 //!
-//! Reference: Wachter, Mittelstadt, Russell, "Counterfactual explanations without opening the black box", 2017: the nearest row that is decided
-//! otherwise.
+//! Reference: Wachter, Mittelstadt, Russell, "Counterfactual explanations without opening the black
+//! box", 2017: the nearest row with another decision.
 
 use super::typed::{SeenRows, TILE, Typed};
 use crate::{Result, Task};
@@ -16,27 +17,28 @@ use kapprox::{KernelFunction, Real};
 use kstore::Scaler;
 use std::sync::Arc;
 
-/// Most reasons of a row, most values of a column that are tried, and the share of the gain so far below which no more is changed.
+/// Maximum number of reasons per row, of trial values per column, and the smallest gain of a change
+/// relative to the gain so far.
 pub(super) const REASONS: usize = 3;
 const VALUES: usize = 32;
 const LITTLE: f64 = 0.1;
 
 const FAR: f64 = 3.0;
 
-/// Roundings that a value may have between the table and a reason.
+/// Rounding errors in a value between the table and a reason, in units of ε.
 const ROUNDINGS: f64 = 8.0;
 
-/// Values in the place of those of landmarks, where there are none: so many deviations from the mean, in eighths.
+/// Trial values without landmarks, in eighths of a standard deviation from the mean.
 const EIGHTHS: std::ops::RangeInclusive<i32> = -16..=16;
 
-/// A column that makes a row strange.
+/// A column that makes a row anomalous.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Reason {
-    /// The name of the feature.
+    /// Feature name.
     pub feature: String,
-    /// Its value.
+    /// Value in the row.
     pub value: f64,
-    /// The value that makes the row most usual.
+    /// Value that makes the row most normal.
     pub expected: f64,
 }
 
@@ -48,18 +50,20 @@ impl std::fmt::Display for Reason {
     }
 }
 
-/// A scaled value of feature `j` in the units of the table, where the scaled one has the rounding `epsilon`.
+/// Returns a scaled value of feature `j` in the units of the table; `epsilon` is the rounding of
+/// the scaled value.
 pub(super) fn inverted(scaler: &Scaler, j: usize, scaled: f64, epsilon: f64) -> f64 {
     exact(scaler, j, scaler.invert(j, scaled), epsilon)
 }
 
-/// The value, or 0 for what shifting and scaling leave of a 0: a reason shows `0`, not `2.7e-15`.
+/// Returns the value, or 0 for a value within the rounding of scaling: a reason shows `0`, not
+/// `2.7e-15`.
 fn exact(scaler: &Scaler, j: usize, value: f64, epsilon: f64) -> f64 {
     let rounding = ROUNDINGS * epsilon * (scaler.centre[j].abs() + scaler.scale[j].abs() + scaler.mean[j].abs());
     if value.abs() <= rounding { 0.0 } else { value }
 }
 
-/// The reasons in words: `load 74, expected 60; flow 3, expected 2.5`.
+/// Formats reasons: `load 74, expected 60; flow 3, expected 2.5`.
 pub(super) fn told(reasons: &[Reason]) -> String {
     reasons.iter().map(Reason::to_string).collect::<Vec<_>>().join("; ")
 }
@@ -67,7 +71,7 @@ pub(super) fn told(reasons: &[Reason]) -> String {
 pub(super) struct ReasonSearch<'a, T: Real> {
     typed: &'a Typed<T>,
     kernel: Arc<dyn KernelFunction<T>>,
-    /// The values of every column that are tried.
+    /// Trial values of each column.
     values: Vec<Vec<f64>>,
 }
 
@@ -88,7 +92,8 @@ impl<'a, T: Real> ReasonSearch<'a, T> {
         Ok(Self { typed, kernel: typed.model.kernel()?, values: (0..d).map(values).collect() })
     }
 
-    /// How usual rows are: their scores, or how near to the span of the components they are.
+    /// Returns how normal rows are: their scores, or the negated squared distance from the
+    /// components.
     fn usual(&self, x: &[f64]) -> Result<Vec<f64>> {
         let (typed, n) = (self.typed, x.len() / self.values.len().max(1));
         let mut out = vec![0.0; n];
@@ -129,7 +134,8 @@ impl<'a, T: Real> ReasonSearch<'a, T> {
         Ok(if found.is_empty() { self.far(x) } else { found })
     }
 
-    /// The columns that are farthest from their means, of a row that is so far from all others that no change of one column is felt.
+    /// Returns the columns farthest from their means, for a row so far away that changing a single
+    /// column has no effect.
     fn far(&self, x: &[f64]) -> Vec<Reason> {
         let (scaler, features) = (&self.typed.model.scaler, &self.typed.model.card.features);
         let off = |j: usize| scaler.apply(j, x[j]).abs();

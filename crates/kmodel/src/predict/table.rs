@@ -1,4 +1,4 @@
-//! Predictions of a model for the rows of a table, segment by segment, in the order of the rows.
+//! Predictions of a model for the rows of a table, segment by segment, in row order.
 
 use super::typed::{SeenRows, Typed, is_far};
 use crate::row_weights::{self, RowWeights};
@@ -16,24 +16,25 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What is computed for every row beside its scores.
+/// Further outputs for every row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extras {
-    /// The scores that classes are decided by, of models that have classes.
+    /// Class scores, for models with classes.
     pub scores: bool,
-    /// Probabilities of the classes, of models that have them.
+    /// Class probabilities, for models that have them.
     pub probabilities: bool,
-    /// Coordinates along the components that the model holds beside its predictions, of fisher fitted with `components`.
+    /// Components in addition to predictions, for fisher fitted with `components`.
     pub components: bool,
-    /// Standard deviations, of ridge regression fitted with `std`.
+    /// Standard deviations, for ridge regression fitted with `std`.
     pub std: bool,
-    /// Squared distances from the components, of kpca fitted with `novelty`.
+    /// Squared distances from the components, for kpca fitted with `novelty`.
     pub novelty: bool,
-    /// Pre-images, of kpca fitted with `novelty`.
+    /// Pre-images, for kpca fitted with `novelty`.
     pub preimages: bool,
-    /// The coordinate outside the span of the features, of `features` by a projection.
+    /// Norm of the residual outside the span of the features, for `features` by a projection.
     pub residual: bool,
-    /// k(x, x), in the place of the residual: with the scores of clusters it makes the distances from their centres. Nothing is written of it.
+    /// k(x, x) instead of the residual: together with cluster scores it gives the distances from
+    /// the cluster centres. It is not written to files.
     pub squares: bool,
 }
 
@@ -47,54 +48,56 @@ impl Extras {
     }
 }
 
-/// Scores of the rows of a segment, with their true values and row numbers from the table.
+/// Scores of the rows of a segment, with their true values and row numbers in the table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scores {
     /// Scores, row-major, t per row.
     pub scores: Vec<f64>,
-    /// Components beside the scores, row-major, q per row; empty where they were not asked for.
+    /// Components in addition to predictions, row-major, q per row; empty unless requested.
     pub components: Vec<f64>,
-    /// The model's quadratic function, a number per row; empty where it was not asked for.
+    /// Values of the model's quadratic function, one per row; empty unless requested.
     pub quadratic: Vec<f64>,
-    /// √(k(x, x) − ‖φ(x)‖²), a number per row: the coordinate outside the span of the features; or k(x, x) with [`Extras::squares`]; empty where
-    /// neither was asked for.
+    /// √(k(x, x) − ‖φ(x)‖²), one per row: the norm of the residual outside the span of the
+    /// features; or k(x, x) with [`Extras::squares`]; empty unless requested.
     pub residual: Vec<f64>,
-    /// Pre-images, row-major, d per row; empty where they were not asked for.
+    /// Pre-images, row-major, d per row; empty unless requested.
     pub preimages: Vec<f64>,
-    /// Number of pre-images whose iteration did not settle.
+    /// Number of pre-images that did not converge.
     pub unsettled: u64,
-    /// Numeric targets of the table, row-major; empty where they were not asked for.
+    /// Numeric targets of the table, row-major; empty without targets.
     pub y: Vec<f64>,
-    /// Weights of the rows, if the selection has a column of weights.
+    /// Row weights, if the selection has a weight column.
     pub weights: RowWeights,
-    /// Codes of the class column in the model's classes; empty where it was not asked for.
+    /// Codes of the class column in the model's classes; empty without a class column.
     pub classes: Vec<u32>,
-    /// Labels of the column of groups; empty where it was not asked for.
+    /// Labels of the group column; empty without a group column.
     pub groups: Vec<Label>,
     /// Stored row numbers.
     pub rows: Vec<u64>,
-    /// What makes the rows strange, in words; empty where it was not asked for.
+    /// Explanations of the anomalies, as text; empty unless requested.
     pub reasons: Vec<String>,
-    /// True for a row with a missing value, whose other numbers mean nothing; empty if rows with one were not kept.
+    /// True for rows with missing values, whose other numbers are meaningless; empty unless such
+    /// rows are kept.
     pub incomplete: Vec<bool>,
 }
 
-/// Bytes of the numbers of a segment, at most, and as a share of the memory: of rows with many outputs a segment has fewer. A
-/// row's numbers do not depend on its segment.
+/// Maximum bytes of the numbers of a segment, absolute and as a divisor of the memory; a segment
+/// has fewer rows if rows have many outputs. The numbers of a row do not depend on its segment.
 const SEGMENT_BYTES: (usize, usize) = (64 << 20, 8);
 
 pub(super) struct TableScorer<'a, T: Real> {
     typed: &'a Typed<T>,
     selected: &'a Selected,
     extras: Extras,
-    /// Number of components that are computed beside the scores.
+    /// Number of components to compute.
     components: usize,
-    /// The kernel, where k(x, x) is needed.
+    /// The kernel, if k(x, x) is needed.
     kernel: Option<Arc<dyn KernelFunction<T>>>,
     preimages: Option<PreImages>,
-    /// Rows with a value far outside the ranges of the model, and such values of each feature.
+    /// Number of rows with a value far outside the ranges of the model, and of such values of each
+    /// feature.
     outside: (AtomicU64, Vec<AtomicU64>),
-    /// Rows that were kept in spite of a missing value.
+    /// Number of rows kept with a missing value.
     incomplete: AtomicU64,
 }
 
@@ -110,8 +113,11 @@ impl<'a, T: Real> TableScorer<'a, T> {
         Ok(Self { typed, selected, extras, components, kernel, preimages, outside, incomplete: AtomicU64::new(0) })
     }
 
-    /// The number of lanes that fit the memory beside the terms `held` of the caller, and the rows of a segment: those that a share of the
-    /// memory holds, or half, a quarter, … of them where only fewer fit, so that a refusal names the least memory that is enough.
+    /// Returns the number of lanes that fit in memory next to the terms `held` of the caller, and
+    /// the rows of a segment.
+    ///
+    /// The segment is halved until a lane fits, so that an error names the least memory that
+    /// suffices.
     pub(super) fn lanes(&self, memory: usize, threads: usize, held: &[Term]) -> Result<(Lanes, u64)> {
         let model = &self.typed.model;
         let source = self.source()?;
@@ -139,8 +145,8 @@ impl<'a, T: Real> TableScorer<'a, T> {
         }
     }
 
-    /// Bytes of the numbers of a row that wait in a segment: scores, components, the quadratic function and the residual, the
-    /// pre-image, the targets, the code of the class, the label of the group, the number of the row.
+    /// Returns the bytes per row of a segment: scores, components, quadratic function and residual,
+    /// pre-image, targets, class code, group label, and row number.
     fn row_bytes(&self, targets: usize) -> usize {
         let (_, d, t) = self.typed.model.dims();
         let preimages = if self.preimages.is_some() { d } else { 0 };
@@ -150,7 +156,6 @@ impl<'a, T: Real> TableScorer<'a, T> {
         numbers * size_of::<f64>() + size_of::<u32>() + size_of::<u64>() + group + usize::from(self.keeps())
     }
 
-    /// True if rows with a missing value are kept.
     fn keeps(&self) -> bool {
         self.selected.missing() == Missing::Keep
     }
@@ -161,7 +166,7 @@ impl<'a, T: Real> TableScorer<'a, T> {
         ((tiles.max(1) * lanes::TILE) as u64).min(lanes::SEGMENT)
     }
 
-    /// The rows as they are scaled; the metric follows once they are rounded.
+    /// Returns the scaled rows; the metric is applied after they are rounded.
     fn source(&self) -> Result<TableRows<T>> {
         let labels = &self.typed.model.card.classes;
         let classes = (!labels.is_empty()).then(|| Arc::new(labels.clone()));
@@ -169,7 +174,8 @@ impl<'a, T: Real> TableScorer<'a, T> {
         Ok(self.selected.rows::<T>(Reading { scaler, classes, ..Reading::default() })?)
     }
 
-    /// Scores every selected row and hands the segments to `deliver`, in row order. Returns the number of rows.
+    /// Scores every selected row, hands the segments to `deliver` in row order, and returns the
+    /// number of rows.
     pub(super) fn run(
         &self,
         run: &Run<'_>,
@@ -190,7 +196,7 @@ impl<'a, T: Real> TableScorer<'a, T> {
         Ok(report.rows)
     }
 
-    /// Counts a row with a value far outside the ranges of the model, and such values.
+    /// Counts a row with values far outside the ranges of the model, and these values.
     fn count_outside(&self, row: &[T], ranges: &[[T; 2]]) {
         let far = |(value, range): (&T, &[T; 2])| is_far(*value, *range);
         if row.iter().zip(ranges).any(far) {
@@ -201,11 +207,11 @@ impl<'a, T: Real> TableScorer<'a, T> {
         }
     }
 
-    /// Says how many rows lie outside what the fit saw, and by which feature most.
+    /// Warns about rows outside the training ranges, and names the feature with most of them.
     fn tell_outside(&self, rows: u64, stages: &dyn Stages) {
         let counts = self.outside.1.iter().map(|count| count.load(Ordering::Relaxed));
         let names = self.typed.model.card.features.iter();
-        // the first of equals
+        // the first of equal counts
         let most = counts.zip(names).rev().max_by_key(|(count, _)| *count).filter(|(count, _)| *count > 0);
         let Some((most, name)) = most else { return };
         let outside = shown::count(self.outside.0.load(Ordering::Relaxed));
@@ -241,7 +247,8 @@ impl<'a, T: Real> TableScorer<'a, T> {
         }
     }
 
-    /// Refuses a value that is not finite. `values` has the same number of values for each of `rows`.
+    /// Rejects a value that is not finite. `values` has the same number of values for each of
+    /// `rows`.
     fn check(&self, what: &'static str, values: &[f64], rows: &[u64]) -> Result<()> {
         let Some(at) = values.iter().position(|value| !value.is_finite()) else { return Ok(()) };
         let (row, value) = (rows[at * rows.len() / values.len()], values[at]);
@@ -298,7 +305,7 @@ impl<T: Real> Fold<T> for TableScorer<'_, T> {
         if ranges.is_some() || model.is_narrow() || incomplete.contains(&true) {
             scaled.clear();
             scaled.extend_from_slice(x);
-            // the mean, a row that every kernel takes; what comes of it is not read
+            // the mean, which every kernel accepts; the outputs are not read
             let mean = |j: usize| T::from_f64(model.scaler.apply(j, model.scaler.mean[j]));
             let rows = scaled.chunks_exact_mut(block.d).zip(incomplete).filter(|(_, lacks)| **lacks);
             rows.for_each(|(row, _)| row.iter_mut().enumerate().for_each(|(j, value)| *value = mean(j)));
@@ -324,7 +331,7 @@ impl<T: Real> Fold<T> for TableScorer<'_, T> {
             let out = more(&mut state.residual, b);
             kernel.diag(x, out);
             for (out, phi) in out.iter_mut().zip(scores.chunks_exact(t.max(1))).filter(|_| self.extras.residual) {
-                // rounding may have the projection longer than what is projected
+                // rounding can make the projection longer than the projected function
                 *out = (*out - phi.iter().map(|v| v * v).sum::<f64>()).max(0.0).sqrt();
             }
             self.check("the residual", out, block.rows)?;

@@ -1,4 +1,4 @@
-//! The most unusual rows of a table, the strangest first.
+//! The most anomalous rows of a table, in descending order.
 
 use super::carried::{self, Carried};
 use super::reasons::{self, Reason};
@@ -11,7 +11,7 @@ use kstore::{KeptColumn, Reading, Selected, Workers, budget::Term};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{collections::BinaryHeap, path::Path};
 
-/// The smallest of the values that go by, so many at most.
+/// The `most` smallest values of a stream.
 #[derive(Debug)]
 pub(super) struct Smallest<V> {
     most: usize,
@@ -36,7 +36,7 @@ impl<V: Ord> Smallest<V> {
     }
 }
 
-/// A number whose order is that of [`f64::total_cmp`]; below, the way back.
+/// Returns an integer with the order of [`f64::total_cmp`]; `score_of` is the inverse.
 fn ordered(score: f64) -> u64 {
     let bits = score.to_bits();
     if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
@@ -46,32 +46,36 @@ fn score_of(ordered: u64) -> f64 {
     f64::from_bits(if ordered >> 63 == 1 { ordered ^ 1 << 63 } else { !ordered })
 }
 
-/// Most rows whose reasons are looked for: whoever writes more does not read them.
+/// Maximum number of rows with reasons; nobody reads more.
 const REASONED: usize = 1000;
 
-/// Bytes of a number, and of the words around it, in a reason.
+/// Bytes of a number and the words around it in a reason.
 const WORDS: usize = 40;
 
-/// A strange row.
+/// An anomalous row.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Strange {
-    /// The number of the row in the table.
+    /// Row number in the table.
     pub row: u64,
-    /// Its score, the lower the stranger; of components the squared distance from their span, the larger the stranger.
+    /// Score, lower for more anomalous rows; for components the squared distance from their span,
+    /// larger for more anomalous rows.
     pub score: f64,
-    /// What makes it strange, the strongest first; of the first thousand rows.
+    /// Explanation, the strongest reason first; only for the first 1,000 rows.
     pub reasons: Vec<Reason>,
 }
 
 impl Predictor {
-    /// Writes the `top` strangest rows to a file, the strangest first: the columns that `kept` selects, the number of the row in the table as
-    /// `row`, `score` or `novelty`, and, in formats that hold text, `reasons`. Returns them. Fewer where the table has fewer.
+    /// Writes the `top` most anomalous rows to a file, the most anomalous first, and returns them;
+    /// all rows if the table has fewer.
     ///
-    /// *Cost*: one pass, the kept columns of those rows, and their reasons ([`Reason`]). *Bytes*: those of [`Predictor::scores`], and the rows
-    /// that are written.
+    /// The columns are those that `kept` selects, the row number in the table as `row`, `score` or
+    /// `novelty`, and, in formats with text, `reasons`.
+    ///
+    /// *Cost*: one pass, the kept columns of those rows, and their reasons ([`Reason`]).
+    /// *Bytes*: as [`Predictor::scores`], and the rows to write.
     ///
     /// # Errors
-    /// A model that tells strange rows from others in no way; the errors of [`Predictor::write`].
+    /// A model that does not score anomalies; the errors of [`Predictor::write`].
     pub fn write_top(
         &self,
         selected: &Selected,
@@ -96,7 +100,7 @@ impl Predictor {
         let extras = Extras { novelty: components, ..Extras::default() };
         let number = top.min(selected.known_rows().map_or(usize::MAX, |rows| rows as usize));
         let row = 5 * size_of::<(u64, u64)>() + kept.map_or(0, Selected::kept_bytes_per_row);
-        // the reasons, as they are found and in words
+        // the reasons, as values and as text
         let row = row + reasons::REASONS * 2 * longest + 8 * self.features();
         let held = |_: &PredictionWriter| {
             Term::new("the rows of the lowest scores", number.saturating_mul(row), "lower `top`")
@@ -135,7 +139,6 @@ impl Predictor {
     }
 }
 
-/// The reasons of rows of a table, row by row.
 fn reasons_of<T: Real>(
     typed: &Typed<T>,
     selected: &Selected,
@@ -143,7 +146,7 @@ fn reasons_of<T: Real>(
     workers: &Workers,
 ) -> Result<Vec<Vec<Reason>>> {
     let (search, d) = (reasons::ReasonSearch::new(typed)?, typed.model.scaler.features());
-    // missing values are filled in units of the scaled rows
+    // missing values are imputed in scaled units
     let scaler = Some(Arc::new(typed.model.scaler.clone()));
     let gathered = selected.rows::<f64>(Reading { scaler, ..Reading::default() })?.gather(rows)?;
     let found: Mutex<Result<Vec<Vec<Reason>>>> = Mutex::new(Ok(vec![Vec::new(); rows.len()]));
@@ -161,7 +164,7 @@ fn reasons_of<T: Real>(
     found.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The kept columns of all of these rows, which ascend.
+/// Returns the kept columns of all these rows, whose numbers ascend.
 fn all(carried: &mut Carried<'_>, rows: &[u64]) -> Result<Vec<KeptColumn>> {
     let (mut columns, mut done) = (Vec::<KeptColumn>::new(), 0);
     while done < rows.len() {
@@ -175,7 +178,7 @@ fn all(carried: &mut Carried<'_>, rows: &[u64]) -> Result<Vec<KeptColumn>> {
     Ok(columns)
 }
 
-/// The columns with the rows at these places, one after the other.
+/// Returns the columns with their rows in the order of `places`.
 fn permuted(columns: &[KeptColumn], places: &[usize]) -> Vec<KeptColumn> {
     let moved = |from: &KeptColumn| {
         let mut to = KeptColumn::new(from.kind());

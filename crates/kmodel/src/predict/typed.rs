@@ -1,4 +1,4 @@
-//! A model of one precision at work on slices of rows.
+//! A model of one precision, applied to slices of rows.
 
 use super::{Inner, Predictor};
 use crate::model::{PredictScratch, either};
@@ -9,26 +9,27 @@ use kstore::budget::Term;
 use kstore::{Encoding, Table, Workers};
 use std::sync::Arc;
 
-/// Rows that are scaled and scored at once.
+/// Rows scaled and scored at once.
 pub(super) const TILE: usize = 1024;
 
-/// A model with the functions of its basis, made once.
+/// A model with its basis functions.
 #[derive(Debug)]
 pub(super) struct Typed<T: Real> {
     pub(super) model: Model<T>,
     pub(super) functions: Box<dyn FeatureMap<T>>,
     pub(super) classes: Option<Classes>,
-    /// The least and the greatest scaled value of each feature, where rows are taken between them.
+    /// Scaled training range of each feature, if rows are clipped to it.
     pub(super) ranges: Option<Vec<[T; 2]>>,
 }
 
-/// A value as the fit in f32 saw it, though the model predicts in f64: categories that were equal to those of a landmark in the
-/// fit must be equal here too.
+/// Rounds a value to f32, as in the fit, although the model predicts in f64: categories that
+/// equalled a landmark's category in the fit must do so here too.
 fn narrowed(value: f64) -> f64 {
     f64::from((value as f32).clamp(f32::MIN, f32::MAX))
 }
 
-/// A value that lies beyond a range by more than this share of its width is told: among new rows some lie a little beyond.
+/// A value outside its range by more than this fraction of the width is counted in a warning; some
+/// new rows always lie slightly outside.
 const FAR: f64 = 0.1;
 
 pub(super) fn is_far<T: Real>(value: T, [least, greatest]: [T; 2]) -> bool {
@@ -36,7 +37,7 @@ pub(super) fn is_far<T: Real>(value: T, [least, greatest]: [T; 2]) -> bool {
     value < least - margin || value > greatest + margin
 }
 
-/// The value, or the end of the range that it lies beyond.
+/// Clips a value to a range.
 fn between<T: Real>(value: T, [least, greatest]: [T; 2]) -> T {
     if value < least {
         least
@@ -47,7 +48,7 @@ fn between<T: Real>(value: T, [least, greatest]: [T; 2]) -> T {
     }
 }
 
-/// Rows that are scaled, and the same behind the metric.
+/// Scaled rows, and the same rows after the metric.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SeenRows<T> {
     pub(super) scaled: Vec<T>,
@@ -66,7 +67,8 @@ impl<T: Real> Typed<T> {
         Ok(Self { functions, classes, ranges, model })
     }
 
-    /// The term of the plan for the loaded model, whose functions hold the landmarks once more, and further copies.
+    /// Returns the plan term of the loaded model, whose functions store the landmarks again, plus
+    /// `copies` bytes.
     pub(super) fn term(&self, copies: usize) -> Term {
         let held = self.model.bytes() + self.functions.footprint().fixed;
         Term::new("model", held + copies, "fit a model of lower `rank`")
@@ -83,7 +85,8 @@ impl<T: Real> Typed<T> {
         (rows, PredictScratch::new(&*self.functions))
     }
 
-    /// The scaled rows `x` as the basis sees them: behind the metric, where there is one, rounded as those of the fit were.
+    /// Returns the scaled rows `x` as the basis takes them: after the metric, if any, rounded as in
+    /// the fit.
     pub(super) fn seen<'b>(&self, x: &'b [T], behind: &'b mut Vec<T>) -> &'b [T] {
         let Some(metric) = &self.model.metric else { return x };
         behind.resize(x.len() / metric.inputs() * metric.outputs(), T::ZERO);
@@ -92,7 +95,8 @@ impl<T: Real> Typed<T> {
         behind
     }
 
-    /// Rounds scaled rows as those of the fit were, hands those beyond the ranges of the model to `see`, and takes them between their ends.
+    /// Rounds scaled rows as in the fit, calls `see` for rows outside the ranges of the model, and
+    /// clips them.
     pub(super) fn settle(&self, rows: &mut [T], mut see: impl FnMut(&[T], &[[T; 2]])) {
         self.round(rows);
         let Some(ranges) = &self.ranges else { return };
@@ -109,7 +113,8 @@ impl<T: Real> Typed<T> {
         }
     }
 
-    /// Writes rows of `x` from `first` on to `out`, scaled and settled.
+    /// Writes the rows of `x` to `out`, scaled, rounded and clipped; `first` is their offset in
+    /// messages.
     fn scale<V: kstore::Real>(&self, x: &[V], first: usize, out: &mut Vec<T>) -> Result<()> {
         out.clear();
         for (row, values) in x.chunks_exact(self.model.scaler.features()).enumerate() {
@@ -130,7 +135,6 @@ impl<T: Real> Typed<T> {
         Error::Row { row: row as u64, what: what.to_string(), value }
     }
 
-    /// Refuses `x` or `out` of a wrong length.
     fn check<V>(&self, x: &[V], out: &[f64]) -> Result<()> {
         let (d, t) = (self.model.scaler.features(), self.model.dims().2);
         let n = x.len() / d.max(1);
@@ -157,7 +161,8 @@ impl<T: Real> Typed<T> {
         self.each_tile(x, out, 1, rows, |x, out| self.model.predict_with(&*self.functions, x, out, scratch))
     }
 
-    /// Calls `see` with rows of `x` as the basis sees them, `tile` at a time, and the number of the first.
+    /// Calls `see` with rows of `x` as the basis takes them, `tile` at a time, and the number of
+    /// the first.
     pub(super) fn each_seen<V: kstore::Real>(
         &self,
         x: &[V],
@@ -195,10 +200,11 @@ impl<T: Real> Typed<T> {
 }
 
 impl Predictor {
-    /// The predictor with room for the rows of a table, where these are sparse and one has more entries than any row of the fit.
+    /// Returns a predictor whose sparse row layout holds every row of a table, even with more
+    /// entries than any row of the fit.
     ///
     /// # Errors
-    /// Those of [`Predictor::new`].
+    /// The errors of [`Predictor::new`].
     #[doc(hidden)]
     pub fn fitting(self, table: &Table) -> Result<Self> {
         let Some((encoding, own)) = self.card().encoding.as_ref().zip(self.card().sparse()) else { return Ok(self) };

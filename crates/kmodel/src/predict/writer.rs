@@ -1,4 +1,4 @@
-//! Predictions of a model for a table, into a file, in the order of its rows.
+//! Writes predictions of a model for a table to a file, in row order.
 
 use super::carried::{self, Carried};
 use super::{Extras, Predictor, Scores, decision::ColumnGroup};
@@ -8,20 +8,22 @@ use kstore::sink::{self, Output, OutputColumn, Sink};
 use kstore::{KeptColumn, Missing, RowSource, Selected, TILE_TEXT, TextLimit, budget::Term};
 use std::{ops::Range, path::Path};
 
-/// Bytes of a row group of a wide table, about, and of what is noted about each of its columns: measured on 1,000 columns.
+/// Approximate size of a row group of a wide table, and of the metadata per column in it: measured
+/// on 1,000 columns.
 const GROUP_BYTES: usize = 64 << 20;
 const NOTE_BYTES: usize = 2 << 10;
 
-/// A file of predictions being written; dropped before [`PredictionWriter::finish`], it leaves nothing.
+/// A prediction file being written; dropping it before [`PredictionWriter::finish`] leaves no file.
 pub(super) struct PredictionWriter {
     pub(super) sink: Box<dyn Sink>,
     pub(super) parts: Vec<ColumnGroup>,
-    /// Number of columns of predictions, without the columns that are carried along.
+    /// Number of prediction columns, without the kept columns.
     columns: usize,
 }
 
 impl PredictionWriter {
-    /// Starts a file with the kept columns and then those of the predictions, which may be missing in some rows if they are `optional`.
+    /// Creates a file with the kept columns followed by the prediction columns, which are nullable
+    /// if `optional`.
     pub(super) fn create(path: &Path, kept: &[OutputColumn], parts: Vec<ColumnGroup>, optional: bool) -> Result<Self> {
         let own = parts.iter().flat_map(ColumnGroup::columns);
         let predictions: Vec<OutputColumn> =
@@ -34,7 +36,7 @@ impl PredictionWriter {
         Ok(Self { sink: sink::create(path, &[kept, &predictions].concat())?, parts, columns })
     }
 
-    /// Appends the predictions of a segment, beside the columns that are carried along.
+    /// Appends the predictions of a segment, with the kept columns.
     fn write(&mut self, scores: &Scores, carried: Option<&mut Carried<'_>>) -> Result<()> {
         let (mut carried, mut done) = (carried, 0);
         while done < scores.rows.len() {
@@ -57,43 +59,47 @@ impl PredictionWriter {
         Ok(self.sink.write(&batch)?)
     }
 
-    /// Bytes held while rows are written: the values that wait in the file writer, and the predictions by columns.
+    /// Returns the bytes held during writing: values buffered in the file writer, and the
+    /// predictions by column.
     fn footprint(&self) -> usize {
         let longest: usize = self.parts.iter().map(ColumnGroup::longest).sum();
         self.sink.footprint() + carried::TILE * (self.columns * size_of::<f64>() + 4 * longest)
     }
 
-    /// Bytes of what a file of so many rows says about its columns, which is written at its end: a note for each column of each row
-    /// group, of which there are many where rows are wide.
+    /// Returns the bytes of the column metadata at the end of a file with this many rows: an entry
+    /// per column and row group. Wide rows have many row groups.
     fn index_bytes(&self, rows: u64) -> usize {
         let numbers = usize::try_from(rows).unwrap_or(usize::MAX).saturating_mul(self.columns);
         let groups = numbers.saturating_mul(size_of::<f64>()) / GROUP_BYTES;
         groups.saturating_mul(self.columns).saturating_mul(NOTE_BYTES)
     }
 
-    /// Completes the file and gives it its name.
+    /// Completes the file and renames it to its final name.
     pub(super) fn finish(self) -> Result<()> {
         Ok(self.sink.finish()?)
     }
 }
 
-/// What was written.
+/// The result of writing predictions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Predicted {
     /// Number of rows.
     pub rows: u64,
-    /// Number of rows whose pre-image did not settle.
+    /// Number of rows whose pre-image did not converge.
     pub unsettled: u64,
 }
 
 impl Predictor {
-    /// Writes the predictions of the selected rows to a file, in their order: `prediction`, or `prediction_<target>` for several
-    /// targets, labels as they were in the fit, beside the columns that `kept` selects from the same rows. The extension of
-    /// `path` is the format. A row that [`Missing::Keep`] keeps has no value in the columns of predictions.
+    /// Writes the predictions of the selected rows to a file, in their order.
+    ///
+    /// The columns are those that `kept` selects from the same rows, then `prediction`, or
+    /// `prediction_<target>` for several targets; labels are written as in the fit. The extension
+    /// of `path` selects the format. Rows with missing values that [`Missing::Keep`] keeps have
+    /// null predictions.
     ///
     /// # Errors
-    /// Extras that the model does not hold; those of [`Predictor::scores`]; a path that cannot be written. Then nothing is
-    /// written.
+    /// Extras that the model does not have; the errors of [`Predictor::scores`]; a path that cannot
+    /// be written. No file is written then.
     pub fn write(
         &self,
         selected: &Selected,
@@ -121,7 +127,7 @@ impl Predictor {
         Ok(Predicted { rows, unsettled })
     }
 
-    /// Starts a file; `more` is the term of what else is held.
+    /// Creates a file; `more` is the plan term of further memory.
     pub(super) fn begin(
         &self,
         (selected, kept): (&Selected, Option<&Selected>),
@@ -136,7 +142,7 @@ impl Predictor {
         if let Some(kept) = kept {
             let source = carried::source(kept, TextLimit::default())?;
             let texts = if kept.keeps_text() { COPIES * TILE_TEXT } else { 0 };
-            // the rows of a tile that are written once more
+            // the rows of a tile, and their copy for writing
             let bytes = RowSource::<f64>::footprint(&source).at(2 * carried::TILE) + texts;
             terms.push(Term::new("columns that are carried along", bytes, "keep fewer columns with `keep`"));
         }
@@ -148,9 +154,9 @@ impl Predictor {
 
 pub(super) struct Begun {
     pub(super) out: PredictionWriter,
-    /// The terms of the plan beside the lanes.
+    /// Plan terms in addition to the lanes.
     pub(super) terms: Vec<Term>,
-    /// How long the texts may be that are carried along.
+    /// Limit on the length of the kept texts.
     pub(super) texts: TextLimit,
 }
 

@@ -5,18 +5,20 @@ use kstore::checkpoint::{Journal, Listener, Resume};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The options of a checkpoint, which keeps the results of the passes of a run on disk while it runs.
+/// Options of a checkpoint, which saves the results of passes to disk during a run.
 #[derive(Clone)]
 pub struct Checkpoint<'a> {
-    /// The folder of the checkpoint.
+    /// Folder of the checkpoint.
     pub folder: PathBuf,
     /// Time between two saves of a pass.
     pub every: Duration,
-    /// Whether the run continues from the checkpoint of an earlier run; without one it starts afresh.
+    /// Whether the run resumes from the checkpoint of an earlier run; without one it starts from
+    /// the beginning.
     pub resume: Resume,
-    /// The listener that is told about the checkpoint.
+    /// Listener for messages about the checkpoint.
     pub listener: &'a dyn Listener,
-    /// Further names and values that tell this run from others, beside the options in the model file and the files.
+    /// Further names and values that identify the run, in addition to its files and the options in
+    /// the model file.
     pub notes: Vec<(String, String)>,
 }
 
@@ -27,8 +29,8 @@ impl std::fmt::Debug for Checkpoint<'_> {
 }
 
 impl Checkpoint<'_> {
-    /// The error to report for a run that failed: an interruption with a saved checkpoint becomes [`Error::Stopped`], and of other
-    /// errors the listener is told that work was saved.
+    /// Returns the error to report for a failed run: an interruption with a saved checkpoint
+    /// becomes [`Error::Stopped`]. For other errors with saved work, notifies the listener.
     pub fn kept(&self, journal: &Journal<'_>, error: Error) -> Error {
         match (journal.holds_work(), error.is_interrupted()) {
             (true, true) => Error::Stopped { checkpoint: journal.folder().to_path_buf() },

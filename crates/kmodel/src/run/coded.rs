@@ -1,4 +1,4 @@
-//! The values of columns of categories and times, found before the job that reads them.
+//! The values of category and time columns, collected before the job that reads them.
 
 use super::Run;
 use super::Stages;
@@ -11,36 +11,42 @@ use kstore::{
 };
 use std::sync::Arc;
 
-/// Places where the texts of a tile are held at the same time: the tile, the rows of it that are written, the same as Arrow's
-/// arrays, and what the sink makes of them: a page and what it becomes, or a batch and its encoded form.
+/// Number of copies of a tile's texts that exist at the same time: the tile, its written rows, the
+/// same as Arrow arrays, and the data of the sink: a page and its encoded form, or a batch and its
+/// encoded form.
 pub const COPIES: usize = 6;
 
-/// Bytes of a first look at the columns that need no plan: `plan` tells what a fit needs whatever the budget is.
+/// Bytes of a first look at the columns that need no memory plan: `plan` reports the needs of a fit
+/// whatever the budget.
 const SMALL_LOOK: usize = 16 << 20;
 
-/// What to do where the values do not fit the memory.
+/// Remedy if the values do not fit in memory.
 const REMEDY: &str = "set `categories` none, or leave columns of text out";
 
 impl Run<'_> {
-    /// The selection with the values of its columns of categories and times known, so that its rows can be read. A job does this itself; who wants the
-    /// names of the features before it does it first, and the job has nothing left to do.
+    /// Returns the selection with the values of its category and time columns, so that its rows can
+    /// be read.
     ///
-    /// Columns with too many values are left out with a warning. *Cost*: one pass over these columns, none where there are none.
+    /// A job does this itself. A caller that needs the feature names earlier calls it first; the
+    /// job then skips it. Columns with too many values are dropped with a warning.
+    /// *Cost*: one pass over these columns, no pass without such columns.
     ///
     /// # Errors
-    /// A missing value where none may be, with its place; [`kstore::Error::TooManyValues`]; those of reading and of the memory plan.
+    /// A missing value where none is allowed, with its position; [`kstore::Error::TooManyValues`];
+    /// errors of reading and of the memory plan.
     pub fn coded(&self, selected: &Selected) -> Result<Selected> {
         Ok(self.coded_together(&[selected])?.pop().unwrap_or_else(|| selected.clone()))
     }
 
-    /// As [`Run::coded`], for tables of the same columns: a feature for each value of any of them.
+    /// Codes tables with the same columns together, as [`Run::coded`] does: every value in any of
+    /// them becomes a feature.
     ///
     /// # Errors
-    /// Those of [`Run::coded`].
+    /// The errors of [`Run::coded`].
     pub fn coded_together(&self, tables: &[&Selected]) -> Result<Vec<Selected>> {
         let new = tables.iter().find(|table| table.is_new());
         new.and_then(|table| table.table().note()).into_iter().for_each(|note| self.stages().warn(note));
-        // numbers of several tables that are compared stay numbers in all of them
+        // numeric columns of several tables that are compared stay numeric in all of them
         let tables: Vec<Selected> = match tables {
             [one] if one.is_new() => {
                 let bytes = one.look_bytes();
@@ -54,14 +60,15 @@ impl Run<'_> {
             }
             several => several.iter().map(|table| (*table).clone()).collect(),
         };
-        // the values of categories and times
+        // values of categories and times
         let valued = self.finished(tables, Selected::search)?;
         let learned = valued.into_iter().map(|table| self.learned(table)).collect::<Result<Vec<_>>>()?;
-        // the words of texts, and the weights of entries of sparse rows
+        // words of texts, and weights of entries of sparse rows
         self.finished(learned, Selected::entry_search)
     }
 
-    /// The selections with what a search has found in all of them, where there is something to be searched for.
+    /// Applies the combined result of a search in all selections to each of them, if there is
+    /// anything to search for.
     fn finished<S: Search>(&self, tables: Vec<Selected>, search: fn(&Selected) -> Option<S>) -> Result<Vec<Selected>> {
         let Some(searches) = tables.iter().map(search).collect::<Option<Vec<S>>>() else { return Ok(tables) };
         let mut all: Option<S::State> = None;
@@ -84,15 +91,15 @@ impl Run<'_> {
         Ok(selected)
     }
 
-    /// What a search finds in the rows of a table.
+    /// Runs a search over the rows of a table.
     ///
     /// # Errors
-    /// Those of [`Run::coded`].
+    /// The errors of [`Run::coded`].
     pub fn found<S: Search>(&self, search: &S, table: &Selected) -> Result<S::State> {
         self.scanned(table, search.state_bytes(), search, &|texts| search.rows(texts))
     }
 
-    /// The selection with the effects of its columns of many values learned.
+    /// Returns the selection with the target encoding of its columns with many values.
     fn learned(&self, selected: Selected) -> Result<Selected> {
         if selected.effect_columns().is_empty() {
             return Ok(selected);
@@ -104,7 +111,7 @@ impl Run<'_> {
         Ok(selected)
     }
 
-    /// The classes of a selection, the most frequent first.
+    /// Returns the classes of a selection, the most frequent first.
     fn by_frequency(&self, selected: &Selected) -> Result<Vec<Label>> {
         let Some(labels) = selected.labels() else { return Ok(Vec::new()) };
         let counts = self.statistics(&labels)?.classes;
@@ -113,13 +120,13 @@ impl Run<'_> {
         Ok(classes)
     }
 
-    /// The statistics of the rows of a table, by a pass of its own.
+    /// Returns the statistics of the rows of a table, in a separate pass.
     pub fn statistics(&self, table: &Selected) -> Result<Statistics> {
         let fold = StatisticsFold::new(table.shape());
         self.scanned(table, fold.state_bytes(), &fold, &|texts| table.rows(Reading { texts, ..Reading::default() }))
     }
 
-    /// What a fold finds in rows whose texts are limited, by a pass of its own.
+    /// Runs a fold over rows whose texts are limited, in a separate pass.
     fn scanned<F: Fold<f64, Error = kstore::Error>>(
         &self,
         table: &Selected,

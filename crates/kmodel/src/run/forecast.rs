@@ -1,17 +1,17 @@
-//! The plan of a run: how its passes are cut, its stages, and the memory that each of them needs.
+//! The plan of a run: the shape of its passes, its stages, and their memory.
 
 use kstore::Plan;
 
-/// How passes are cut and how many lanes they have.
+/// The shape of passes: tiles, segments and lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PassShape {
-    /// Number of rows of a tile.
+    /// Rows per tile.
     pub tile: usize,
-    /// Number of stored rows of a segment.
+    /// Stored rows per segment.
     pub segment: u64,
     /// Number of lanes of passes with small states.
     pub scan_lanes: usize,
-    /// Number of lanes of the pass that fills the Gram matrix.
+    /// Number of lanes of the pass that computes the Gram matrix.
     pub gram_lanes: usize,
     /// Number of tiles that each lane decodes ahead.
     pub prefetch: usize,
@@ -20,46 +20,47 @@ pub struct PassShape {
 /// A stage of a run.
 #[derive(Clone, Debug)]
 pub struct Stage {
-    /// What is resident.
+    /// Memory plan.
     pub plan: Plan,
-    /// Passes over the table.
+    /// Number of passes over the table.
     pub passes: u64,
 }
 
-/// What a run would need.
+/// The predicted cost of a run.
 #[derive(Clone, Debug)]
 pub struct Forecast {
-    /// Stored rows of the selection: an upper bound on the rows.
+    /// Stored rows of the selection: an upper bound on the number of rows.
     pub rows: u64,
-    /// How passes are cut into tiles, segments and lanes.
+    /// Shape of the passes.
     pub cut: PassShape,
-    /// The stages, in their order.
+    /// Stages, in order.
     pub stages: Vec<Stage>,
-    /// Number of threads that it was made for.
+    /// Number of threads of the forecast.
     pub threads: usize,
-    /// Bytes that a pass reads for a stored row; `None` where the first rows tell nothing.
+    /// Bytes that a pass reads per stored row; `None` if the first rows give no estimate.
     pub row_bytes: Option<f64>,
-    /// True if each iteration of the solver is one more pass over the table, which no stage counts: the features of all rows are kept nowhere.
+    /// True if each iteration of the solver is another pass over the table, because the features of
+    /// all rows are not stored. No stage counts these passes.
     pub repeats: bool,
 }
 
 impl Forecast {
-    /// Bytes of memory of the stage that needs most.
+    /// Returns the peak memory of the stages in bytes.
     pub fn bytes(&self) -> usize {
         self.stages.iter().map(|stage| stage.plan.bytes()).max().unwrap_or(0)
     }
 
-    /// True where every stage fits the budget.
+    /// Returns true if every stage fits the budget.
     pub fn fits(&self) -> bool {
         fit(&self.stages)
     }
 
-    /// Number of passes over the table.
+    /// Returns the number of passes over the table.
     pub fn passes(&self) -> u64 {
         self.stages.iter().map(|stage| stage.passes).sum()
     }
 
-    /// Bytes that so many passes read from storage.
+    /// Returns the bytes that this many passes read from storage.
     pub fn bytes_read(&self, passes: u64) -> Option<u64> {
         Some((passes as f64 * self.rows as f64 * self.row_bytes?) as u64)
     }

@@ -17,7 +17,7 @@ use kstore::{CancelToken, Workers, budget, rayon};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// The resources that a job may use. None of them changes a bit of its result.
+/// The resources that a job may use. The result is bit-identical for all of them.
 ///
 /// ```
 /// use ksolve::job::{CancelToken, Run};
@@ -52,8 +52,8 @@ impl Default for Run<'_> {
 }
 
 impl<'a> Run<'a> {
-    /// The default resources: half of the memory of the machine or its control group, every core, no scratch folder, no
-    /// observer.
+    /// Returns the default resources: half of the memory of the machine or its control group, all
+    /// cores, no scratch folder and no observer.
     pub fn new() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self {
@@ -73,50 +73,50 @@ impl<'a> Run<'a> {
         Self { memory, ..self }
     }
 
-    /// Sets the number of threads; the job makes a pool of its own.
+    /// Sets the number of threads; the job creates its own pool.
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
         Self { workers: Workers::new(threads).heeding(self.cancel.clone()), ..self }
     }
 
-    /// Sets the pool of threads to use, such as that of the program around.
+    /// Sets the thread pool, such as the pool of the calling program.
     #[must_use]
     pub fn pool(self, pool: Arc<rayon::ThreadPool>) -> Self {
         Self { workers: Workers::of(pool).heeding(self.cancel.clone()), ..self }
     }
 
-    /// Sets the observer that is told of stages, rows and warnings.
+    /// Sets the observer of stages, rows and warnings.
     #[must_use]
     pub fn watch(self, stages: &'a dyn Stages) -> Self {
         Self { stages, ..self }
     }
 
-    /// Sets the token that can stop the run: within a tile of rows, a block of a matrix or a step of an iteration, with an error that
-    /// [`crate::Error::is_interrupted`] knows.
+    /// Sets the token that can stop the run within a tile of rows, a block of a matrix or a step of
+    /// an iteration. The error then satisfies [`crate::Error::is_interrupted`].
     #[must_use]
     pub fn cancel(self, cancel: CancelToken) -> Self {
         Self { workers: self.workers.heeding(cancel.clone()), cancel, ..self }
     }
 
-    /// Sets the folder for decoded rows, features and kernel values that do not fit the memory.
+    /// Sets the folder for decoded rows, features and kernel values that do not fit in memory.
     #[must_use]
     pub fn scratch(self, scratch: &'a Scratch) -> Self {
         Self { scratch: Some(scratch), ..self }
     }
 
-    /// Sets the checkpoint, with which a run that is stopped can go on.
+    /// Sets the checkpoint, from which a stopped run can resume.
     #[must_use]
     pub fn checkpoint(self, checkpoint: Checkpoint<'a>) -> Self {
         Self { checkpoint: Some(checkpoint), ..self }
     }
 
-    /// Who shares the passes over rows with other processes; with one, there is no checkpoint.
+    /// Sets the engine that shares passes over rows with other processes; it excludes a checkpoint.
     #[must_use]
     pub fn engine(self, engine: &'a dyn Engine) -> Self {
         Self { engine: Some(engine), ..self }
     }
 
-    /// Bytes that the process may have resident.
+    /// Returns the memory budget of the process in bytes.
     pub fn bytes(&self) -> usize {
         self.memory
     }
@@ -131,7 +131,8 @@ impl<'a> Run<'a> {
         self.stages
     }
 
-    /// The resources for work that is no fit, such as an error curve: without a journal. The cancel token stops it as it stops a fit.
+    /// Returns the resources without a journal, for work other than a fit, such as an error curve.
+    /// The cancel token stops it like a fit.
     pub fn resources(&self) -> Resources<'_> {
         Resources {
             memory: self.memory,
@@ -142,14 +143,15 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A watch that times the stages, keeps the warnings, and stops where the cancel token asks for it.
+    /// Returns a watch that times the stages, stores the warnings, and stops if the run is
+    /// cancelled.
     #[doc(hidden)]
     pub fn watched(&self) -> Watch<'_> {
         Watch { stages: self.stages, cancel: &self.cancel, seconds: Mutex::default(), warnings: Mutex::default() }
     }
 }
 
-/// Times the stages and keeps the warnings of a run, and passes them on to its observer.
+/// Times the stages and stores the warnings of a run, and forwards them to its observer.
 #[doc(hidden)]
 pub struct Watch<'a> {
     stages: &'a dyn Stages,
@@ -168,7 +170,8 @@ impl std::fmt::Debug for Watch<'_> {
 }
 
 impl Watch<'_> {
-    /// Seconds of each stage, in the order in which they ended; stages of one name add up.
+    /// Returns the seconds of each stage, in the order of completion; stages with the same name are
+    /// summed.
     pub fn seconds(&self) -> Vec<(String, f64)> {
         lock(&self.seconds).clone()
     }

@@ -1,4 +1,4 @@
-//! What a fit may use, and who watches it.
+//! The resources of a fit, and the observer of its stages.
 
 use super::{Forecast, PassShape};
 use kstore::checkpoint::Journal;
@@ -7,20 +7,20 @@ use kstore::scratch::Scratch;
 use kstore::{Pass, Workers};
 use std::ops::Range;
 
-/// The resources that a training run may use. None of them changes a bit of the result.
+/// The resources that a training run may use. The result is bit-identical for all of them.
 #[derive(Clone, Copy)]
 pub struct Resources<'a> {
     /// Memory budget of the whole process, in bytes.
     pub memory: usize,
-    /// The pool of threads.
+    /// Thread pool.
     pub workers: &'a Workers,
-    /// The observer of the stages.
+    /// Observer of the stages.
     pub stages: &'a dyn Stages,
-    /// The journal that saves the results of passes, with which a stopped run can go on; `None` for runs that begin
-    /// anew.
+    /// Journal that saves the results of passes, from which a stopped run can resume; `None` for
+    /// runs without a checkpoint.
     pub journal: Option<&'a Journal<'a>>,
-    /// The scratch folder, where decoded and scaled rows are kept for the passes after the first; `None` to decode them
-    /// in every pass.
+    /// Scratch folder for decoded and scaled rows, used by all passes after the first; `None` to
+    /// decode the rows in every pass.
     pub scratch: Option<&'a Scratch>,
 }
 
@@ -32,14 +32,14 @@ impl std::fmt::Debug for Resources<'_> {
 }
 
 impl<'a> Resources<'a> {
-    /// Begins a stage over these stored rows.
+    /// Starts a stage over these stored rows.
     pub fn over(&self, name: &str, rows: Range<u64>) -> Box<dyn Observer + 'a> {
         self.stages.stage(name, Some(rows.end - rows.start))
     }
 }
 
 impl PassShape {
-    /// A pass with this cut, in `lanes` lanes, with a journal where there is one.
+    /// Returns a pass of this shape in `lanes` lanes, with the journal of `resources`, if any.
     pub fn pass<'a>(self, lanes: usize, resources: &'a Resources<'a>, observer: &'a dyn Observer) -> Pass<'a> {
         let Self { tile, segment, prefetch, .. } = self;
         let Resources { workers, journal, .. } = *resources;
@@ -49,19 +49,20 @@ impl PassShape {
 
 /// An observer of the stages of a run, for progress, times and warnings.
 pub trait Stages: Sync {
-    /// Begins a stage over `rows` rows, or one that is no pass; it ends when the observer is dropped.
+    /// Starts a stage over `rows` rows, or a stage that is not a pass; it ends when the observer is
+    /// dropped.
     fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a>;
-    /// Begins a stage of so many steps that are no rows, such as machines.
+    /// Starts a stage that counts steps instead of rows, such as the SVMs to train.
     fn steps<'a>(&'a self, name: &str, steps: u64) -> Box<dyn Observer + 'a> {
         self.stage(name, Some(steps))
     }
-    /// Takes a warning for the user; the run goes on.
+    /// Receives a warning for the user; the run continues.
     fn warn(&self, text: String);
-    /// True where [`Stages::planned`] should be called.
+    /// Returns true if [`Stages::planned`] should be called.
     fn wants_plan(&self) -> bool {
         false
     }
-    /// Takes the forecast of the run before it begins.
+    /// Receives the forecast of the run before it starts.
     fn planned(&self, _forecast: &Forecast) {}
 }
 

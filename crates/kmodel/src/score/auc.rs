@@ -1,31 +1,31 @@
 //! Area under the ROC curve, in bounded memory.
 
-/// Number of rows up to which scores are kept: 16 bytes each, 16 MiB in all.
+/// Number of rows up to which scores are stored: 16 bytes each, 16 MiB in total.
 pub(crate) const EXACT_ROWS: usize = 1 << 20;
 
-/// Leading bits of an ordered f32 that name a histogram bin: sign, exponent and 9 bits of the mantissa, so scores share
-/// a bin only within 0.2 % of each other; 2 · 2^18 counts are 4 MiB.
+/// Leading bits of an ordered f32 that select a histogram bin: sign, exponent and 9 bits of the
+/// mantissa, so scores in one bin differ by at most 0.2 %; 2 · 2^18 counts are 4 MiB.
 const BITS: u32 = 18;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Auc {
     /// P(score of a positive > score of a negative) + ½ P(equal).
     pub(crate) value: f64,
-    /// Largest possible difference from the exact area; 0 while scores are kept.
+    /// Largest possible difference from the exact area; 0 while scores are stored.
     pub(crate) within: f64,
 }
 
-/// Scores of negatives and positives: kept up to a number of rows, counted in a histogram beyond it, which depends on the number of
-/// rows alone.
+/// Scores of negatives and positives: stored up to a number of rows, then counted in a histogram.
 ///
-/// The histogram treats scores in one bin as equal. Pairs of one bin count ½ each instead of 0 or 1, so its error is
-/// at most half the share of such pairs: that bound is reported.
+/// The choice depends on the number of rows alone. The histogram treats scores in one bin as equal:
+/// pairs within a bin count ½ instead of 0 or 1. The error is at most half the fraction of such
+/// pairs, and this bound is reported.
 #[derive(Clone, Debug)]
 pub(crate) struct RankedScores {
     exact_rows: usize,
-    /// Scores, with the weights of their rows: negative ones of negative rows.
+    /// Scores and row weights; the weight of a negative row is stored negated.
     kept: Vec<(f64, f64)>,
-    /// Weights of positives and of negatives by their bins; empty while the scores are kept.
+    /// Weights of positives and negatives in each bin; empty while scores are stored.
     counts: Vec<(f64, f64)>,
 }
 
@@ -34,10 +34,10 @@ impl RankedScores {
         Self { exact_rows, kept: Vec::new(), counts: Vec::new() }
     }
 
-    /// Most bytes of memory that are taken: a growing vector may hold twice its scores, is sorted
-    /// as a copy, and becomes a histogram.
+    /// Returns the peak memory in bytes: a growing vector may have twice the capacity, is copied
+    /// for sorting, and is replaced by a histogram.
     pub(crate) fn bytes(exact_rows: usize) -> usize {
-        // and a ranking has a score and two numbers for each
+        // a ranking also has a score and two weights per row
         (72 * exact_rows).saturating_add(40 << BITS)
     }
 
@@ -67,8 +67,7 @@ impl RankedScores {
     }
 }
 
-/// Adds a row to the weights of positives and of negatives; the weight of a negative row is
-/// negative.
+/// Adds a row to the weights of positives and negatives; a negative row has a negated weight.
 fn add((positives, negatives): &mut (f64, f64), weight: f64) {
     *positives += weight.max(0.0);
     *negatives += (-weight).max(0.0);
@@ -76,9 +75,9 @@ fn add((positives, negatives): &mut (f64, f64), weight: f64) {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Ranking {
-    /// The different scores, falling.
+    /// The distinct scores, descending.
     scores: Vec<f64>,
-    /// Weights of positives and of negatives: their numbers, if all rows count alike.
+    /// Weights of the positives and the negatives with each score.
     steps: Vec<(f64, f64)>,
     positives: f64,
     negatives: f64,
@@ -86,7 +85,8 @@ pub(crate) struct Ranking {
 }
 
 impl Ranking {
-    /// The numbers of positives and negatives at each threshold and above, as it falls.
+    /// Returns the weights of positives and negatives at or above each threshold, in descending
+    /// order of the thresholds.
     fn above(&self) -> impl Iterator<Item = (f64, f64)> {
         self.steps.iter().scan((0.0, 0.0), |above, (p, n)| {
             *above = (above.0 + p, above.1 + n);
@@ -94,14 +94,15 @@ impl Ranking {
         })
     }
 
-    /// The numbers of positives and negatives with a score above `threshold`.
+    /// Returns the weights of positives and negatives with a score above `threshold`.
     pub(crate) fn beyond(&self, threshold: f64) -> (f64, f64) {
         let count = self.scores.partition_point(|score| *score > threshold);
         self.steps[..count].iter().fold((0.0, 0.0), |(p, n), step| (p + step.0, n + step.1))
     }
 
-    /// The score above which rows are called positive at the least cost, where a false alarm costs the first number and a missed positive the
-    /// second: midway between two scores. Of equal costs the one with the fewest alarms; `None` without rows.
+    /// Returns the threshold with the least cost, given the costs of a false alarm and of a missed
+    /// positive; rows with a score above it are called positive. It lies midway between two scores.
+    /// Of thresholds with equal cost the highest wins; `None` without rows.
     pub(crate) fn cheapest(&self, [alarm, miss]: [f64; 2]) -> Option<f64> {
         let cost = |(tp, fp): (f64, f64)| alarm * fp + miss * (self.positives - tp);
         let cuts = std::iter::once((0.0, 0.0)).chain(self.above()).map(cost).enumerate();
@@ -117,7 +118,7 @@ impl Ranking {
         }
     }
 
-    /// The area under the curve; `None` where a class has no row.
+    /// Returns the area under the curve; `None` if a class has no rows.
     pub(crate) fn auc(&self) -> Option<Auc> {
         let (mut above, mut won, mut tied) = (0.0, 0.0, 0.0);
         for (p, n) in &self.steps {
@@ -130,14 +131,14 @@ impl Ranking {
         (pairs > 0.0).then(|| Auc { value: (won + tied / 2.0) / pairs, within })
     }
 
-    /// False and true positive rates as the threshold falls from above every score to below, thinned to about `most`
-    /// points; `None` where a class has no row.
+    /// Returns false and true positive rates as the threshold falls from above all scores to below
+    /// all scores, thinned to about `most` points; `None` if a class has no rows.
     pub(crate) fn curve(&self, most: usize) -> Option<Vec<(f64, f64)>> {
         let (p, n) = (self.positives, self.negatives);
         if p == 0.0 || n == 0.0 {
             return None;
         }
-        // a point is worth showing where it is away from the last one that is shown
+        // show only points at some distance from the last one
         let (apart, end) = (2.0 / most.max(1) as f64, (1.0, 1.0));
         let mut shown = vec![(0.0, 0.0)];
         for point in self.above().map(|above| (above.1 / n, above.0 / p)) {
@@ -149,15 +150,17 @@ impl Ranking {
         Some(shown)
     }
 
-    /// The average precision, Σ (R_i − R_{i−1}) P_i over falling thresholds with precision P and recall R: the area under the
-    /// precision-recall curve without interpolation. `None` without a positive row.
+    /// Returns the average precision, Σ (R_i − R_{i−1}) P_i over falling thresholds with precision
+    /// P and recall R: the area under the precision-recall curve without interpolation. `None`
+    /// without positive rows.
     pub(crate) fn average_precision(&self) -> Option<f64> {
         let each = self.steps.iter().zip(self.above());
         let sum: f64 = each.map(|((p, _), (tp, fp))| p * (tp / (tp + fp))).sum();
         (self.positives > 0.0).then(|| sum / self.positives)
     }
 
-    /// Recall and precision as the threshold falls, thinned to about `most` points; `None` without a positive row.
+    /// Returns recall and precision as the threshold falls, thinned to about `most` points; `None`
+    /// without positive rows.
     pub(crate) fn precision_curve(&self, most: usize) -> Option<Vec<(f64, f64)>> {
         let mut shown = Vec::<(f64, f64)>::new();
         for (i, (tp, fp)) in self.above().enumerate() {
@@ -171,8 +174,9 @@ impl Ranking {
         (self.positives > 0.0).then_some(shown)
     }
 
-    /// The share of positives among the rows of the highest scores that weigh `k`; of rows with
-    /// equal scores at the end the same share of each kind counts. `None` where all weigh less.
+    /// Returns the precision among the rows with the highest scores, up to the total weight `k`.
+    /// Rows with equal scores at the cut count in proportion. `None` if `k` is 0 or exceeds the
+    /// total weight.
     pub(crate) fn precision_at(&self, k: f64) -> Option<f64> {
         let (mut left, mut found) = (k, 0.0);
         for (p, n) in &self.steps {
@@ -184,7 +188,7 @@ impl Ranking {
     }
 }
 
-/// The histogram bin of a score: the leading bits of its f32, in the order of the numbers.
+/// Returns the histogram bin of a score: the leading bits of its f32, in numerical order.
 pub(super) fn bin(score: f64) -> usize {
     // −0 and 0 are equal scores
     let bits = (score as f32 + 0.0).to_bits();
@@ -201,7 +205,7 @@ pub(super) fn middle_of_bin(bin: usize) -> f64 {
     f64::from(f32::from_bits(if ordered >> 31 == 1 { ordered & !(1 << 31) } else { !ordered }))
 }
 
-/// The different scores, falling, and the weights of the positives and of the negatives with each.
+/// Returns the distinct scores, descending, and the weights of positives and negatives with each.
 fn tallies(kept: &[(f64, f64)]) -> (Vec<f64>, Vec<(f64, f64)>) {
     let mut sorted = kept.to_vec();
     sorted.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.total_cmp(&b.1)));
@@ -242,7 +246,7 @@ mod tests {
 
     fn rows(n: u64) -> Vec<(f64, bool)> {
         let keys = kstore::key::Stream::new(5, kstore::key::Purpose::Data, 0);
-        // 41 different scores: many ties
+        // 41 distinct scores: many ties
         (0..n)
             .map(|i| {
                 ((keys.below(i, 41) as f64 - 20.0) / 7.0, keys.uniform(i + n) < 0.3 + keys.below(i, 41) as f64 / 100.0)

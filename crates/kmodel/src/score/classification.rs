@@ -1,4 +1,4 @@
-//! Scores of a classification: the confusion matrix, the ranking of two classes, and probabilities.
+//! Classification scores: confusion matrix, ranking of two classes, and probabilities.
 
 use super::auc::{EXACT_ROWS, RankedScores, Ranking};
 use crate::{Classes, Link};
@@ -7,125 +7,131 @@ use kstore::Label;
 /// Scores of a classification.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct ClassificationScores {
-    /// Number of rows scored, or the sum of their weights, as every number of rows here.
+    /// Number of rows scored. With row weights, all row counts here are sums of weights.
     #[serde(serialize_with = "super::count")]
     pub rows: f64,
-    /// Share of rows whose class was predicted rightly.
+    /// Fraction of rows with the right class.
     pub accuracy: Option<f64>,
-    /// Share of rows whose class was predicted wrongly.
+    /// Error rate: fraction of rows with the wrong class.
     pub error: Option<f64>,
     /// Labels, in the order of the confusion matrix.
     pub classes: Vec<Label>,
-    /// The positive one of two classes.
+    /// The positive class, for two classes: the second unless another is specified.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub positive: Option<Label>,
-    /// The confusion matrix: numbers of rows by true class (row) and predicted class (column).
+    /// Confusion matrix: numbers of rows by true class (row) and predicted class (column).
     #[serde(serialize_with = "super::counts")]
     pub confusion: Vec<Vec<f64>>,
-    /// Mean over the classes that have rows of the share that is recognised.
+    /// Mean recall over the classes that have rows.
     pub balanced_accuracy: Option<f64>,
-    /// 2 tp / (2 tp + fp + fn): of the positive one of two classes, the second unless another was named; of more classes the mean over all
-    /// that were seen or predicted.
+    /// F1 score 2 tp / (2 tp + fp + fn) of the positive class, for two classes; macro average over
+    /// all classes that occur in the data or the predictions, for more.
     pub f1: Option<f64>,
-    /// Precision, recall and F1 of every class, in the order of `classes`.
+    /// Precision, recall and F1 of each class, in the order of `classes`.
     pub by_class: Vec<ClassScores>,
-    /// The correlation of truth and prediction: 1 for equal, 0 for independent ones. Matthews, 1975; for more than two classes the
-    /// coefficient R_K of Gorodkin, "Comparing two K-category assignments by a K-category correlation coefficient", 2004.
+    /// Matthews correlation coefficient of truth and prediction: 1 for perfect, 0 for independent
+    /// predictions. For more than two classes the coefficient R_K of Gorodkin, "Comparing two
+    /// K-category assignments by a K-category correlation coefficient", 2004.
     pub matthews: Option<f64>,
-    /// Area under the ROC curve, for two classes; null where one of them has no row.
+    /// Area under the ROC curve, for two classes; null if one of them has no rows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auc: Option<Option<f64>>,
-    /// Largest possible error of `auc`, where it comes from a histogram.
+    /// Largest possible error of `auc`, if it comes from a histogram.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auc_within: Option<f64>,
-    /// Average precision of the positive one of two classes: the area under the precision-recall curve.
+    /// Average precision of the positive class, for two classes: the area under the
+    /// precision-recall curve.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub average_precision: Option<f64>,
-    /// The score of Brier: the mean square of what the probability of the second of two classes is away from 1 or 0; of more classes
-    /// the sum of the squares of all. For models that have probabilities.
+    /// Brier score: mean squared difference between the probability of the second of two classes
+    /// and its indicator (1 or 0); for more classes the sum of the squares over all classes. Only
+    /// for models with probabilities.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub brier: Option<f64>,
-    /// Mean of −ln of the probability of the true class, over the rows of known classes; for models that have probabilities.
+    /// Mean of −ln of the probability of the true class, over the rows of known classes; only for
+    /// models with probabilities.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_loss: Option<f64>,
-    /// What mistakes cost, and the threshold of the least cost, where costs were given.
+    /// Costs of mistakes and the threshold with the least cost, if costs were given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<Box<CostScores>>,
-    /// Number of rows whose label the model has never seen: they count as wrong, and are in no row of the matrix.
+    /// Number of rows whose label the model does not know: they count as errors, and are not in the
+    /// confusion matrix.
     #[serde(skip_serializing_if = "crate::model::is_zero", serialize_with = "super::count")]
     pub unknown: f64,
 }
 
-/// Precision, recall and F1 of a class; `None` where one is not defined.
+/// Precision, recall and F1 of a class; `None` if undefined.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct ClassScores {
     /// Number of rows of the class.
     #[serde(serialize_with = "super::count")]
     pub rows: f64,
-    /// Share of the rows predicted as the class that are of it.
+    /// Fraction of the rows predicted as the class that belong to it.
     pub precision: Option<f64>,
-    /// Share of the rows of the class that were predicted as it.
+    /// Fraction of the rows of the class that were predicted as it.
     pub recall: Option<f64>,
     /// 2 tp / (2 tp + fp + fn).
     pub f1: Option<f64>,
 }
 
-/// A threshold of two classes, and what it does to the rows that were scored.
+/// A threshold between two classes, and its effect on the scored rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct ThresholdScores {
-    /// The probability of the positive class above which a row is called positive; of a model without probabilities the score.
+    /// Probability of the positive class above which a row is called positive; the score, if the
+    /// model has no probabilities.
     pub threshold: f64,
-    /// Number of negative rows that are called positive.
+    /// Number of negative rows called positive.
     #[serde(serialize_with = "super::count")]
     pub false_alarms: f64,
-    /// Number of positive rows that are not.
+    /// Number of positive rows called negative.
     #[serde(serialize_with = "super::count")]
     pub missed: f64,
-    /// Share of the negative rows that are called positive.
+    /// Fraction of the negative rows called positive.
     pub false_positive_rate: f64,
-    /// Share of the positive rows that are.
+    /// Fraction of the positive rows called positive.
     pub recall: f64,
-    /// Share of the rows called positive that are.
+    /// Fraction of the rows called positive that are positive.
     pub precision: Option<f64>,
 }
 
-/// What mistakes cost on the rows that were scored.
+/// Costs of mistakes on the scored rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct CostScores {
-    /// The cost of a false alarm.
+    /// Cost of a false alarm.
     pub false_alarm: f64,
-    /// The cost of a missed row of the positive class.
+    /// Cost of a missed positive row.
     pub miss: f64,
-    /// The mean cost of a row as it was decided.
+    /// Mean cost per row of the model's decisions.
     pub now: f64,
-    /// The mean cost of a row at the best threshold.
+    /// Mean cost per row at the best threshold.
     pub least: f64,
-    /// The threshold of the least cost on these rows.
+    /// Threshold with the least cost on these rows.
     pub best: ThresholdScores,
 }
 
-/// The rows of nearly one predicted probability.
+/// Rows with nearly the same predicted probability.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CalibrationBin {
-    /// Mean of the predicted probabilities.
+    /// Mean predicted probability.
     pub predicted: f64,
-    /// Share of the rows that had the class.
+    /// Fraction of the rows in the class.
     pub observed: f64,
     /// Number of rows.
     pub rows: f64,
 }
 
-/// Equal parts of 0 to 1 in which probabilities are compared with shares.
+/// Number of equal probability intervals of the calibration.
 const BINS: usize = 20;
 
-/// Sums over the rows of known classes of a model that has probabilities.
+/// Sums over the rows of known classes, for models with probabilities.
 #[derive(Clone, Debug)]
 struct ProbabilitySums {
     link: Link,
     rows: f64,
     loss: f64,
     brier: f64,
-    /// Sums of probabilities and counts of rows in equal parts of 0 to 1.
+    /// Sums of probabilities and weights, by probability interval.
     bins: [CalibrationBin; BINS],
     likely: Vec<f64>,
 }
@@ -137,7 +143,7 @@ impl ProbabilitySums {
         let likely = &mut self.likely;
         self.link.probabilities(scores, likely);
         let away = |(k, p): (usize, &f64)| (p - f64::from(u8::from(k == class))).powi(2);
-        // of two classes each is as far away as the other: the second counts
+        // both of two classes have the same difference: only the second counts
         self.brier += weight * likely.iter().enumerate().skip(usize::from(likely.len() == 2)).map(away).sum::<f64>();
         let largest = || (0..likely.len()).fold(0, |best, k| if likely[k] > likely[best] { k } else { best });
         let named = if likely.len() == 2 { positive } else { largest() };
@@ -153,12 +159,12 @@ impl ProbabilitySums {
 #[derive(Clone, Debug)]
 pub(crate) struct ClassificationSums<'a> {
     classes: &'a Classes,
-    /// Weights of rows, as `counts[true][predicted]`.
+    /// Sums of row weights, as `counts[true][predicted]`.
     counts: Vec<Vec<f64>>,
-    /// Predictions for rows of no known class.
+    /// Sums of row weights by predicted class, for rows of unknown classes.
     unknown: Vec<f64>,
     ranks: Option<RankedScores>,
-    /// The code of the positive one of two classes.
+    /// Code of the positive class, for two classes.
     positive: usize,
     probabilities: Option<ProbabilitySums>,
 }
@@ -184,7 +190,7 @@ impl<'a> ClassificationSums<'a> {
         }
     }
 
-    /// Adds a row by its scores, the code of its class, which the model may not know, and its
+    /// Adds a row with its scores, the code of its class, which the model may not know, and its
     /// weight.
     pub(crate) fn push(&mut self, scores: &[f64], code: u32, weight: f64) {
         let (predicted, truth) = (self.classes.decide(scores.iter().copied()), code as usize);
@@ -198,12 +204,12 @@ impl<'a> ClassificationSums<'a> {
         self.probabilities.iter_mut().for_each(|sums| sums.push(scores, truth, positive, weight));
     }
 
-    /// The rows by falling scores, of two classes.
+    /// Returns the rows by descending scores, for two classes.
     pub(crate) fn ranking(&self) -> Option<Ranking> {
         self.ranks.as_ref().map(RankedScores::ranking)
     }
 
-    /// Predicted probabilities against the shares of rows that were so; `None` without probabilities.
+    /// Returns predicted probabilities and observed fractions; `None` without probabilities.
     pub(crate) fn calibration(&self) -> Option<Vec<CalibrationBin>> {
         let mean = |bin: &CalibrationBin| {
             let rows = bin.rows;
@@ -213,7 +219,8 @@ impl<'a> ClassificationSums<'a> {
         Some(sums.bins.iter().filter(|bin| bin.rows > 0.0).map(mean).collect())
     }
 
-    /// What thresholds do to the rows of a ranking: thresholds of the score of the positive class.
+    /// Returns the effect of a threshold `score` (larger towards the positive class) on the rows of
+    /// a ranking.
     pub(crate) fn threshold(&self, ranking: &Ranking, score: f64) -> ThresholdScores {
         let (found, false_alarms) = ranking.beyond(score);
         let link = self.probabilities.as_ref().map(|sums| &sums.link);
@@ -238,7 +245,8 @@ impl<'a> ClassificationSums<'a> {
         Some(Box::new(CostScores { false_alarm, miss, now, least: mean(best.false_alarms, best.missed), best }))
     }
 
-    /// The scores of all rows so far; `ranking` is that of these rows, and `costs` those of a false alarm and of a missed row.
+    /// Returns the scores of all rows so far. `ranking` ranks these rows; `costs` are the costs of
+    /// a false alarm and of a missed row.
     pub(crate) fn scores(self, ranking: Option<&Ranking>, costs: Option<[f64; 2]>) -> ClassificationScores {
         let cost = ranking.zip(costs).and_then(|(ranking, costs)| self.cost(ranking, costs));
         let rows: f64 = self.counts.iter().flatten().chain(&self.unknown).sum();
@@ -274,12 +282,12 @@ impl<'a> ClassificationSums<'a> {
     }
 }
 
-/// The score of two classes, larger towards the positive one; and back.
+/// Converts the score of two classes to one that is larger for the positive class, and back.
 pub(crate) fn toward(score: f64, positive: usize) -> f64 {
     if positive == 1 { score } else { -score }
 }
 
-/// The probability of the positive one of two classes at a score that is larger towards it.
+/// Returns the probability of the positive class at a score that is larger for the positive class.
 fn probability(link: &Link, score: f64, positive: usize) -> f64 {
     let mut likely = Vec::new();
     link.probabilities(&[toward(score, positive)], &mut likely);
@@ -287,7 +295,7 @@ fn probability(link: &Link, score: f64, positive: usize) -> f64 {
 }
 
 fn total(rows: &[f64]) -> f64 {
-    // of nothing the sum is −0
+    // an empty `sum` would be −0
     rows.iter().fold(0.0, |sum, rows| sum + rows)
 }
 
@@ -300,8 +308,8 @@ fn mean_of(values: impl Iterator<Item = f64>) -> Option<f64> {
     (n > 0.0).then(|| sum / n)
 }
 
-/// Precision, recall and F1 of the classes of a confusion matrix, `counts[true][predicted]`. Predictions for rows of no known class are
-/// false positives.
+/// Returns precision, recall and F1 of each class of a confusion matrix, `counts[true][predicted]`.
+/// Predictions for rows of unknown classes are false positives.
 fn by_class(counts: &[Vec<f64>], unknown: &[f64]) -> Vec<ClassScores> {
     let of = |class: usize| {
         let (rows, right) = (total(&counts[class]), counts[class][class]);
@@ -313,7 +321,8 @@ fn by_class(counts: &[Vec<f64>], unknown: &[f64]) -> Vec<ClassScores> {
     (0..counts.len()).map(of).collect()
 }
 
-/// Balanced accuracy and the coefficient of Matthews of a confusion matrix, `counts[true][predicted]`; `None` where one is not defined.
+/// Returns balanced accuracy and the Matthews coefficient of a confusion matrix,
+/// `counts[true][predicted]`; `None` if undefined.
 fn agreement(counts: &[Vec<f64>]) -> [Option<f64>; 2] {
     let k = counts.len();
     let truth: Vec<f64> = counts.iter().map(|row| total(row)).collect();
@@ -348,7 +357,7 @@ mod tests {
         );
         let root: f64 = (50.0f64 * 80.0 * 920.0 * 950.0).sqrt();
         assert!(near(matthews, (tp * tn - fp * fne) / root));
-        // a false positive more for every row of no known class that was taken for the second
+        // one more false positive for every row of an unknown class predicted as the second
         assert!(near(scores(&[3.0, 10.0]).f1, 60.0 / 140.0));
     }
 
@@ -359,7 +368,7 @@ mod tests {
         let f1 = mean_of(by_class(&counts, &[0.0; 3]).iter().filter_map(|class| class.f1));
         assert!(near(accuracy, (5.0 / 6.0 + 0.5 + 0.8) / 3.0));
         assert!(near(f1, (10.0 / 13.0 + 6.0 / 12.0 + 16.0 / 19.0) / 3.0));
-        // the correlation of the indicators, from its definition: sums of covariances over the classes
+        // the correlation of the indicators by definition: sums of covariances over the classes
         let counts = [[5.0, 1.0, 0.0], [2.0, 3.0, 1.0], [0.0, 2.0, 8.0f64]];
         let (t, p) = ([6.0, 6.0, 10.0], [7.0, 6.0, 9.0f64]);
         let covariance = |joint: f64, a: f64, b: f64| joint / 22.0 - a / 22.0 * (b / 22.0);

@@ -1,21 +1,22 @@
-//! The weighted median of numbers that go by, in bounded memory.
+//! The weighted median of a stream of numbers, in bounded memory.
 
 use super::auc::{bin, bins, middle_of_bin};
 
-/// Numbers that are kept; beyond them a histogram counts.
+/// Number of values that are stored; beyond it, a histogram counts them.
 const KEPT: usize = 1 << 16;
 
-/// A running median of numbers from 0: exact up to 65,536 of them, within 0.1 % beyond.
+/// A running median of nonnegative numbers: exact up to 65,536 of them, within 0.1 % beyond.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Median {
     /// Numbers with their weights.
     kept: Vec<(f64, f64)>,
-    /// Sums of weights by the bins of a histogram.
+    /// Sums of weights by histogram bin.
     counts: Vec<f64>,
 }
 
 impl Median {
-    /// Most bytes of memory of the median of so many numbers: a growing vector with its copy, or the counts.
+    /// Returns the peak memory in bytes for a number of rows: a growing vector with its copy, or
+    /// the histogram.
     pub(super) fn bytes(rows: usize) -> usize {
         let counts = if rows > KEPT { size_of::<f64>() * bins() } else { 0 };
         3 * size_of::<(f64, f64)>() * rows.min(KEPT) + counts
@@ -34,7 +35,7 @@ impl Median {
         }
     }
 
-    /// The number in the middle, or the mean of the two there; `None` without numbers.
+    /// Returns the weighted median, or the mean of the two middle numbers; `None` without numbers.
     pub(super) fn value(&self) -> Option<f64> {
         if self.counts.is_empty() {
             let mut sorted = self.kept.clone();

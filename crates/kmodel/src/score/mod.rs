@@ -13,7 +13,7 @@ pub use ranking::RankingScores;
 use median::Median;
 use serde::{Serialize, Serializer};
 
-/// A number of rows, or a sum of their weights: JSON has whole ones as integers.
+/// A number of rows, or a sum of their weights; integral values become JSON integers.
 struct Count(f64);
 
 impl Serialize for Count {
@@ -34,7 +34,8 @@ fn counts<S: Serializer>(matrix: &[Vec<f64>], serializer: S) -> Result<S::Ok, S:
     serializer.collect_seq(matrix.iter().map(|row| row.iter().map(|rows| Count(*rows)).collect::<Vec<_>>()))
 }
 
-/// Sums of one target: Σ|e|, Σe², Σ(e/y)², Σ|e/y|, the median of |e|, and the mean and scatter of y.
+/// Sums for one target: Σ|e|, Σe², Σ(e/y)², Σ|e/y|, the median of |e|, and the mean and scatter of
+/// y.
 #[derive(Clone, Debug, Default)]
 struct TargetSums {
     absolute: f64,
@@ -93,16 +94,16 @@ pub struct Regression {
     pub mae: Option<f64>,
     /// Median of the absolute errors: exact up to 65,536 rows, within 0.1 % beyond.
     pub median_error: Option<f64>,
-    /// Mean absolute error as a share of the truth, mean |e/y|; null where any y is 0.
+    /// Mean absolute percentage error as a fraction, mean |e/y|; null if any y is 0.
     pub mape: Option<f64>,
-    /// Share of variance explained, 1 − Σe²/Σ(y − ȳ)²; null for a constant target.
+    /// Coefficient of determination, 1 − Σe²/Σ(y − ȳ)²; null for a constant target.
     pub r2: Option<f64>,
-    /// Root mean squared percentage error as a share, √mean((e/y)²); null where any y is 0.
+    /// Root mean squared percentage error as a fraction, √mean((e/y)²); null if any y is 0.
     pub relative_error: Option<f64>,
 }
 
 impl Regression {
-    /// The scores with their names.
+    /// Returns the scores with their names.
     pub fn named(&self) -> [(&'static str, Option<f64>); 7] {
         [
             ("mse", self.mse),
@@ -116,20 +117,20 @@ impl Regression {
     }
 }
 
-/// Scores of a regression; over several targets their averages.
+/// Scores of a regression, averaged over targets.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct RegressionScores {
     /// Number of rows scored, or the sum of their weights.
     #[serde(serialize_with = "count")]
     pub rows: f64,
-    /// `mse`, `mae`, `median_error`, `mape`, `r2` averaged over targets; `rmse` and `relative_error` from averaged squares.
+    /// Averages over targets; `rmse` and `relative_error` are roots of averaged squares.
     #[serde(flatten)]
     pub scores: Regression,
-    /// The scores of each target, where there are several.
+    /// Scores of each target, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub by_target: Vec<TargetScores>,
-    /// Share of the true values within 1.96 standard deviations of the prediction, 0.95 if they are right; for models that have
-    /// standard deviations.
+    /// Fraction of the true values within 1.96 standard deviations of the prediction, 0.95 if the
+    /// standard deviations are right; only for models with standard deviations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub coverage: Option<f64>,
 }
@@ -137,9 +138,9 @@ pub struct RegressionScores {
 /// Scores of one of several targets.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct TargetScores {
-    /// The name of the target column.
+    /// Name of the target column.
     pub target: String,
-    /// The scores of the target.
+    /// Scores of the target.
     #[serde(flatten)]
     pub scores: Regression,
 }
@@ -156,7 +157,8 @@ impl RegressionSums {
         Self { rows: 0.0, targets: vec![TargetSums::default(); t] }
     }
 
-    /// Most bytes of memory of the sums of t targets on so many rows: the errors whose median is taken.
+    /// Returns the peak memory in bytes of the sums of t targets on a number of rows, mostly the
+    /// errors stored for their median.
     pub(crate) fn bytes(t: usize, rows: usize) -> usize {
         t.saturating_mul(Median::bytes(rows))
     }
@@ -168,7 +170,7 @@ impl RegressionSums {
         }
     }
 
-    /// The scores of all rows so far, of targets with these names.
+    /// Returns the scores of all rows so far; `names` are the names of the targets.
     pub(crate) fn scores(&self, names: Vec<String>) -> RegressionScores {
         let each: Vec<Regression> = self.targets.iter().map(TargetSums::scores).collect();
         let mean = |score: &dyn Fn(&Regression) -> Option<f64>| {
@@ -207,7 +209,8 @@ mod tests {
 
     #[test]
     fn regression_by_hand() {
-        // errors 1, −1, 2 on truths 2, 4, 4: Σe² = 6, Σ|e| = 4, scatter 8/3, Σ(e/y)² = 1/4 + 1/16 + 1/4
+        // errors 1, −1, 2 on truths 2, 4, 4: Σe² = 6, Σ|e| = 4, scatter 8/3,
+        // Σ(e/y)² = 1/4 + 1/16 + 1/4
         let got = score(&[(1.0, 2.0), (5.0, 4.0), (2.0, 4.0)]);
         assert_eq!((got.rows, got.scores.mse, got.scores.rmse), (3.0, Some(2.0), Some(2f64.sqrt())));
         assert_eq!(got.scores.mae, Some(4.0 / 3.0));

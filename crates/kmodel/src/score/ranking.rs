@@ -1,32 +1,36 @@
-//! Scores of a ranking: how the rows of each group are ordered, beside their grades.
+//! Ranking scores: how well the scores of a model order the rows of each group by grade.
 
 use crate::ranked::{Group, Groups};
 use kstore::Workers;
 
-/// The largest grade with a gain: 2^30.
+/// Largest grade with a gain: 2^30.
 const MOST: f64 = 30.0;
 
-/// How a model orders the rows of groups, by their grades. Rows with equal scores share their places: each counts as the mean of all orders.
+/// Scores of a ranking. Rows with equal scores count as the mean over all their orders.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct RankingScores {
     /// Number of rows scored.
     pub rows: u64,
-    /// Number of groups with rows of different grades, which the means are over; all rows are one group where none were named.
+    /// Number of groups with rows of different grades; means are over these groups. Without a group
+    /// column all rows are one group.
     pub groups: u64,
-    /// Mean over the groups of the normalised discounted cumulative gain, Σ (2^grade − 1)/log₂(1 + place) as a share of that of the best order; null where a
-    /// grade is below 0 or above 30.
+    /// Mean over the groups of the normalised discounted cumulative gain: the sum of (2^grade −
+    /// 1)/log₂(1 + place), divided by its value for the best order. Null if a grade is below 0 or
+    /// above 30.
     pub ndcg: Option<f64>,
-    /// The same of the first `top` places.
+    /// The same for the first `top` places.
     pub ndcg_at: Option<f64>,
-    /// Number of places of `ndcg_at`.
+    /// Number of places in `ndcg_at`.
     pub top: u64,
-    /// Mean over the groups of the average precision, where rows of a grade above 0 are looked for; equal scores are one threshold.
+    /// Mean over the groups of the average precision, with grades above 0 as relevant; rows with
+    /// equal scores share one threshold.
     pub map: Option<f64>,
-    /// Mean over the groups of Kendall's tau-b between scores and grades; 0 in groups whose scores are all equal.
+    /// Mean over the groups of Kendall's tau-b between scores and grades; 0 for groups with equal
+    /// scores.
     pub kendall: Option<f64>,
-    /// Number of pairs of rows of a group with different grades.
+    /// Number of pairs of rows in one group with different grades.
     pub pairs: u64,
-    /// Share of these pairs in the wrong order; those with equal scores count half.
+    /// Fraction of these pairs in the wrong order; pairs with equal scores count half.
     pub wrong_pairs: Option<f64>,
 }
 
@@ -38,7 +42,7 @@ pub(crate) struct RankingRows {
 }
 
 impl RankingRows {
-    /// Bytes of n rows, and of their groups.
+    /// Returns the bytes of n rows and their groups.
     pub(crate) fn bytes(n: usize) -> usize {
         n.saturating_mul(2 * (size_of::<u32>() + 2 * size_of::<f64>())).saturating_add(Groups::bytes(n))
     }
@@ -89,7 +93,7 @@ fn pairs_of(group: Group<'_>) -> f64 {
     0.5 * m * (m - 1.0)
 }
 
-/// The mean of the groups that have a value.
+/// The mean over the groups that have a value.
 #[derive(Clone, Copy, Default)]
 struct Mean {
     sum: f64,
@@ -107,7 +111,7 @@ impl Mean {
     }
 }
 
-/// The rows of a group by falling scores.
+/// Score and grade of the rows of a group, by descending scores.
 struct Places(Vec<(f64, f64)>);
 
 impl Places {
@@ -117,7 +121,7 @@ impl Places {
         Self(rows)
     }
 
-    /// The grades of rows with equal scores, from the highest score on.
+    /// Returns the runs of rows with equal scores, the highest score first.
     fn even(&self) -> impl Iterator<Item = &[(f64, f64)]> {
         self.0.chunk_by(|a, b| a.0 == b.0)
     }
@@ -126,7 +130,8 @@ impl Places {
         self.even().map(|even| 0.5 * even.len() as f64 * (even.len() as f64 - 1.0)).sum()
     }
 
-    /// The discounted gain of the first places as a share of the largest; `None` where no row has a gain.
+    /// Returns the discounted gain of the first `top` places divided by the best possible; `None`
+    /// if no row has a gain.
     fn gain(&self, top: u64) -> Option<f64> {
         let top = usize::try_from(top).unwrap_or(usize::MAX).min(self.0.len());
         let gain = |grade: f64| grade.exp2() - 1.0;
@@ -143,7 +148,7 @@ impl Places {
         (best > 0.0).then(|| sum / best)
     }
 
-    /// The mean over the rows of a grade above 0 of their share among the rows with scores not lower; `None` where there are none.
+    /// Returns the mean precision at the rows with a grade above 0; `None` without such rows.
     fn average_precision(&self) -> Option<f64> {
         let (mut seen, mut hits, mut sum) = (0.0, 0.0, 0.0);
         for even in self.even() {
@@ -159,7 +164,8 @@ impl Places {
 mod tests {
     use super::*;
 
-    /// Golden values of scikit-learn 1.9 (`ndcg_score` of 2^grade − 1, `average_precision_score`) and SciPy 1.17 (`kendalltau`).
+    /// Golden values of scikit-learn 1.9 (`ndcg_score` of 2^grade − 1, `average_precision_score`)
+    /// and SciPy 1.17 (`kendalltau`).
     #[test]
     fn scores_are_those_of_scikit_learn_and_scipy() {
         let first = [(0.1, 3.0), (0.9, 2.0), (0.4, 0.0), (0.4, 1.0), (-0.5, 0.0), (0.4, 2.0)];
@@ -176,7 +182,7 @@ mod tests {
         near(got.ndcg_at, 0.5356019596756512);
         near(got.map, 0.7041666666666666);
         near(got.kendall, 0.17135116982007126);
-        // of 18 pairs 7 are wrong and one is even
+        // 7 of the 18 pairs are wrong, one is tied
         assert_eq!(got.pairs, 18);
         near(got.wrong_pairs, 7.5 / 18.0);
     }

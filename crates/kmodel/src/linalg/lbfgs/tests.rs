@@ -3,7 +3,7 @@ use crate::Error;
 
 const LIMITS: Limits = Limits { steps: 500, reach: 2.0, flat: 1e-15 };
 
-/// Rosenbrock's valley in n variables, lowest at (1, …, 1).
+/// Rosenbrock's function in n variables, with its minimum at (1, …, 1).
 fn rosenbrock(x: &[f64], g: &mut [f64]) -> f64 {
     g.fill(0.0);
     let mut value = 0.0;
@@ -27,7 +27,7 @@ fn rosenbrock_s_valley_is_followed_to_its_end() {
             Ok::<_, Error>(rosenbrock(x, g))
         });
         let found = found.unwrap();
-        // with 12 variables there is a second minimum near (-1, 1, …, 1), of about 3.99
+        // in 12 variables there is a second minimum near (-1, 1, …, 1), of about 3.99
         assert!(found.value < 1e-12 || (n > 2 && found.value < 4.0), "{n}: {found:?}");
         assert!(calls < 200, "{n}: {calls}");
     }
@@ -45,7 +45,7 @@ fn variables_stop_at_their_bounds() {
 #[test]
 fn infinite_and_nan_trials_are_only_too_long() {
     for outside in [f64::INFINITY, f64::NAN] {
-        // x − ln x on x > 0, and nothing beyond
+        // x − ln x on x > 0, `outside` elsewhere
         let found = minimise(&[0.01], &[(-1e3, 1e3)], Limits { reach: 50.0, ..LIMITS }, &mut |x, g| {
             g[0] = 1.0 - 1.0 / x[0];
             Ok::<_, Error>(if x[0] > 0.0 { x[0] - x[0].ln() } else { outside })
