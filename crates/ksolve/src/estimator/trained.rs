@@ -1,4 +1,4 @@
-//! What an estimator returns: a model that predicts.
+//! The result of an estimator: a model that predicts.
 
 use super::inputs::Inputs;
 use super::setup::Resources;
@@ -20,7 +20,7 @@ pub trait Predicted: Sized {
     fn collect(scores: Scored, classes: Option<&Classes>) -> Self;
 }
 
-/// The scores of n rows, t for each, row-major.
+/// Scores of n rows, t per row, row-major.
 #[doc(hidden)]
 #[derive(Clone, Debug, Default)]
 pub struct Scored {
@@ -39,7 +39,6 @@ impl Scored {
     }
 }
 
-/// The numbers of a model with one output.
 impl Predicted for Vec<f64> {
     fn collect(scores: Scored, _: Option<&Classes>) -> Self {
         scores.numbers
@@ -52,7 +51,7 @@ impl Predicted for Mat<f64> {
     }
 }
 
-/// The positions of the largest scores, such as numbers of clusters.
+/// The index of the largest score of each row, such as its cluster.
 impl Predicted for Vec<usize> {
     fn collect(scores: Scored, _: Option<&Classes>) -> Self {
         let largest = |row: &[f64]| (0..row.len()).fold(0, |best, j| if row[j] > row[best] { j } else { best });
@@ -91,13 +90,14 @@ impl<P: Predicted> Trained<P> {
     /// Returns the predictions of the rows.
     ///
     /// # Errors
-    /// Other columns than those of the fit; a value that is not finite; a prediction that is not.
+    /// Columns other than those of the fit; a value or a prediction that is not finite.
     pub fn predict<X: Inputs + ?Sized>(&self, x: &X) -> Result<P> {
         let scores = self.scores(x)?;
         Ok(P::collect(scores, self.predictor.decisions().as_ref()))
     }
 
-    /// Returns the scores of the rows, n x t: targets, one score for each class beyond two, or the distance from the margin.
+    /// Returns the scores of the rows, n x t: one per target, one per class for more than two
+    /// classes, or one decision value.
     ///
     /// # Errors
     /// The errors of [`Trained::predict`].
@@ -124,7 +124,7 @@ impl<P: Predicted> Trained<P> {
         Ok(Scored { n: scores.n, numbers }.matrix())
     }
 
-    /// Returns the labels of the classes; none for a regression.
+    /// Returns the labels of the classes; empty for a regression.
     pub fn classes(&self) -> &[Label] {
         self.predictor.classes().map_or(&[], |classes| classes.labels())
     }
@@ -139,10 +139,10 @@ impl<P: Predicted> Trained<P> {
         &self.predictor
     }
 
-    /// Writes the model to a file, whole or not at all. [`Predictor::load`] and the command read it.
+    /// Writes the model to a file, atomically. [`Predictor::load`] and the command read it.
     ///
     /// # Errors
-    /// Numbers that are not finite, and errors of the file system.
+    /// Values that are not finite, and errors of the file system.
     pub fn save<F: AsRef<Path>>(&self, path: F) -> Result<()> {
         self.predictor.save(path.as_ref())
     }
@@ -164,7 +164,7 @@ impl<P: Predicted> Trained<P> {
 #[derive(Clone, Debug)]
 pub struct Transformer(pub(super) Trained<Mat<f64>>);
 
-/// A fitted model that tells outliers from the rows of the fit.
+/// A fitted model that separates outliers from inliers.
 #[derive(Clone, Debug)]
 pub struct OutlierDetector(pub(super) Trained<Vec<f64>>);
 
