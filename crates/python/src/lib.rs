@@ -1,4 +1,5 @@
-//! The extension module of the Python package `kmill`: jobs of `ksolve` on numpy arrays, Arrow streams and files.
+//! The extension module of the Python package `kmill`: jobs of `ksolve` on numpy arrays, Arrow
+//! streams and files.
 //!
 //! It defines no algorithms and no defaults: a job comes as JSON from the Python side
 //! ([`ksolve::job::Fit`]), which builds it from the registries. Everything here is private to the

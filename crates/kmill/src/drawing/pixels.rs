@@ -1,6 +1,7 @@
 //! Raster images and their PNG files.
 //!
-//! Reference: W3C, "Portable Network Graphics (PNG) Specification (Third Edition)", 2025, sections 5 and 11.
+//! Reference: W3C, "Portable Network Graphics (PNG) Specification (Third Edition)", 2025, sections
+//! 5 and 11.
 
 use super::{Anchor, Canvas, LETTERS, Point, ink::Ink, letters::Letters};
 use flate2::{Compression, Crc, write::ZlibEncoder};

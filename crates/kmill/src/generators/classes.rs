@@ -20,7 +20,8 @@ const CENTRES: u64 = 3;
 /// Index of the first random draw for the centres, far above the draws for the rows.
 const CENTRE: u64 = 1 << 40;
 
-/// Three classes with centres uniform in (−10, 10)^d, and points normal around them with standard deviation `noise`.
+/// Three classes with centres uniform in (−10, 10)^d, and points normal around them with standard
+/// deviation `noise`.
 pub(super) static BLOBS: Generator = Generator::rule("blobs", 2, Target::Class, |recipe, row, x| {
     let class = ((recipe.uniform(0, row) * CENTRES as f64) as u64).min(CENTRES - 1);
     for (axis, x) in (0..).zip(x) {

@@ -1,6 +1,7 @@
 //! Tables in which most rows are similar, so that a uniform sample misses the others.
 //!
-//! Y. Chen, E. N. Epperly, J. A. Tropp, R. J. Webber, "Randomly pivoted Cholesky", arXiv 2207.06503, section 2.
+//! Y. Chen, E. N. Epperly, J. A. Tropp, R. J. Webber, "Randomly pivoted Cholesky", arXiv
+//! 2207.06503, section 2.
 
 use super::{Generator, Recipe, Target, spaced};
 use std::f64::consts::TAU;
@@ -8,8 +9,9 @@ use std::f64::consts::TAU;
 /// A face, with rows in the order left eye, right eye, mouth, outline; the target numbers these
 /// parts from 0 to 3.
 ///
-/// Each eye has ⌈√n⌉ points, uniform in the unit disc centred at (±4, 4); the mouth ⌈n/10⌉ points, x evenly spaced over
-/// [−5, 5], y = x²/16 − 5; the remaining points lie at evenly spaced angles over [0, 2π] on the circle of radius 10.
+/// Each eye has ⌈√n⌉ points, uniform in the unit disc centred at (±4, 4); the mouth ⌈n/10⌉ points,
+/// x evenly spaced over [−5, 5], y = x²/16 − 5; the remaining points lie at evenly spaced angles
+/// over [0, 2π] on the circle of radius 10.
 pub(super) static SMILE: Generator = Generator {
     // two eyes of 3 points and a mouth of 1
     fewest_rows: 7,
@@ -42,7 +44,8 @@ fn smile(recipe: &Recipe, row: u64, x: &mut [f64]) -> f64 {
     part
 }
 
-/// t = s⁶ for s evenly spaced over [0, 2], largest first; points e^{0.2 t} (cos t, sin t); the target is t.
+/// t = s⁶ for s evenly spaced over [0, 2], largest first; points e^{0.2 t} (cos t, sin t); the
+/// target is t.
 pub(super) static ROBSPIRAL: Generator = Generator::rule("robspiral", 2, Target::Number, |recipe, row, x| {
     let t = spaced(row, recipe.rows, 2.0, 0.0).powi(6);
     let radius = (0.2 * t).exp();

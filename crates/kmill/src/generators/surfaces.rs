@@ -7,7 +7,8 @@ use std::f64::consts::PI;
 /// y = 10 sin(π x0 x1) + 20 (x2 − ½)² + 10 x3 + 5 x4 + noise, every feature uniform in (0, 1): an
 /// interaction, and irrelevant features.
 ///
-/// J. H. Friedman, "Multivariate adaptive regression splines", Annals of Statistics 19 (1991), section 4.3.
+/// J. H. Friedman, "Multivariate adaptive regression splines", Annals of Statistics 19 (1991),
+/// section 4.3.
 pub(crate) static FRIEDMAN1: Generator = Generator::rule("friedman1", 10, Target::Number, |recipe, row, x| {
     recipe.cube(row, x);
     let y = 10.0 * (PI * x[0] * x[1]).sin() + 20.0 * (x[2] - 0.5).powi(2) + 10.0 * x[3] + 5.0 * x[4];

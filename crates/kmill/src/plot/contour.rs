@@ -5,7 +5,8 @@
 //! case, with two opposite corners above and two below, the mean of the corners decides the
 //! connection.
 //!
-//! Reference: Maple, "Geometric design and space planning using the marching squares and marching cube algorithms", 2003.
+//! Reference: Maple, "Geometric design and space planning using the marching squares and marching
+//! cube algorithms", 2003.
 
 /// The values of a function on a grid, row by row from the lowest y.
 #[derive(Clone, Debug, PartialEq)]

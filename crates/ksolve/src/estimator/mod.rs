@@ -5,11 +5,12 @@
 //! rows in memory or tables:
 //!
 //! - Rows in memory are `[[f64; D]]`, `[Vec<f64>]`, `[f64]` (one column), faer `Mat` and `MatRef`,
-//!   and ndarray arrays (feature `ndarray`). With numeric targets, `[f64]` or a matrix with a column
-//!   for each target, the predictions are a `Vec<f64>` or `Mat<f64>`. With labels, `[&str]`,
+//!   and ndarray arrays (feature `ndarray`). With numeric targets, `[f64]` or a matrix with a
+//!   column for each target, the predictions are a `Vec<f64>` or `Mat<f64>`. With labels, `[&str]`,
 //!   `[String]`, `[i64]` or `[bool]`, they are labels of the same type.
-//! - Tables are [`Table`](kstore::Table) and Arrow `RecordBatch`. The target is the name of a column,
-//!   or several names for numeric targets; the predictions are numbers or [`Label`](kstore::Label).
+//! - Tables are [`Table`](kstore::Table) and Arrow `RecordBatch`. The target is the name of a
+//!   column, or several names for numeric targets; the predictions are numbers or
+//!   [`Label`](kstore::Label).
 //!
 //! Rows in memory need targets in memory, and tables need column names; any other combination does
 //! not compile.

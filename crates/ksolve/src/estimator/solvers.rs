@@ -31,7 +31,8 @@ macro_rules! estimator {
                 Self(self.0.with(|fit| fit.rank(rank)))
             }
 
-            /// Sets the scheme that chooses the landmarks, a name of [`kapprox::landmark::registry`].
+            /// Sets the scheme that chooses the landmarks, a name of
+            /// [`kapprox::landmark::registry`].
             #[must_use]
             pub fn landmarks(self, scheme: &str) -> Self {
                 Self(self.0.with(|fit| fit.landmarks(LandmarkSource::Scheme(scheme.to_string()))))
@@ -178,7 +179,8 @@ estimator!(
 );
 
 estimator!(
-    /// The one-class support vector machine: a region that holds about a fraction 1 − nu of the rows.
+    /// The one-class support vector machine: a region that holds about a fraction 1 − nu of the
+    /// rows.
     OneClassSvm, "oneclass";
     /// Sets the fraction of rows outside the region, between 0 and 1.
     nu: f64 => "nu",
@@ -194,7 +196,8 @@ estimator!(
 );
 
 estimator!(
-    /// Kernel principal component analysis: coordinates along the directions of largest variance in feature space.
+    /// Kernel principal component analysis: coordinates along the directions of largest variance in
+    /// feature space.
     KernelPca, "kpca";
     /// Sets whether the coordinates are divided by their standard deviations.
     whiten: bool => "whiten",

@@ -15,7 +15,8 @@ use std::path::Path;
 
 /// The predictions of a model in memory: numbers, labels, or a row of numbers for each row.
 pub trait Predicted: Sized {
-    /// Returns the predictions from the scores of n rows, n x t row-major, and the classes of the model.
+    /// Returns the predictions from the scores of n rows, n x t row-major, and the classes of the
+    /// model.
     #[doc(hidden)]
     fn collect(scores: Scored, classes: Option<&Classes>) -> Self;
 }
@@ -108,8 +109,8 @@ impl<P: Predicted> Trained<P> {
     /// Returns the probabilities of the classes, n x classes, in the order of [`Trained::classes`].
     ///
     /// # Errors
-    /// A model without probabilities: fit [`Logistic`](super::Logistic), or [`Svm`](super::Svm) with `probabilities`; the
-    /// errors of [`Trained::predict`].
+    /// A model without probabilities: fit [`Logistic`](super::Logistic), or [`Svm`](super::Svm)
+    /// with `probabilities`; the errors of [`Trained::predict`].
     pub fn predict_proba<X: Inputs + ?Sized>(&self, x: &X) -> Result<Mat<f64>> {
         if self.predictor.card().link.is_none() {
             let why = "the scores of this model are not probabilities; fit logistic, or svm with `probabilities`";
@@ -217,7 +218,8 @@ impl OutlierDetector {
         Ok(self.0.predict(x)?.into_iter().map(|score| score < 0.0).collect())
     }
 
-    /// Returns the scores of the rows: negative outside the region that holds a fraction 1 − nu of the rows of the fit.
+    /// Returns the scores of the rows: negative outside the region that holds a fraction 1 − nu of
+    /// the rows of the fit.
     ///
     /// # Errors
     /// The errors of [`Trained::predict`].

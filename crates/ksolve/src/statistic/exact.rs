@@ -12,8 +12,8 @@
 //! for each permutation. *Bytes*: the rows, and a kilobyte per row. The spectral null distribution
 //! needs the spectrum of K and is available only with maps.
 //!
-//! Reference: Gretton, Borgwardt, Rasch, Schölkopf, Smola, "A kernel two-sample test", JMLR 13, 2012, equations 3 and
-//! 5.
+//! Reference: Gretton, Borgwardt, Rasch, Schölkopf, Smola, "A kernel two-sample test", JMLR 13,
+//! 2012, equations 3 and 5.
 
 use super::relabel::{Choices, p_value};
 use super::{Measured, PValues, require};

@@ -13,8 +13,9 @@
 //! *Passes*: one for the features; over the stored features one for the mean and one per selected
 //! row. *Flops*: the map, 2np per selected row. *Bytes*: the features, n.
 //!
-//! References: Chen, Welling, Smola, "Super-samples from kernel herding", UAI 2010; Bach, Lacoste-Julien, Obozinski,
-//! "On the equivalence between herding and conditional gradient algorithms", ICML 2012.
+//! References: Chen, Welling, Smola, "Super-samples from kernel herding", UAI 2010; Bach,
+//! Lacoste-Julien, Obozinski, "On the equivalence between herding and conditional gradient
+//! algorithms", ICML 2012.
 
 use crate::features::{FeatureTier, FitData, Points, StoredFeatures, Wanted};
 use crate::prepare::plan;

@@ -1,6 +1,7 @@
 //! Hilbert–Schmidt independence criterion: do two sets of columns depend on each other?
 //!
-//! With features phi and psi of the two sets, centred over the n rows, and C = Φ̃ᵀΨ̃/n their cross-covariance,
+//! With features phi and psi of the two sets, centred over the n rows, and C = Φ̃ᵀΨ̃/n their
+//! cross-covariance,
 //!
 //! ```text
 //! biased    ‖C‖²_F = tr(HKHL)/n²
@@ -21,10 +22,11 @@
 //! memory. *Flops*: the maps, n(p + q)² for moments, 2npq per permutation. *Bytes*: the features,
 //! 13(p + q)² numbers; per thread pq numbers and 4n.
 //!
-//! References: Gretton, Bousquet, Smola, Schölkopf, "Measuring statistical dependence with Hilbert–Schmidt norms", ALT
-//! 2005; Gretton, Fukumizu, Teo, Song, Schölkopf, Smola, "A kernel statistical test of independence", NIPS 2007,
-//! theorems 2 to 4; Song, Smola, Gretton, Bedo, Borgwardt, "Feature selection via dependence maximization", JMLR 13,
-//! 2012; Zhang, Peters, Janzing, Schölkopf, "Kernel-based conditional independence test", UAI 2011, theorem 4, for the
+//! References: Gretton, Bousquet, Smola, Schölkopf, "Measuring statistical dependence with
+//! Hilbert–Schmidt norms", ALT 2005; Gretton, Fukumizu, Teo, Song, Schölkopf, Smola, "A kernel
+//! statistical test of independence", NIPS 2007, theorems 2 to 4; Song, Smola, Gretton, Bedo,
+//! Borgwardt, "Feature selection via dependence maximization", JMLR 13, 2012; Zhang, Peters,
+//! Janzing, Schölkopf, "Kernel-based conditional independence test", UAI 2011, theorem 4, for the
 //! spectrum.
 
 use super::null::Mixture;

@@ -8,17 +8,18 @@
 //! term with any m_l is a gamma variable). The distribution function is computed from this
 //! transform by one of two quadratures, with errors below 1e-9 over the range of the tests:
 //!
-//! * few effective terms (tr²/Σw² up to 30): the Bromwich integral along a parabola around the negative half-axis, on
-//!   which all singularities lie; the error falls as 8^−N with N points (Weideman, Trefethen, "Parabolic and hyperbolic
-//!   contours for computing the Bromwich integral", Mathematics of Computation 76, 2007);
-//! * more: the characteristic function on the real line, which then falls fast, by the trapezoidal rule (Davies,
-//!   "Numerical inversion of a characteristic function", Biometrika 60, 1973), with a period beyond which the tail is
-//!   below 1e-12.
+//! * few effective terms (tr²/Σw² up to 30): the Bromwich integral along a parabola around the
+//!   negative half-axis, on which all singularities lie; the error falls as 8^−N with N points
+//!   (Weideman, Trefethen, "Parabolic and hyperbolic contours for computing the Bromwich integral",
+//!   Mathematics of Computation 76, 2007);
+//! * more: the characteristic function on the real line, which then falls fast, by the trapezoidal
+//!   rule (Davies, "Numerical inversion of a characteristic function", Biometrika 60, 1973), with a
+//!   period beyond which the tail is below 1e-12.
 
 use std::f64::consts::PI;
 
-/// Points on the upper half of the parabola. Rounding grows as exp(πN/12), truncation falls as 8^−N: both are near
-/// 1e-14.
+/// Points on the upper half of the parabola. Rounding grows as exp(πN/12), truncation falls as
+/// 8^−N: both are near 1e-14.
 const POINTS: usize = 24;
 
 /// Number of effective terms up to which the parabola is exact to about 1e-14; with 100 terms it

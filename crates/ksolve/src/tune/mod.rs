@@ -25,8 +25,8 @@
 //! long as the last, which measures two kernels on the whole sample. *Bytes*: three times the
 //! sample, plus the memory of ridge regression.
 //!
-//! Reference: Jamieson, Talwalkar, "Non-stochastic best arm identification and hyperparameter optimization", AISTATS
-//! 2016.
+//! Reference: Jamieson, Talwalkar, "Non-stochastic best arm identification and hyperparameter
+//! optimization", AISTATS 2016.
 
 mod choice;
 mod chosen;
