@@ -27,7 +27,7 @@ pub(crate) fn described(metric: &MetricReport) -> String {
         let (rows, with, without) = (count(*rows), number(*with, 4), number(*without, 4));
         return format!("{features} (mse {with} on {rows} rows that it has not seen, without a metric {without})");
     }
-    // these errors are optimistic: the metric of every round was learned from the rows of each fold
+    // the metric of every round was learned from the rows of all folds
     if tried.is_empty() { features } else { format!("{features} (mse of the rounds: {tried})") }
 }
 

@@ -44,7 +44,7 @@ fn line(solver: &str, options: &str) -> String {
     format!("kmill fit {solver} train.parquet {options} -o model.safetensors")
 }
 
-/// Alternative to the questions.
+/// Suggestion to let `kmill tune` try the solvers.
 const OR: &str = "Or let kmill try: kmill tune any train.parquet --target y --time 5min -o model.safetensors\n";
 
 /// Asks the questions on a terminal; otherwise prints all of them with their answers.

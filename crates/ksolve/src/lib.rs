@@ -5,7 +5,8 @@
 //!
 //! ```
 //! use ksolve::{Kernel, Ridge};
-//! let x: Vec<f64> = (0..2000).map(|i| f64::from(i) / 100.0).collect(); // one column; or [[f64; D]], a faer matrix, a table
+//! // one column; or [[f64; D]], a faer matrix, a table
+//! let x: Vec<f64> = (0..2000).map(|i| f64::from(i) / 100.0).collect();
 //! let y: Vec<f64> = x.iter().map(|x| x.sin()).collect();
 //! let model = Ridge::new().kernel(Kernel::gaussian(0.5)).rank(100).fit(&x, &y)?;
 //! assert!((model.predict(&[2.0])?[0] - 2f64.sin()).abs() < 1e-3);

@@ -90,7 +90,7 @@ pub(crate) struct TuneReport {
     /// Options that give this model on any machine instead of `--time`; absent without `--time`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeat: Option<String>,
-    /// Best error over time.
+    /// Steps of the search in order of time, each with the lowest error so far.
     pub history: Vec<Moment>,
     /// Fit on all rows; `None` if no model was requested.
     pub fit: Option<FitReport>,

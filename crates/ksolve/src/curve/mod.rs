@@ -12,8 +12,8 @@
 //! | seconds, passes, bytes | to select landmarks, build the map, and compute all features once |
 //! | kernel evaluations | of the selection, r² for the factor, n·r for the features |
 //!
-//! Up to [`EXACT_ROWS`] rows both norms are exact. Beyond, the spectral error is estimated on
-//! [`SPECTRAL_ROWS`] rows, within bounds that hold for all rows.
+//! Up to [`EXACT_ROWS`] rows, the Frobenius error is exact and the block Krylov iteration uses all
+//! rows. Beyond, it uses [`SPECTRAL_ROWS`] rows, and the result lies within bounds for all rows.
 //!
 //! All methods use the same rows, scaling and kernel (a median is computed once) and the same
 //! sampled columns, so that differences between cells are differences between methods.
@@ -27,8 +27,10 @@
 //! features is executed completely by each process.
 //!
 //! ```text
-//! rows ─▶ Setting ─▶ CurveRun: method, repeat, ranks ─▶ landmarks ─▶ map ─▶ features ─▶ errors, Gram matrix ─▶ ridge ─▶ Cells
-//!         scaling, kernel, floor                  └──── what it costs ────┘   └──── one pass ────┘
+//! rows ─▶ Setting ─▶ CurveRun ─▶ landmarks ─▶ map ─▶ features ─▶ errors, Gram matrix ─▶ ridge ─▶ cells
+//!         scaling    method      └──── timed costs ──┘    └───────── one pass ──────┘
+//!         kernel     repeat
+//!         floor      ranks
 //! ```
 //!
 //! References for the compared quantities: Kumar, Mohri, Talwalkar, "Sampling methods for the

@@ -7,7 +7,7 @@ use kstore::Table;
 use kstore::arrow::array::{ArrayRef, Float64Array, RecordBatch};
 use std::sync::Arc;
 
-/// Marks rows in memory, whose columns have numbers and no names.
+/// Marks rows in memory, whose columns are identified by position.
 #[derive(Clone, Copy, Debug)]
 pub struct InMemory;
 

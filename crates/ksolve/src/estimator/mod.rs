@@ -16,7 +16,8 @@
 //! not compile.
 //!
 //! ```compile_fail
-//! let y = ksolve::Ridge::new().fit(&[[1.0, 2.0], [3.0, 4.0]], "y"); // rows in memory have no column "y"
+//! // rows in memory have no column "y"
+//! let y = ksolve::Ridge::new().fit(&[[1.0, 2.0], [3.0, 4.0]], "y");
 //! ```
 //!
 //! ```compile_fail

@@ -91,7 +91,7 @@ impl<P: Predicted> Trained<P> {
     /// Returns the predictions of the rows.
     ///
     /// # Errors
-    /// Columns other than those of the fit; a value or a prediction that is not finite.
+    /// Columns that differ from the fit; a value or a prediction that is not finite.
     pub fn predict<X: Inputs + ?Sized>(&self, x: &X) -> Result<P> {
         let scores = self.scores(x)?;
         Ok(P::collect(scores, self.predictor.decisions().as_ref()))

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! biased    |μ_a − μ_b|²       = ΣΣ k(a, a')/m² + ΣΣ k(b, b')/n² − 2 ΣΣ k(a, b)/mn
-//! unbiased  the same without the pairs a = a' and b = b':  biased − tr C_a/(m − 1) − tr C_b/(n − 1)
+//! unbiased  the same without the pairs a = a' and b = b': biased − tr C_a/(m − 1) − tr C_b/(n − 1)
 //! ```
 //!
 //! with C the covariance of a sample (divided by its number of rows). The unbiased form subtracts

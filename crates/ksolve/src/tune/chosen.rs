@@ -140,6 +140,6 @@ pub struct Chosen {
     pub elsewhere: Vec<Elsewhere>,
     /// Number of steps; passed as [`super::Choice::work`] they repeat this choice.
     pub work: SearchWork,
-    /// Best score over time.
+    /// Steps of the search in order of time, each with the best score so far.
     pub history: Vec<Moment>,
 }

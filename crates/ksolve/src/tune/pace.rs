@@ -23,7 +23,7 @@ const SYSTEMS: f64 = 2.6;
 /// took 45 and 220.
 const RATE: f64 = 0.25;
 
-/// Minimum fraction of computing the features in the time of a fit at the rank of the trials.
+/// Minimum fraction of the time of a fit, at the rank of the trials, that computing features takes.
 const FEATURES: f64 = 0.1;
 
 /// Maximum ratio of the final rank to the rank of the trials for iterative solvers: a term in r³ is
@@ -115,8 +115,8 @@ const BEHIND_LEAVES: usize = 2_000;
 const SHARE_OF_LEAVES: f64 = 0.7;
 const FEWEST_LEAVES: u64 = 4;
 
-/// Maximum ratio of the rows of a leaf to the requested number: the bands between leaves add rows,
-/// and the leaves of the tree are three quarters full.
+/// Rows of a leaf including the bands between leaves, relative to the requested maximum; without
+/// bands, leaves are three quarters full.
 const WITH_BANDS: f64 = 1.05;
 
 /// Time to factorise a leaf of m rows in units of m³, in addition to [`SYSTEMS`]; includes the

@@ -37,14 +37,15 @@ pub struct Given {
 ///   learned and `score` is cv;
 /// * **missing values** become an indicator feature;
 /// * with a **time** limit, the fit uses the exact kernel if it is likely to finish in time,
-///   otherwise the largest such rank.
+///   otherwise the largest rank that is.
 ///
 /// ```
 /// use ksolve::{predict::Predictor, tune::{SearchWork, Tune}};
 /// # let x: Vec<f64> = (0..1200).map(|i| f64::from(i) / 100.0).collect();
 /// # let y: Vec<f64> = x.chunks(2).map(|x| (x[0] + x[1]).sin()).collect();
 /// let table = kstore::Table::from_rows(&x, 2, &y)?; // or Table::open(&["data/*.parquet"])?
-/// let best = Tune::any().work("4,3".parse::<SearchWork>()?).rank(60).fit(&table, "y")?; // or .time(Duration::from_secs(300))
+/// // or .time(Duration::from_secs(300)) instead of .work
+/// let best = Tune::any().work("4,3".parse::<SearchWork>()?).rank(60).fit(&table, "y")?;
 /// assert!(best.report.train.unwrap().mse < 0.01);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
