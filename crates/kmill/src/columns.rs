@@ -89,8 +89,8 @@ fn left_out(
     columns.map(|(at, column)| (column.name.clone(), why(at, &column.name))).collect()
 }
 
-/// Formats the columns in a line: `features: x0 … x16 (17); left out: fold (names folds), y
-/// (target)`.
+/// Formats the columns in a line:
+/// `features: x0 … x16 (17); left out: fold (names folds), y (target)`.
 fn sentence(features: &[String], count_of: usize, others: &[(String, &'static str)]) -> String {
     let mut seen = HashSet::new();
     let because = |why: &&'static str| {

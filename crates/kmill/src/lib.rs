@@ -145,8 +145,8 @@ fn reported<R: Serialize + Display>(args: &RunArgs, verb: impl FnOnce(&Run) -> R
     output::report(&verb(&run)?, run.json)
 }
 
-/// Stack size of the command, in bytes: the usual size of the main thread, independent of `ulimit
-/// -s`.
+/// Stack size of the command, in bytes: the usual size of the main thread, whatever the limit
+/// `ulimit -s`.
 const STACK: usize = 8 << 20;
 
 /// Parses the command line, runs the subcommand, and returns the exit code.

@@ -340,8 +340,9 @@ fn tick(bar: &ProgressBar) {
 /// Unit of most stages, appended to a number.
 const ROWS: &str = " rows";
 
-/// Formats the line of a running stage: `gram: 120,000 of 284,217 rows (42 %), 31,000 rows/s, 5.3 s
-/// left`; without the rate if it does not count rows. The rate excludes `restored` rows.
+/// Formats the line of a running stage:
+/// `gram: 120,000 of 284,217 rows (42 %), 31,000 rows/s, 5.3 s left`; without the rate if it does
+/// not count rows. The rate excludes `restored` rows.
 fn plain_line(
     name: &str,
     (done, unit): (u64, &str),

@@ -42,7 +42,7 @@ pub(super) struct Points {
     /// True if the second coordinate is the target of a model with one feature. Such a model may
     /// lack a target; both coordinates are then the feature.
     pub(super) truth: bool,
-    /// Names of the colours; empty if the rows have no colour or shades.
+    /// Names of the colours; empty if the rows have no colours, or if the colours are shades.
     pub(super) labels: Vec<String>,
     /// Values of the palest and the strongest colour, if colours represent numbers.
     pub(super) shades: Option<(f64, f64)>,

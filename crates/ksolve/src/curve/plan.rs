@@ -69,7 +69,7 @@ pub(super) fn columns(n: u64) -> usize {
 }
 
 /// Returns the number of rows whose spectrum gives the minimum errors: four times the largest rank,
-/// so that a sample is informative there, but at most [`FLOOR_ROWS`].
+/// so that a sample is informative there, but at least 2,000 and at most [`FLOOR_ROWS`].
 pub(super) fn floor_rows(n: u64, options: &CurveOptions) -> usize {
     let wanted = options.ranks.last().copied().unwrap_or(1).saturating_mul(4);
     usize::try_from(n).unwrap_or(usize::MAX).min(wanted.clamp(2_000, FLOOR_ROWS))

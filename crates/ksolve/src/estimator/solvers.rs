@@ -63,8 +63,8 @@ macro_rules! estimator {
                 Self(self.0.with(|fit| fit.precision(precision)))
             }
 
-            /// Sets another parameter of the solver, with the syntax of the command: `set("folds",
-            /// "blocks:6")`.
+            /// Sets another parameter of the solver, with the syntax of the command:
+            /// `set("folds", "blocks:6")`.
             #[must_use]
             pub fn set(self, parameter: &str, value: impl ToString) -> Self {
                 Self(self.0.with(|fit| fit.set(parameter, value)))
@@ -219,7 +219,7 @@ estimator!(
 );
 
 impl Ridge {
-    /// Fits numeric targets, in memory or in columns of a table; see [the table of
+    /// Fits numeric targets, in memory or in columns of a table; see [the list of
     /// types](crate::estimator).
     ///
     /// # Errors
@@ -252,7 +252,7 @@ impl Svr {
 macro_rules! classifiers {
     ($($name:ident),*) => {
         $(impl $name {
-            /// Fits labels, in memory or in a column of a table; see [the table of
+            /// Fits labels, in memory or in a column of a table; see [the list of
             /// types](crate::estimator).
             ///
             /// # Errors
