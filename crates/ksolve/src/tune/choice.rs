@@ -114,8 +114,8 @@ impl Choice<'_> {
             let without = two.next().transpose()?.flatten();
             drop(two);
             if let (Some(((chose, seen), seconds)), Some(((other, unseen), others))) = (with, without) {
-                // half of the test rows are few: the cross-validated winner stays unless the
-                // difference is clear
+                // half of the test rows is a small sample: the cross-validated winner stays
+                // unless the difference is clear
                 let measure = |apart: &Apart| apart.measure(by).unwrap_or(f64::INFINITY);
                 let (chose, other) = (measure(&chose), measure(&other));
                 let drops = other < WORTH * chose;
@@ -198,8 +198,8 @@ impl Choice<'_> {
     }
 
     /// Returns the search at the scaling of the options, or at another scaling if its held-out
-    /// error is lower. A nonlinear scaling is not a metric, so rounds of metric learning cannot
-    /// find it.
+    /// error is below [`WORTH`] times as large. A nonlinear scaling is not a metric, so rounds of
+    /// metric learning cannot find it.
     fn scaled<T: Real>(&self, log: &mut Log<'_>, memory: &mut Memory<'_>) -> Result<(Tuned, Trials<T>)> {
         let resources = self.run.resources();
         let mut best = self.search::<T>(self.options, &resources, log, memory)?;

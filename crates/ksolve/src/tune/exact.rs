@@ -64,7 +64,8 @@ struct Walk<'w, 'l, 'm, 'j, T> {
     /// Name of the solver, and its fit without kernel, metric and regularisation parameter.
     name: String,
     fit: Fit,
-    /// Time of the final fit and its test, in units of one trial; `None` without a time limit.
+    /// Time of the final fit and its test, in units of one trial; `None` if the exact map was
+    /// requested, so that any time is allowed.
     whole: Option<f64>,
     log: &'w mut Log<'l>,
     memory: &'m mut Memory<'j>,
