@@ -27,9 +27,9 @@
 //! features is executed completely by each process.
 //!
 //! ```text
-//! rows ─▶ Setting ─▶ CurveRun ─▶ landmarks ─▶ map ─▶ features ─▶ errors, Gram matrix ─▶ ridge ─▶ cells
-//!         scaling    method      └──── timed costs ──┘    └───────── one pass ──────┘
-//!         kernel     repeat
+//! rows ─▶ Setting ─▶ CurveRun ─▶ landmarks ─▶ map ─▶ features ─▶ errors, Gram ─▶ ridge ─▶ cells
+//!         scaling    method     └───── timed costs ────────┘
+//!         kernel     repeat                         └────── one pass ─────┘
 //!         floor      ranks
 //! ```
 //!
