@@ -1,4 +1,4 @@
-//! Colour where the terminal has it: errors, warnings, and the chosen cell of a table.
+//! Terminal colours for errors, warnings, and the chosen cell of a table.
 
 use std::{borrow::Cow, io::IsTerminal};
 
@@ -7,7 +7,8 @@ const RED: &str = "\u{1b}[1;31m";
 const YELLOW: &str = "\u{1b}[1;33m";
 const PLAIN: &str = "\u{1b}[0m";
 
-/// The text with colours, where the stream is a terminal that has them. `NO_COLOR` (<https://no-color.org>) takes them away.
+/// Returns the text with colours if the stream is a terminal that supports them and `NO_COLOR`
+/// (<https://no-color.org>) is not set.
 pub(crate) fn painted<'t>(text: &'t str, stream: &impl IsTerminal) -> Cow<'t, str> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let dumb = set("TERM").is_some_and(|term| term == "dumb");
@@ -23,7 +24,7 @@ fn line(line: &str) -> String {
             return format!("{colour}{start}{PLAIN}{rest}");
         }
     }
-    // the mark of a table stands behind a number; that of an expression does not
+    // the mark of a table follows a number; the * of an expression does not
     let marked = |word: &str| word.len() > 1 && word.ends_with('*') && word.starts_with(|c: char| c.is_ascii_digit());
     line.split_inclusive([' ', '\n'])
         .map(|part| {

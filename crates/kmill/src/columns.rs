@@ -1,4 +1,5 @@
-//! What is said of the columns of a table: which are features, which are not and why, and which are hardly meant to be.
+//! Reports on the columns of a table: which are features, which are left out and why, and which are
+//! probably features by mistake.
 
 use crate::progress::{Progress, Voice};
 use crate::table::{Align, Table as Listing, count, joined};
@@ -6,23 +7,23 @@ use kstore::encoding::{Categories, Code, Times};
 use kstore::{Missing, Reading, RowBuf, RowSource, Selected, Selection, schema::Kind};
 use std::collections::HashSet;
 
-/// Rows that are looked at for columns that number or name rows: many enough that measurements repeat.
+/// Number of rows that are checked for row numbers and IDs: enough that measurements repeat.
 const LOOKED_AT: usize = 10_000;
 
-/// Fewest rows that tell anything.
+/// Minimum number of rows for a conclusion.
 const FEWEST: usize = 50;
 
-/// Most columns that are looked at.
+/// Maximum number of columns that are checked.
 const MOST: usize = 64;
 
-/// Columns of a list that are named before "…".
+/// Number of columns that a list shows before "…".
 const NAMED: usize = 6;
 
 /// Names of columns that number the parts of a table.
 const PARTS: [&str; 6] = ["fold", "folds", "split", "partition", "cv", "cv_fold"];
 
-/// Says in one line which of the columns that were asked for are features and which are not, or in a table where everything is said, and warns of features
-/// that look like names or numbers of rows.
+/// Prints in one line, or as a table in verbose mode, which of the requested columns are features
+/// and which are not. Warns of features that look like row numbers or IDs.
 pub(crate) fn tell(selection: &Selection, (asked, selected): (&Selected, &Selected), progress: &Progress) {
     let features = selected.feature_columns();
     let others = left_out(selection, (asked, selected), &features);
@@ -39,7 +40,8 @@ pub(crate) fn tell(selection: &Selection, (asked, selected): (&Selected, &Select
     }
 }
 
-/// The columns of the features; of one that is more than a number with what it becomes: `city (12 values)`.
+/// Returns the columns of the features; a column that is not a plain number is followed by its
+/// encoding: `city (12 values)`.
 fn told(selected: &Selected, features: &[String]) -> Vec<String> {
     let Some(encoding) = selected.encoding() else { return features.to_vec() };
     let told = encoding.columns().iter().map(|column| match (&column.code, column.missing) {
@@ -49,7 +51,7 @@ fn told(selected: &Selected, features: &[String]) -> Vec<String> {
     told.collect()
 }
 
-/// The columns that are no features, each with the reason.
+/// Returns the columns that are not features, with the reason.
 fn left_out(
     selection: &Selection,
     (asked, selected): (&Selected, &Selected),
@@ -87,7 +89,8 @@ fn left_out(
     columns.map(|(at, column)| (column.name.clone(), why(at, &column.name))).collect()
 }
 
-/// The columns in a line: `features: x0 … x16 (17); left out: fold (names folds), y (target)`.
+/// Formats the columns in a line:
+/// `features: x0 … x16 (17); left out: fold (names folds), y (target)`.
 fn sentence(features: &[String], count_of: usize, others: &[(String, &'static str)]) -> String {
     let mut seen = HashSet::new();
     let because = |why: &&'static str| {
@@ -100,7 +103,7 @@ fn sentence(features: &[String], count_of: usize, others: &[(String, &'static st
     format!("features: {} ({}){out}", listed(&names), count(count_of as u64))
 }
 
-/// Names with commas between: those that count up as `x0 … x16`, and the first few of many.
+/// Formats names separated by commas: consecutive ones as `x0 … x16`, and only the first of many.
 fn listed(names: &[&String]) -> String {
     let runs = names.chunk_by(|a, b| follows(a, b)).flat_map(|run| match run {
         [first, .., last] if run.len() > 2 => vec![format!("{first} … {last}")],
@@ -111,7 +114,7 @@ fn listed(names: &[&String]) -> String {
     format!("{}{more}", runs[..runs.len().min(NAMED)].join(", "))
 }
 
-/// True where two names are numbered one after the other, such as `x9` and `x10`.
+/// Returns true if two names are numbered consecutively, such as `x9` and `x10`.
 pub(crate) fn follows(name: &str, next: &str) -> bool {
     let split = |name: &str| {
         let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
@@ -133,7 +136,8 @@ fn table(features: &[String], others: &[(String, &'static str)]) -> Listing {
     table
 }
 
-/// Features that were not named and look like names or numbers of rows, each with what is odd about it.
+/// Returns features that were not requested by name and look like row numbers or IDs, each with the
+/// reason.
 fn suspects(selection: &Selection, selected: &Selected, features: &[String]) -> Vec<(String, String)> {
     let schema = selected.table().schema();
     let places = schema.places();
@@ -145,7 +149,7 @@ fn suspects(selection: &Selection, selected: &Selected, features: &[String]) -> 
     if names.is_empty() {
         return Vec::new();
     }
-    // a look that fails says nothing: the fit will say what is wrong
+    // errors are ignored here: the fit will report them
     let looks = looks(selected, &names).unwrap_or_default();
     let odd = |(name, look): (String, Look)| look.odd(&name).map(|odd| (name, odd));
     names.into_iter().zip(looks).filter_map(odd).collect()
@@ -153,10 +157,10 @@ fn suspects(selection: &Selection, selected: &Selected, features: &[String]) -> 
 
 #[derive(Clone, Debug, Default)]
 struct Look {
-    /// The values so far, as long as no two are equal.
+    /// Distinct values so far, until the first duplicate.
     different: HashSet<u64>,
     repeats: bool,
-    /// True while every value is one more than the last.
+    /// True as long as every value is the previous one plus 1.
     counts: bool,
     last: Option<f64>,
     values: usize,
@@ -196,7 +200,7 @@ fn looks(selected: &Selected, names: &[String]) -> kstore::Result<Vec<Look>> {
     let rows = range.start..range.end.min(range.start + LOOKED_AT as u64);
     let selection =
         Selection { features: names.to_vec(), rows: Some(rows), missing: Missing::Mean, ..Selection::default() };
-    // what is read here is no part of the fit
+    // rows read here do not count as part of the fit
     let source = selected.table().select(&selection)?.counting_apart().rows::<f64>(Reading::default())?;
     let (mut cursor, mut buffer) = (source.open(source.range())?, RowBuf::new(1024));
     let mut looks = vec![Look::default(); names.len()];

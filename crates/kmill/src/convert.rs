@@ -1,6 +1,6 @@
-//! `kmill convert`: a table rewritten in another format, in the memory of a few batches.
+//! `kmill convert`: rewrites a table in another format, in the memory of a few batches.
 //!
-//! Columns are copied as they are, not by way of float64: an id of 64 bits arrives as it left.
+//! Columns are copied without conversion to float64, so a 64-bit ID is preserved.
 
 use crate::args::{ConvertDataArgs, Run, RunArgs, parse};
 use crate::writer::{self, TableWriter};
@@ -40,9 +40,9 @@ pub(crate) struct ConvertArgs {
     pub(crate) run: RunArgs,
 }
 
-/// The columns that are written, and their types in the output.
+/// The columns to write, and their types in the output.
 struct Columns {
-    /// Features, then targets: the order of the kept columns.
+    /// Features, then targets, in the order of the kept columns.
     columns: Vec<OutputColumn>,
     features: usize,
 }
@@ -56,7 +56,7 @@ impl Columns {
         let (features_of, targets_of) = columns.split_at_mut(features);
         let npy = writer::is_npy(path);
         for column in features_of.iter_mut().filter(|_| npy) {
-            // dates and times come here only where they are named, as the numbers that store them
+            // dates and times are included only by name, as the numbers that store them
             column.time = None;
         }
         let whole = |kind| features_of.iter().all(|column| column.kind == kind);
@@ -65,7 +65,7 @@ impl Columns {
         for column in features_of {
             column.kind = match (column.kind, precision) {
                 (OutputKind::F32 | OutputKind::F64, Some(precision)) => float(precision),
-                // one type for all: the one that was asked for, or the smallest that holds every value
+                // one type for all: the requested one, or the smallest that represents every value
                 (OutputKind::I64 | OutputKind::U64 | OutputKind::Bool, Some(precision)) if npy => float(precision),
                 (OutputKind::F32 | OutputKind::I64 | OutputKind::Bool, None) if npy && small => OutputKind::F32,
                 (OutputKind::I64 | OutputKind::U64, None) if npy && !whole => OutputKind::F64,
@@ -89,7 +89,7 @@ pub(crate) fn float(precision: ElementType) -> OutputKind {
     }
 }
 
-/// True where float32 holds every value.
+/// Returns true if float32 represents every value.
 fn is_small(kind: &Kind) -> bool {
     matches!(kind, Kind::Float { bits: ..=32 } | Kind::Int { bits: ..=16, .. } | Kind::Bool)
 }
@@ -117,7 +117,8 @@ fn refused(table: &Table, row: u64, column: &OutputColumn, value: String) -> Err
     kstore::Error::BadValue { path, row, line: None, column: column.name.clone(), value, remedy }.into()
 }
 
-/// Selects the rows, and all columns or those that were named, then the targets. Also returns the number of targets.
+/// Selects the rows, and all columns or the named ones followed by the targets. Also returns the
+/// number of targets.
 fn select(args: &ConvertArgs) -> Result<(Selected, usize)> {
     let select = &args.data.select;
     let (table, targets) = open::table(&select.paths, &select.text.options(), &args.data.target)?;
@@ -137,7 +138,8 @@ fn select(args: &ConvertArgs) -> Result<(Selected, usize)> {
     Ok((table.select(&selection)?, features.len()))
 }
 
-/// The target that becomes the label of rows that begin with one: that which was named, or the column `y`, or none.
+/// Returns the target that becomes the label in formats whose rows start with one: the named
+/// target, the column `y`, or none.
 fn label(table: &Table, mut targets: Vec<String>, dropped: &[String]) -> Result<Vec<String>> {
     let kind = |name: &str| table.schema().position(name).map(|at| &table.schema().columns[at].kind);
     let usual = || kind(TARGET).is_some_and(|kind| !matches!(kind, Kind::Sparse(_)));
@@ -158,10 +160,11 @@ fn label(table: &Table, mut targets: Vec<String>, dropped: &[String]) -> Result<
     }
 }
 
-/// Refuses columns that cannot be read or written in the format of the output, and names all of them in one sentence.
+/// Rejects columns that cannot be read, or not be written in the output format, and names all of
+/// them in one message.
 fn refuse_what_is_lost(table: &Table, names: &[String], args: &ConvertArgs) -> Result<()> {
     let (schema, places, path) = (table.schema(), table.schema().places(), &args.output);
-    // numbers that store a time are what a person means who names the column
+    // a time column that is requested by name is written as the number that stores it
     let named = writer::is_npy(path) && !args.data.features.is_empty();
     let mut lost = Vec::new();
     for column in names.iter().filter_map(|name| places.get(name.as_str()).map(|place| &schema.columns[*place])) {
@@ -189,13 +192,14 @@ fn refuse_what_is_lost(table: &Table, names: &[String], args: &ConvertArgs) -> R
     Err(Error::option("-o", path.display(), why, remedy))
 }
 
-/// The word, in quotes where a shell would change it.
+/// Quotes a word if a shell would change it.
 fn shell(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "_-.,".contains(c);
     if word.chars().all(plain) { word.to_string() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
-/// Places where the texts of a tile are held at the same time: three tiles, and those where predictions have them, too.
+/// Maximum number of simultaneous copies of the texts of a tile: three tiles, plus those of
+/// predictions.
 const COPIES: usize = 3 + ksolve::job::COPIES;
 
 /// Writes the selected rows, and returns their number and the files.

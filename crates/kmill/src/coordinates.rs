@@ -1,4 +1,4 @@
-//! `kmill coordinates`: objects that are known by a matrix become rows of numbers.
+//! `kmill coordinates`: turns objects described by a pairwise matrix into rows of numbers.
 
 use crate::args::{Run, RunArgs, SelectArgs, parse};
 use crate::features::LEFT;
@@ -53,7 +53,7 @@ pub(crate) struct CoordinatesReport {
     objects: u64,
     coordinates: usize,
     trace_error: f64,
-    /// The objects whose columns were taken.
+    /// Objects whose columns were selected.
     pivots: Vec<u64>,
     #[serde(serialize_with = "kstore::shown::lossy_path")]
     output: PathBuf,
@@ -90,12 +90,13 @@ pub(crate) fn run(args: &CoordinatesArgs, run: &Run) -> Result<CoordinatesReport
     let placed = coordinates(&selected, &CoordinateOptions { of, rank, tolerance, seed }, &job)?;
     let (coordinates, trace_error, pivots) = (placed.pivots.len(), placed.trace_error, placed.pivots);
     let predictor = Predictor::new(AnyModel::F64(placed.model))?;
-    // what the matrix has left behind the prediction cannot have; it differs a little from run to run
+    // memory that the matrix left in the allocator is unavailable to the prediction; rounded up,
+    // because it varies between runs
     let left = allocator::resident().saturating_sub(start).next_multiple_of(LEFT);
     let job = pipeline::job(run).memory(run.memory.saturating_sub(left));
     let written = predictor.write(&selected, kept.as_ref(), Extras::default(), &args.output, &job);
     let written = written.map_err(|error| error.beside(left))?;
-    // a run that is stopped before leaves both files as they were
+    // written last: an earlier interruption leaves both files unchanged
     args.model.iter().try_for_each(|model| predictor.save(model))?;
     Ok(CoordinatesReport { objects: written.rows, coordinates, trace_error, pivots, output: args.output.clone() })
 }

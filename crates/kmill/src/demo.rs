@@ -1,4 +1,4 @@
-//! `kmill demo`: generates a table, fits, evaluates, predicts, and shows the commands that do the same.
+//! `kmill demo`: generates a table, fits, evaluates, predicts, and shows the equivalent commands.
 
 use crate::args::{Run, RunArgs, parse};
 use crate::evaluate::EvaluateReport;
@@ -21,8 +21,8 @@ pub(crate) struct DemoArgs {
     pub(crate) run: RunArgs,
 }
 
-/// The lines of the demo: a metric, a surface of four ranks and thirteen lambdas in one pass, and what follows. In f64 no lambda is too small, whatever
-/// the machine rounds.
+/// Commands of the demo: a metric, then a surface of four ranks and thirteen lambdas in one pass.
+/// In f64, every lambda is large enough on any machine.
 const FIT: &str =
     "kmill fit ridge train.parquet --target y --metric diagonal --ranks 25..200 --precision f64 -o model.safetensors";
 const EVALUATE: &str = "kmill evaluate model.safetensors test.parquet";
@@ -64,7 +64,7 @@ fn show(args: &DemoArgs, folder: &Path, run: &Run) -> Result<()> {
     say(format!(
         "2. Fit: what each column counts, landmarks, and one pass for every rank, lambda and fold.\n\n  $ {FIT}\n\n"
     ))?;
-    // a run of its own, so that the report has the times of the fit alone
+    // a separate run, so that the report has the times of the fit alone
     let mut fitted = fit::run(&parsed(FIT, folder)?, &args.run.resolve())?;
     fitted.model.iter_mut().for_each(|model| model.path = "model.safetensors".into());
     say(format!("{fitted}\n"))?;
@@ -86,7 +86,7 @@ fn show(args: &DemoArgs, folder: &Path, run: &Run) -> Result<()> {
     if run.json { output::json(&DemoReport { fit: fitted, evaluate: evaluated }) } else { Ok(()) }
 }
 
-/// The columns and rows of a file, under the file name that the shown commands use.
+/// Reports the columns and rows of a file, under the file name in the shown commands.
 fn contents(path: &Path, run: &Run) -> Result<inspect::TableReport> {
     let mut report = inspect::table(&[path], &kstore::TextOptions::default(), true, run)?;
     report.files = path.file_name().into_iter().map(PathBuf::from).collect();
@@ -100,7 +100,8 @@ fn table(folder: &Path, name: &str, rows: u64, seed: u64, run: &Run) -> Result<P
     Ok(path)
 }
 
-/// Parses a line of the demo with its files in the folder. One that cannot be parsed is a bug; a test makes sure of it.
+/// Parses a command of the demo, with its files in the folder. A parse error is a bug, which a test
+/// excludes.
 fn parsed<A: Args>(line: &str, folder: &Path) -> Result<A> {
     let word = |word: &str| if FILES.contains(&word) { folder.join(word).into_os_string() } else { word.into() };
     let bug = |_| Error::option("demo", line, "it is not understood", "this is a bug, please report it");

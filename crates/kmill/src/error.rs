@@ -1,9 +1,9 @@
-//! The errors of the command: its own, and those of the libraries.
+//! Errors of the command and of the libraries.
 
-/// Result of every fallible operation of this crate.
+/// The result of a fallible operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error as the user reads it: one sentence after `error: `.
+/// An error as shown to the user: one sentence after `error: `.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the message of a variant says what its fields are")]
@@ -17,25 +17,25 @@ pub enum Error {
     /// An error about options, solving or model files.
     #[error("{}", flags(&.0.to_string()))]
     Solve(#[from] ksolve::Error),
-    /// Two options, or an option and the data, that cannot go together.
+    /// Two incompatible options, or an option that is incompatible with the data.
     #[error("{option}{}{given}: {why}; {remedy}", if given.is_empty() { "" } else { " " })]
     Option { option: &'static str, given: String, why: String, remedy: String },
-    /// An option that the solver needs and that was not given.
+    /// A missing option that the solver requires.
     #[error("{solver} needs {option}: {why}")]
     Missing { option: &'static str, solver: String, why: &'static str },
-    /// The run was asked to stop, and can go on later.
+    /// An interrupted run that can be resumed.
     #[error("stopped; what is done is kept in {checkpoint}: the same command continues from there", checkpoint = checkpoint.display())]
     Stopped { checkpoint: std::path::PathBuf },
     /// A report that cannot be written as JSON.
     #[error("the report cannot be written as JSON ({0}); this is a bug in kmill, please report it")]
     Json(#[from] serde_json::Error),
-    /// The reader of standard output has closed it; this is no failure.
+    /// The reader of standard output has closed it, which is not a failure.
     #[error("standard output was closed")]
     BrokenPipe,
 }
 
 impl Error {
-    /// True where the reader of standard output has closed it: no failure.
+    /// Returns true if the reader of standard output has closed it, which is not a failure.
     pub(crate) fn is_closed_output(&self) -> bool {
         let closed = |error: &kstore::Error| {
             matches!(error, kstore::Error::Io { path, source, .. }
@@ -44,7 +44,7 @@ impl Error {
         matches!(self, Self::BrokenPipe) || self.stored().is_some_and(closed)
     }
 
-    /// The error of tables, files and passes that this one hands on.
+    /// Returns the underlying error of tables, files or passes, if any.
     pub(crate) fn stored(&self) -> Option<&kstore::Error> {
         match self {
             Self::Store(error) | Self::Approx(kapprox::Error::Store(error)) => Some(error),
@@ -53,7 +53,7 @@ impl Error {
         }
     }
 
-    /// True where the run ended because the user interrupted it.
+    /// Returns true if the user interrupted the run.
     pub(crate) fn is_interruption(&self) -> bool {
         match self {
             Self::Solve(error) => error.is_interrupted(),
@@ -61,19 +61,21 @@ impl Error {
         }
     }
 
-    /// True where the command line lacks an option, which is wrong usage; other errors are failures of the run.
+    /// Returns true if the command line lacks an option, which is a usage error; other errors are
+    /// failures of the run.
     pub(crate) fn is_usage(&self) -> bool {
         matches!(self, Self::Missing { .. } | Self::Solve(ksolve::Error::Missing { .. }))
     }
 
-    /// Makes an [`Error::Option`].
+    /// Returns an [`Error::Option`].
     pub fn option(option: &'static str, given: impl ToString, why: impl ToString, remedy: impl ToString) -> Self {
         Self::Option { option, given: given.to_string(), why: why.to_string(), remedy: remedy.to_string() }
     }
 }
 
-/// The text with an option in the place of every parameter in backquotes: the libraries write `rank`, people type --rank.
-/// Every text of a library that people read goes through this function once; other backquotes stay.
+/// Replaces every parameter in backquotes by its option: the libraries write `rank`, users type
+/// --rank. Every library text shown to users passes through this function exactly once; other
+/// backquotes stay.
 pub(crate) fn flags(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -94,7 +96,7 @@ pub(crate) fn flags(text: &str) -> String {
     out
 }
 
-/// True for letters and underscores, at least one: the name of a parameter.
+/// Returns true for a nonempty text of letters and underscores: the name of a parameter.
 fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_')
 }

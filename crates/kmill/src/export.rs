@@ -1,4 +1,4 @@
-//! `kmill export`: a model in a format of other programs.
+//! `kmill export`: writes a model in a format of other programs.
 
 use crate::{Error, Result, output, progress};
 use clap::Args;

@@ -1,4 +1,4 @@
-//! `kmill features`: the features of a map, for every row of a table, in a file.
+//! `kmill features`: writes the features of a map for every row of a table.
 
 use crate::args::{CategoryArgs, DiskArgs, MapArgs, Run, RunArgs, SelectArgs, parse};
 use crate::pipeline::FitOptions;
@@ -49,15 +49,15 @@ pub(crate) struct FeaturesArgs {
     pub(crate) run: RunArgs,
 }
 
-/// What a fit leaves behind is counted in steps of so many bytes: it differs a little from run to run, and a budget that a
-/// refusal names has room for it the next time.
+/// Rounding unit of the memory that a fit leaves allocated, in bytes: the exact size varies between
+/// runs, and a budget named in an error message must suffice the next time.
 pub(crate) const LEFT: usize = 4 << 20;
 
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct FeaturesReport {
     #[serde(flatten)]
     pub(crate) map: FitReport,
-    /// True where the coordinate outside the span was written too.
+    /// True if the residual coordinate was written too.
     pub(crate) residual: bool,
     #[serde(serialize_with = "kstore::shown::lossy_path")]
     pub(crate) output: PathBuf,
@@ -84,13 +84,13 @@ pub(crate) fn run(args: &FeaturesArgs, run: &Run) -> Result<FeaturesReport> {
     let beside = args.model.as_ref().unwrap_or(&args.output);
     let fitted = pipeline::fitted(&options, &selected, run, (beside, false), &args.disk)?;
     let (report, predictor) = (fitted.report, Predictor::new(fitted.model)?);
-    // what the fit has left behind, the model among it, the prediction cannot have
+    // memory that the fit left allocated, including the model, is unavailable to the prediction
     let left = allocator::resident().saturating_sub(start).next_multiple_of(LEFT);
     let job = pipeline::job(run).memory(run.memory.saturating_sub(left));
     let extras = Extras { residual: args.residual, ..Extras::default() };
     let written = predictor.write(&selected, kept.as_ref(), extras, &args.output, &job);
     written.map_err(|error| error.beside(left))?;
-    // a run that is stopped before leaves both files as they were
+    // written last: an earlier interruption leaves both files unchanged
     args.model.iter().try_for_each(|model| predictor.save(model))?;
     let map = FitReport::new(report, run, selected.table(), args.model.as_deref());
     Ok(FeaturesReport { map, residual: args.residual, output: args.output.clone() })

@@ -61,7 +61,7 @@ mod tests {
     use kfit::solver::ridge::Ridge;
     use ksolve::FoldSpec;
 
-    /// The options of a line, for a table of two columns.
+    /// Parses the options of a line, for a table of two columns.
     fn options(line: &str) -> Result<(FitOptions, TrainOptions)> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.csv");

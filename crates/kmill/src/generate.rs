@@ -1,4 +1,4 @@
-//! `kmill generate`: a table of any size, in the memory of one batch.
+//! `kmill generate`: writes a table of any size, in the memory of one batch.
 
 use crate::convert::float;
 use crate::generators::{self, Generator, Recipe, Target};
@@ -51,8 +51,8 @@ fn names() -> PossibleValuesParser {
     PossibleValuesParser::new(generators::all().into_iter().map(value))
 }
 
-/// Writes a generated table with features of a type, and returns the paths of its files.
-/// Errors of the file system, and an interruption; then nothing is written.
+/// Writes a generated table with features of a type, and returns the paths of its files. Fails with
+/// errors of the file system or an interruption; then no file is written.
 pub(crate) fn write(
     generator: &Generator,
     recipe: &Recipe,

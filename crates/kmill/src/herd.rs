@@ -1,4 +1,4 @@
-//! `kmill herd`: a few rows whose mean in feature space is that of all rows.
+//! `kmill herd`: selects a few rows whose mean in feature space approximates the mean of all rows.
 
 use crate::args::{CategoryArgs, Run, RunArgs, ScratchArgs, SelectArgs, kernel_help, parse};
 use crate::table::{count, facts, number};
@@ -102,7 +102,8 @@ fn pick<T: Real>(args: &HerdArgs, selected: &Selected, run: &Run) -> Result<Repr
     Ok(represent::<T>(selected, &options, args.count, &job.resources())?)
 }
 
-/// Writes the picked rows with the values of the table, in the order of the picks; missing values are filled as they were for the picks.
+/// Writes the selected rows with the values of the table, in order of selection; missing values are
+/// replaced as in the selection.
 fn write(path: &Path, selected: &Selected, Represented { rows, means, .. }: &Represented) -> Result<()> {
     let names = selected.feature_names();
     let d = names.len();

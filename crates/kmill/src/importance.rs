@@ -1,15 +1,15 @@
-//! What each column counts, for people.
+//! Importance of columns, as shown to users.
 
 use crate::table::{Align, Table, count, joined, number, percent};
 use kfit::metric::Judgement;
 use ksolve::job::MetricReport;
 use std::collections::{HashMap, HashSet};
 
-/// Columns whose importance is shown in a table, and in a line.
+/// Number of columns shown in a table, and in a line.
 const MOST_IMPORTANT: usize = 12;
 const IN_A_LINE: usize = 5;
 
-/// Length of the bar of a column that counts for everything.
+/// Length of the bar of a column with the entire importance.
 const BAR: f64 = 40.0;
 
 pub(crate) fn described(metric: &MetricReport) -> String {
@@ -27,20 +27,21 @@ pub(crate) fn described(metric: &MetricReport) -> String {
         let (rows, with, without) = (count(*rows), number(*with, 4), number(*without, 4));
         return format!("{features} (mse {with} on {rows} rows that it has not seen, without a metric {without})");
     }
-    // the rows of each fold have taught the metric of every round
+    // the metric of every round was learned from the rows of all folds
     if tried.is_empty() { features } else { format!("{features} (mse of the rounds: {tried})") }
 }
 
-/// What a column counts: its name, its share of 1, and that share in words.
+/// A column: its name, its fraction of the importance, and the text that shows it.
 pub(crate) type Counted = (String, f64, String);
 
-/// The column that a feature is made of, one of `coded` where that has several: `city` of `city=Bonn`, `date` of `date.hour.sin`.
+/// Returns the column of a feature: the longest of `coded` that the feature is derived from, such
+/// as `city` for `city=Bonn` or `date` for `date.hour.sin`, otherwise the feature itself.
 fn column_of<'f>(feature: &'f str, coded: &[&'f str]) -> &'f str {
     let made = |name: &str| feature.strip_prefix(name).is_some_and(|rest| rest.starts_with(['=', '.']));
     coded.iter().copied().filter(|name| made(name)).max_by_key(|name| name.len()).unwrap_or(feature)
 }
 
-/// Shares of features as those of their columns, the largest first. The spread of a sum is not known.
+/// Sums the fractions of features by column, largest first. The spread of a sum is unknown.
 fn by_column<'f>(
     features: impl Iterator<Item = (&'f str, f64, Option<f64>)>,
     coded: &[&'f str],
@@ -55,7 +56,8 @@ fn by_column<'f>(
     columns
 }
 
-/// What the columns count in the metric, the most important first; `coded` are those that have several features.
+/// Returns the fractions of the columns in the metric, largest first; `coded` are the columns with
+/// several features.
 pub(crate) fn importance(metric: &MetricReport, coded: &[&str]) -> Vec<Counted> {
     let counted = |(name, share, spread): (&str, f64, Option<f64>)| {
         let spread = spread.map_or(String::new(), |spread| format!(" +- {:.1}", 100.0 * spread));
@@ -64,7 +66,7 @@ pub(crate) fn importance(metric: &MetricReport, coded: &[&str]) -> Vec<Counted> 
     by_column(metric.shares(), coded).into_iter().map(counted).collect()
 }
 
-/// The slopes along the columns, the largest first: their squares are shares of 1.
+/// Returns the slopes along the columns, largest first, with squares as fractions of 1.
 pub(crate) fn slopes(features: &[(String, f64)], coded: &[&str]) -> Vec<Counted> {
     let squares = features.iter().map(|(name, slope)| (&name[..], slope * slope, None));
     let total = squares.clone().map(|(_, square, _)| square).sum::<f64>().max(f64::MIN_POSITIVE);

@@ -33,7 +33,8 @@ pub(crate) struct InspectArgs {
     pub(crate) run: RunArgs,
 }
 
-/// Statistics come without being asked for up to this many numbers in a table: they take a fraction of a second.
+/// Number of values in a table up to which statistics are computed by default; this takes a
+/// fraction of a second.
 const FREE_STATISTICS: u64 = 1_000_000;
 
 #[derive(Clone, Debug, serde::Serialize)]
@@ -51,19 +52,21 @@ pub(crate) struct ColumnReport {
     pub(crate) name: String,
     #[serde(rename = "type")]
     pub(crate) kind: String,
-    /// Number of different values of a column of text, such as `12` or `more than 1000`; `None` where it was not counted.
+    /// Number of distinct values of a text column, such as `12` or `more than 1000`; `None` if not
+    /// counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) values: Option<String>,
-    /// The first and the last date or time, as ISO 8601 writes them; `None` where the column holds none or was not looked at.
+    /// First and last date or time, in ISO 8601; `None` if the column has no times or was not
+    /// examined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) range: Option<(String, String)>,
-    /// What its values look like beside their type, and how they are read so; `None` for nothing else.
+    /// Apparent meaning of the values, and how to read them accordingly; `None` if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) looks: Option<String>,
-    /// Rows without a value; `None` where they were not counted.
+    /// Number of rows without a value; `None` if not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) missing: Option<u64>,
-    /// Statistics of the numbers, from one pass over the table; `None` where none was made.
+    /// Statistics of the numbers, from one pass over the table; `None` without a pass.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub(crate) statistics: Option<ColumnStatistics>,
 }
@@ -72,7 +75,7 @@ pub(crate) struct ColumnReport {
 pub(crate) struct ColumnStatistics {
     pub(crate) min: Option<f64>,
     pub(crate) mean: Option<f64>,
-    /// Standard deviation of the population.
+    /// Population standard deviation.
     pub(crate) sd: Option<f64>,
     pub(crate) max: Option<f64>,
 }
@@ -85,7 +88,7 @@ impl ColumnStatistics {
 }
 
 impl ColumnReport {
-    /// The type, and of text what is in it: `text (12 values)`, `text (times)`.
+    /// Returns the type, and for text its contents: `text (12 values)`, `text (times)`.
     fn holds(&self) -> String {
         match (&self.values, &self.range) {
             (Some(values), None) => format!("{} ({values} values)", self.kind),
@@ -94,7 +97,7 @@ impl ColumnReport {
         }
     }
 
-    /// The cells of the columns min, mean, sd, max and missing.
+    /// Returns the cells of the columns min, mean, sd, max and missing.
     fn cells(&self) -> [String; 5] {
         let [min, mean, sd, max] = match (&self.range, &self.statistics) {
             (Some((first, last)), _) => [&first[..], NONE, NONE, last].map(String::from),
@@ -133,7 +136,8 @@ impl fmt::Display for TableReport {
 }
 
 impl TableReport {
-    /// A list of names and types; a run of columns such as x0 … x89 of one type is one line.
+    /// Returns a list of names and types; consecutive columns of one type, such as x0 … x89, share
+    /// a line.
     fn types(&self) -> Listing {
         let mut table = Listing::new([("column", Align::Left), ("type", Align::Left)]);
         let runs = self.columns.chunk_by(|a, b| a.kind == b.kind && follows(&a.name, &b.name));
@@ -150,8 +154,8 @@ impl TableReport {
     }
 }
 
-/// Opens a table and, where asked or cheap, makes one pass over it.
-/// Errors: files that cannot be read, or a budget that does not hold one tile.
+/// Opens a table and, if requested or cheap, makes one pass over it. Fails if files cannot be read,
+/// or if the budget is too small for one tile.
 pub(crate) fn table<P: AsRef<Path>>(paths: &[P], text: &TextOptions, stats: bool, run: &Run) -> Result<TableReport> {
     let table = Table::open_with(paths, text)?;
     table.note().iter().for_each(|note| run.progress.note(note));
@@ -194,7 +198,8 @@ pub(crate) fn table<P: AsRef<Path>>(paths: &[P], text: &TextOptions, stats: bool
     })
 }
 
-/// What whole numbers look like that lie between the numbers of moments from 2001 to 2099.
+/// Returns a hint if all integers of a column lie in the range of times from 2001 to 2099, in some
+/// unit.
 fn counted(moments: &Moments, name: &str) -> Option<String> {
     let within = |unit: f64| moments.count > 1 && moments.min >= 1e9 * unit && moments.max < 4.1e9 * unit;
     let [seconds, millis, micros, nanos] = [1.0, 1e3, 1e6, 1e9].map(within);
@@ -203,7 +208,7 @@ fn counted(moments: &Moments, name: &str) -> Option<String> {
     Some(format!("looks like {unit} since 1970; --types {name}=date reads dates in .csv"))
 }
 
-/// True for columns whose values or times are looked for.
+/// Returns true for columns whose values or times are searched for.
 fn is_searched(kind: &Kind) -> bool {
     matches!(kind, Kind::Text | Kind::Time(_))
 }
@@ -213,9 +218,9 @@ fn names(table: &Table, of: impl Fn(&Kind) -> bool) -> Vec<String> {
     columns.map(|column| column.name.clone()).collect()
 }
 
-/// The statistics of every column of numbers, in the order of the file.
+/// Computes the statistics of every numeric column, in file order.
 fn statistics(table: &Table, run: &Run) -> Result<Statistics> {
-    // without a scaler a missing value stays NaN, which the moments leave out and count
+    // without a scaler a missing value stays NaN, which the moments skip and count
     let features = names(table, Kind::is_feature);
     let selection = Selection { features, missing: Missing::Mean, ..Selection::default() };
     let selected = table.select(&selection)?;
@@ -229,7 +234,7 @@ fn statistics(table: &Table, run: &Run) -> Result<Statistics> {
     Ok(statistics)
 }
 
-/// What the columns of text and times hold, by name.
+/// Returns the contents of text and time columns, by name.
 fn values(table: &Table, run: &Run) -> Result<HashMap<String, FoundColumn>> {
     let features = names(table, is_searched);
     let selected = table.select(&Selection { features, missing: Missing::Indicator, ..Selection::default() })?;
@@ -247,13 +252,13 @@ pub(crate) struct ModelReport {
     pub(crate) card: Card,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) metric: Option<MetricReport>,
-    /// Number of components that the model holds beside its predictions.
+    /// Number of components in addition to the predictions.
     #[serde(skip_serializing_if = "is_zero")]
     pub(crate) components: usize,
-    /// Numbers of nodes and of nearest nodes that a row is placed by, of a model of a graph.
+    /// Number of graph nodes, and of nearest nodes that place a row, for a graph model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) nodes: Option<(usize, usize)>,
-    /// Numbers of leaves with a machine on the kernel itself, and of their rows.
+    /// Number of leaves with an exact solver, and of their rows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) leaves: Option<(usize, usize)>,
     pub(crate) lambda_convention: &'static str,
@@ -319,7 +324,7 @@ impl fmt::Display for ModelReport {
     }
 }
 
-/// The first dozen names in one line, and how many there are.
+/// Formats the first dozen names in one line, with the total number.
 fn shortened(names: &[impl ToString]) -> String {
     const SHOWN: usize = 12;
     let shown = table::joined(names.iter().take(SHOWN).map(ToString::to_string));
@@ -332,7 +337,7 @@ pub(crate) fn main(args: &InspectArgs) -> Result<()> {
         && ksolve::job::is_model(path)
     {
         let bytes = std::fs::metadata(path).map_err(kstore::Error::io("read", path))?.len();
-        // the file, the model, and the functions that are made of it
+        // the file, the model, and the functions built from it
         let held = 3 * usize::try_from(bytes).unwrap_or(usize::MAX / 3);
         let plan = Plan::process("inspection", run.memory, run.threads, 0);
         plan.term("the model", held, "fit a model of lower `rank`").check()?;

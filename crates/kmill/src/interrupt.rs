@@ -1,30 +1,31 @@
-//! Ctrl-C and SIGTERM: the first ends the run in order, the second at once.
+//! Ctrl-C and SIGTERM: the first signal ends the run gracefully, the second one immediately.
 
 use crate::{progress, table::joined};
 use kstore::{CancelToken, shown};
 use std::sync::LazyLock;
 
-/// Asks to stop from the first signal on.
+/// Cancellation token that the first signal sets.
 static ASKED: LazyLock<CancelToken> = LazyLock::new(CancelToken::new);
 
 pub(crate) fn token() -> CancelToken {
     ASKED.clone()
 }
 
-/// True once the run was asked to stop. Passes look here through their observer, other loops by themselves.
+/// Returns true after an interruption. Passes check this through their observer, other loops
+/// directly.
 pub(crate) fn requested() -> bool {
     ASKED.is_cancelled()
 }
 
-/// Fails once the run was asked to stop; for loops that are no passes.
+/// Returns an error after an interruption, for loops outside of passes.
 pub(crate) fn check() -> Result<(), kstore::Error> {
     if requested() { Err(kstore::Error::Interrupted) } else { Ok(()) }
 }
 
-/// Listens for the signals, on a thread of its own: nothing here runs inside a signal handler.
+/// Installs the signal handler, which runs on its own thread and not in signal context.
 pub(crate) fn install() {
     kstore::watch_outputs();
-    // cannot fail but by a second call; without a handler the signal ends the process as usual
+    // fails only when called twice; without a handler, the signal ends the process as usual
     let _ = ctrlc::set_handler(|| {
         kstore::stop_outputs();
         if requested() {
@@ -36,13 +37,13 @@ pub(crate) fn install() {
     });
 }
 
-/// The outputs that have been written, in words; `None` if there are none.
+/// Lists the outputs that have been written; `None` if there are none.
 pub(crate) fn written() -> Option<String> {
     let written = kstore::written_outputs();
     (!written.is_empty()).then(|| joined(written.iter().map(|path| shown::path(path))))
 }
 
-/// What an interrupted run has left, in words.
+/// Describes what an interrupted run has written.
 pub(crate) fn told() -> String {
     written().map_or(kstore::Error::Interrupted.to_string(), |files| format!("interrupted: only {files} was written"))
 }

@@ -1,8 +1,8 @@
 //! The `kmill` command: kernel machines on tables larger than memory.
 //!
-//! One verb a file; [`args`] has the options of all verbs, [`report`] that of a fit. Results go to stdout, everything
-//! else (progress, stage times, warnings, errors) to stderr. Exit code 0: done; 1: it failed, and one sentence says
-//! why; 2: wrong usage.
+//! Each subcommand has its own file; [`args`] has the options of all subcommands, [`report`] the
+//! report of a fit. Results go to stdout; progress, stage times, warnings and errors go to stderr.
+//! Exit code 0: success; 1: failure, with one sentence that states the reason; 2: usage error.
 
 mod allocator;
 pub mod args;
@@ -70,7 +70,8 @@ pub struct Cli {
     command: Command,
 }
 
-/// The verbs: what each is for, its options, and what runs it; one that `reports` returns what is printed.
+/// Defines the subcommands: their help, options and functions; one that `reports` returns what is
+/// printed.
 macro_rules! verbs {
     (@reports $args:ident $run:path) => { reported(&$args.run, |run| $run($args, run)) };
     (@runs $args:ident $main:path) => { $main($args) };
@@ -144,22 +145,23 @@ fn reported<R: Serialize + Display>(args: &RunArgs, verb: impl FnOnce(&Run) -> R
     output::report(&verb(&run)?, run.json)
 }
 
-/// Bytes of the stack of the command: as many as the first thread usually has, whatever `ulimit -s` leaves that one.
+/// Stack size of the command, in bytes: the usual size of the main thread, whatever the limit
+/// `ulimit -s`.
 const STACK: usize = 8 << 20;
 
-/// Reads the command line, runs the verb, and returns the exit code.
+/// Parses the command line, runs the subcommand, and returns the exit code.
 pub fn run() -> ExitCode {
     allocator::configure();
     match std::thread::Builder::new().name("main".to_string()).stack_size(STACK).spawn(answer) {
-        // the panic has said what went wrong
+        // the panic has already printed its message
         Ok(command) => command.join().unwrap_or(ExitCode::from(101)),
-        // the system refuses another thread
+        // the system cannot start another thread
         Err(_) => answer(),
     }
 }
 
 fn answer() -> ExitCode {
-    // a decomposition that names no pool would start one of a thread for each core, whatever --threads says
+    // by default, faer's decompositions would use a thread per core, regardless of --threads
     faer::set_global_parallelism(faer::Par::Seq);
     silence_decoders();
     reach_stores();
@@ -173,7 +175,7 @@ fn answer() -> ExitCode {
     interrupt::install();
     match cli.command.run() {
         Ok(()) => ExitCode::SUCCESS,
-        // whoever reads our output has seen enough: `kmill inspect … | head`
+        // the reader of the output has seen enough: `kmill inspect … | head`
         Err(error) if error.is_closed_output() => ExitCode::SUCCESS,
         Err(error) => {
             let interrupted = matches!(error.stored(), Some(kstore::Error::Interrupted));
@@ -186,7 +188,8 @@ fn answer() -> ExitCode {
     }
 }
 
-/// Makes addresses such as `s3://bucket/rows.parquet` known in this process, in a build with the feature `cloud`.
+/// Registers addresses such as `s3://bucket/rows.parquet` for this process, in a build with the
+/// feature `cloud`.
 pub fn reach_stores() {
     kstore::source::remote::stop_when(interrupt::requested);
     #[cfg(feature = "cloud")]
@@ -195,7 +198,8 @@ pub fn reach_stores() {
     }
 }
 
-/// Suppresses the messages of decoders that panic on damaged files; the error that follows says what is wrong.
+/// Suppresses the messages of decoders that panic on damaged files; the subsequent error describes
+/// the problem.
 fn silence_decoders() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

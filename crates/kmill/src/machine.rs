@@ -1,12 +1,12 @@
-//! The command line and the machine, as reports name them.
+//! The command line and the machine, as shown in reports.
 
 use crate::table::joined;
 use std::ffi::OsString;
 
-/// The command line, quoted so that a shell reads it back.
+/// Returns the command line, quoted for a shell.
 pub(crate) fn command() -> String {
     let mut words = std::env::args_os();
-    // the program by its name: where it lies says nothing about the result
+    // the path of the program has no influence on the result
     words.next();
     std::iter::once("kmill".to_string()).chain(words.map(quoted)).collect::<Vec<_>>().join(" ")
 }
@@ -20,7 +20,7 @@ fn quoted(word: OsString) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// Processor, cores, memory and operating system, as far as the system tells.
+/// Describes processor, cores, memory and operating system, as far as they are known.
 pub(crate) fn machine() -> String {
     let model = std::fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
         let line = text.lines().find(|line| line.starts_with("model name"))?;

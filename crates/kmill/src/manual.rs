@@ -1,4 +1,5 @@
-//! `kmill completions` and `kmill man`: what shells and `man` want to know, made from the definition of the command line.
+//! `kmill completions` and `kmill man`: shell completions and manual pages, generated from the
+//! definition of the command line.
 
 use crate::{Result, args, output};
 use clap::Args;
@@ -26,11 +27,11 @@ pub(crate) struct ManArgs {
 pub(crate) fn completions(args: &CompletionsArgs) -> Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut args::command(&[]), "kmill", &mut script);
-    // the script is ours and ASCII but for the help texts
+    // the script is ASCII except for the help texts
     output::raw(&script)
 }
 
-/// Writes the manual pages: `kmill.1`, and `kmill-fit.1` for each verb.
+/// Writes the manual pages: `kmill.1`, and one per subcommand, such as `kmill-fit.1`.
 pub(crate) fn pages(args: &ManArgs) -> Result<()> {
     let write = kstore::Error::io("write manual pages to", &args.folder);
     Ok(clap_mangen::generate_to(args::command(&[]), &args.folder).map_err(write)?)

@@ -1,4 +1,4 @@
-//! The tables and models that verbs name, opened.
+//! Opens the tables and models given on the command line.
 
 use crate::args::{DataArgs, Run, SelectArgs};
 use crate::{Result, writer};
@@ -6,7 +6,8 @@ use ksolve::predict::Predictor;
 use kstore::{Missing, Plan, Selected, Selection, Table, TextOptions};
 use std::path::{Path, PathBuf};
 
-/// Opens the files; targets named `FILE.npy` join as column `y`. Also gives the target columns' names.
+/// Opens the files; a target `FILE.npy` becomes column `y`. Also returns the names of the target
+/// columns.
 pub(crate) fn table(paths: &[PathBuf], text: &TextOptions, target: &[String]) -> Result<(Table, Vec<String>)> {
     let table = Table::open_with(paths, text)?;
     match target {
@@ -21,7 +22,7 @@ pub(crate) fn table(paths: &[PathBuf], text: &TextOptions, target: &[String]) ->
     }
 }
 
-/// The selection that rows and columns of the command line make.
+/// Returns the selection of rows and columns given on the command line.
 pub(crate) fn selection(select: &SelectArgs, features: &[String], targets: Vec<String>) -> Selection {
     Selection {
         features: features.to_vec(),
@@ -38,14 +39,15 @@ pub(crate) fn learned_from(data: &DataArgs) -> Selection {
     data.category.of(Selection { missing_target: Some(data.missing_target.missing_target), ..rows })
 }
 
-/// Loads a model that takes a class as the positive one, and decides above a threshold.
+/// Loads a model with the given positive class and decision threshold.
 pub(crate) fn deciding(path: &Path, positive: Option<&str>, threshold: Option<f64>, run: &Run) -> Result<Predictor> {
     let predictor = positive.into_iter().try_fold(load(path, run)?, Predictor::positive)?;
     Ok(threshold.into_iter().try_fold(predictor, Predictor::above)?)
 }
 
-/// Loads a model, unless its file is larger than the memory budget and than the program itself. Smaller ones are planned with their
-/// table, so that a refusal names a budget that has room for both.
+/// Loads a model, unless its file exceeds the memory budget and the size of the program itself.
+/// Smaller models are planned together with their table, so that an error message names a budget
+/// that suffices for both.
 pub(crate) fn load(path: &Path, run: &Run) -> Result<Predictor> {
     let bytes = std::fs::metadata(path).map_or(0, |file| usize::try_from(file.len()).unwrap_or(usize::MAX));
     let program = Plan::process("the model", run.memory, run.threads, 0);
@@ -55,9 +57,9 @@ pub(crate) fn load(path: &Path, run: &Run) -> Result<Predictor> {
     Ok(Predictor::load(path)?)
 }
 
-/// Opens the files as one table and selects the columns that the model knows by name, these
-/// targets, and the group, weight and
-/// `missing_target` of `roles`. A model of sparse rows gets room for those of the table.
+/// Opens the files as one table and selects the columns of the model by name, the targets, and the
+/// group, weight and `missing_target` of `roles`. A model of sparse rows reserves memory for those
+/// of the table.
 pub(crate) fn select(
     predictor: &mut Predictor,
     args: &SelectArgs,
@@ -72,7 +74,8 @@ pub(crate) fn select(
     Ok(predictor.select(&table, selection)?)
 }
 
-/// Selects the columns `keep` of the rows of `selected`, which are only carried along; `None` where none are to be.
+/// Selects the columns `keep` of the rows of `selected`, which are only copied; `None` if there are
+/// none.
 pub(crate) fn kept(selected: &Selected, args: &SelectArgs, keep: &[String]) -> Result<Option<Selected>> {
     let all = selection(args, &[], Vec::new());
     let carried = Selection { keep: keep.to_vec(), without_features: true, missing: Missing::Mean, ..all };

@@ -1,4 +1,4 @@
-//! Standard output: results for people, or one JSON object for programs.
+//! Standard output: results as text, or as one JSON object.
 
 use crate::{Error, Result, colour};
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
@@ -17,7 +17,8 @@ pub(crate) fn raw(bytes: &[u8]) -> Result<()> {
     out.write_all(bytes).and_then(|()| out.flush()).map_err(closed)
 }
 
-/// The error for a failed write to standard output; a closed pipe becomes [`Error::BrokenPipe`].
+/// Returns the error for a failed write to standard output; a closed pipe becomes
+/// [`Error::BrokenPipe`].
 pub(crate) fn closed(error: std::io::Error) -> Error {
     match error.kind() {
         ErrorKind::BrokenPipe => Error::BrokenPipe,
@@ -39,8 +40,8 @@ pub(crate) fn inputs(table: &kstore::Table) -> impl Iterator<Item = &Path> {
     table.files().chain(table.target_file())
 }
 
-/// Refuses outputs that lead to an input, which they would replace, or to another output: every verb that reads files asks here for all of its
-/// outputs.
+/// Rejects outputs that would replace an input or another output. Every subcommand that reads files
+/// calls it for all of its outputs.
 pub(crate) fn spare<'o, 'i>(
     outputs: impl IntoIterator<Item = &'o PathBuf>,
     inputs: impl IntoIterator<Item = &'i Path>,
@@ -62,7 +63,7 @@ pub(crate) fn spare<'o, 'i>(
     Ok(())
 }
 
-/// The kinds of files that reports are written to, by the extensions of their names.
+/// The kinds of report files, determined by file name extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Page,
@@ -74,7 +75,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The first of some kinds that the name of a file is right for.
+    /// Returns the first of some kinds that matches the extension of a file name.
     pub(crate) fn of(path: &Path, kinds: &[Self], why: &'static str, remedy: &str) -> Result<Self> {
         let extension = extension(path);
         let fits = |kind: &&Self| match (kind, extension.as_deref()) {
@@ -93,8 +94,8 @@ impl Kind {
 pub(crate) struct Outputs(pub(crate) Vec<(PathBuf, Kind)>);
 
 impl Outputs {
-    /// Checks before the work that every file can be written after it.
-    /// The errors of [`check`] and [`Kind::of`]; [`Error::Option`] for a file that is named twice.
+    /// Checks before the work that every file can be written after it. Fails with the errors of
+    /// [`check`] and [`Kind::of`], and with [`Error::Option`] for a file that is named twice.
     pub(crate) fn new(paths: &[PathBuf], kinds: &[Kind], why: &'static str, remedy: &str) -> Result<Self> {
         let each = |(i, path): (usize, &PathBuf)| {
             check(path)?;
@@ -115,7 +116,7 @@ impl Outputs {
     }
 }
 
-/// The function that reads the value of a column from a row, by the type of the value.
+/// The function that reads the value of a column from a row, by type of the value.
 pub(crate) enum Column<R> {
     Text(fn(&R) -> Option<&str>),
     Whole(fn(&R) -> u64),
@@ -153,14 +154,14 @@ pub(crate) fn json_file(path: &Path, value: &impl Serialize) -> Result<()> {
     file(path, format!("{}\n", serde_json::to_string(value)?).as_bytes())
 }
 
-/// Writes a file, whole or not at all.
+/// Writes a file atomically.
 pub(crate) fn file(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut file = AtomicFile::create(path)?;
     file.write_all(bytes).map_err(kstore::Error::io("write", path))?;
     Ok(file.commit()?)
 }
 
-/// Checks before the work that a page can be put at `path` after it.
+/// Checks before the work that a page can be written to `path` after it.
 pub(crate) fn check_page(path: &Path) -> Result<()> {
     if !matches!(extension(path).as_deref(), Some("html" | "htm")) {
         let remedy = "give a name that ends with .html";
@@ -173,8 +174,8 @@ pub(crate) fn check(path: &Path) -> Result<()> {
     Ok(AtomicFile::destination(path).map(drop)?)
 }
 
-/// Checks before the work that a model can be put at `path` after it. The name must end with .safetensors, or have no
-/// extension.
+/// Checks before the work that a model can be written to `path` after it. The name must end with
+/// .safetensors, or have no extension.
 pub(crate) fn check_model(path: &Path) -> Result<()> {
     if is_model(path) {
         return check(path);
@@ -187,28 +188,29 @@ pub(crate) fn is_model(path: &Path) -> bool {
     extension(path).is_none_or(|extension| extension == "safetensors")
 }
 
-/// True where the name of a file is right for a table with text in it.
+/// Returns true if the extension of a file name is that of a table that supports text.
 pub(crate) fn is_table(path: &Path) -> bool {
     let text = OutputColumn::new("text", OutputKind::Text);
     path.extension().is_some() && sink::holds(path, &text).unwrap_or(false)
 }
 
-/// The extensions of tables of numbers, or of text and numbers, for help and messages: `.parquet, .csv or .tsv`.
+/// Returns the extensions of tables of numbers, or of text and numbers, for help and messages:
+/// `.parquet, .csv or .tsv`.
 pub(crate) fn extensions(kind: OutputKind) -> String {
     sink::extensions(&OutputColumn::new("", kind), "or")
 }
 
-/// The help of an output that is a table of numbers.
+/// Returns the help of an output that is a table of numbers.
 pub(crate) fn help(goes: &str) -> String {
     format!("Where the {goes}: {}", extensions(OutputKind::F64))
 }
 
-/// The extension without its dot, in lower case.
+/// Returns the extension without its dot, in lower case.
 pub(crate) fn extension(path: &Path) -> Option<String> {
     path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase())
 }
 
-/// True where both names lead to one file, which need not be there yet.
+/// Returns true if both names refer to one file, which need not exist yet.
 pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
     match (AtomicFile::destination(one), AtomicFile::destination(other)) {
         (Ok(one), Ok(other)) => one == other,

@@ -1,4 +1,4 @@
-//! A fit of the command: opens the table, runs the job of the library and makes the report.
+//! The pipeline of `kmill fit`: opens the table, runs the job of the library and builds the report.
 
 use crate::args::{DiskArgs, JobArgs, MapArgs, Run, SelectArgs, parse};
 use crate::progress::Progress;
@@ -17,16 +17,16 @@ use kstore::{Selected, Selection, Table, TextOptions};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A job of the library, and the table that it is of.
+/// A job of the library, and its table.
 #[derive(Clone, Debug)]
 pub(crate) struct FitOptions {
     pub(crate) paths: Vec<PathBuf>,
     pub(crate) text: TextOptions,
-    /// The kernels to combine, where weights of a sum are to be learned.
+    /// Kernels to combine, if the weights of a sum are to be learned.
     pub(crate) combine: Option<Vec<Kernel>>,
-    /// True where the solver is still to be chosen: a target of text holds classes then, too.
+    /// True if the solver is still to be chosen; a text target then also holds classes.
     pub(crate) any: bool,
-    /// The job, whose target may be one `.npy` file.
+    /// Job, whose target may be one `.npy` file.
     pub(crate) fit: Fit,
 }
 
@@ -36,7 +36,7 @@ impl FitOptions {
         Self::with(&job.solver, (rows, &job.data.select), &job.learn, job.given.0.clone())
     }
 
-    /// The options of a fit on these rows of a table, whose solver is given these parameters.
+    /// Returns the options of a fit on these rows of a table, with these solver parameters.
     pub(crate) fn with(
         solver: &str,
         (rows, select): (Selection, &SelectArgs),
@@ -64,23 +64,23 @@ impl FitOptions {
         Ok(Self { paths: select.paths.clone(), text: select.text.options(), combine: None, any: false, fit })
     }
 
-    /// The options with kernels whose weights are to be learned.
+    /// Sets the kernels whose weights are to be learned.
     #[must_use]
     pub(crate) fn combining(self, kernels: Option<&parse::Kernels>) -> Self {
         Self { combine: kernels.cloned(), ..self }
     }
 
-    /// The table, and the selection of the rows and columns that were asked for. A target of truth values holds classes, unless `task` says
-    /// otherwise.
+    /// Opens the table, and returns it with the requested selection of rows and columns. A Boolean
+    /// target holds classes, unless `task` is given.
     pub(crate) fn open(&mut self) -> Result<(Table, Selection)> {
         let rows = self.fit.selected_rows();
-        // of the kernels to combine it is not known yet whether they take sparse rows
+        // it is not known yet whether the kernels to combine support sparse rows
         let text = match self.combine {
             None => self.fit.reading(&rows, self.text.clone()),
             Some(_) => self.text.clone(),
         };
         let (table, targets) = open::table(&self.paths, &text, &rows.targets)?;
-        // landmarks of a file are rows of the same kind
+        // landmarks in a file are rows of the same kind
         if table.schema().has_sparse() {
             self.text = self.text.clone().sparse();
         }
@@ -93,7 +93,8 @@ impl FitOptions {
         Ok((table, self.fit.selection(Selection { targets, ..rows })?))
     }
 
-    /// The selection with a target of classes, if the solver is still to be chosen and the target holds few whole numbers.
+    /// Returns the selection with a class target, if the solver is still to be chosen and the
+    /// target has few distinct integers.
     fn as_classes(&mut self, table: &Table, selection: Selection, run: &Run) -> Result<Selection> {
         let kind = |name: &String| Some(&table.schema().columns[table.schema().position(name)?].kind);
         let settled = !self.any || self.fit.gives(parameter::TASK.name) || selection.targets.len() != 1;
@@ -110,13 +111,14 @@ impl FitOptions {
         Ok(classes)
     }
 
-    /// The job with the files open that it reads beside the table.
+    /// Returns the job with its additional files opened.
     pub(crate) fn job(&self, selected: &Selected) -> Result<Fit> {
         Ok(self.fit.clone().opened(selected, &self.text)?)
     }
 }
 
-/// Shows stages until the steps of a run begin: those are shown then, and what they consist of is not.
+/// Shows the stages before the steps of a run begin; afterwards the steps are shown instead of
+/// their stages.
 pub(crate) struct FirstStages<'a> {
     progress: &'a Progress,
     over: AtomicBool,
@@ -146,7 +148,7 @@ impl Stages for FirstStages<'_> {
     }
 }
 
-/// Shows nothing of a stage, and hears the wish for a stop.
+/// An observer that shows nothing, but forwards interruptions.
 struct Silent;
 
 impl Observer for Silent {
@@ -156,7 +158,7 @@ impl Observer for Silent {
     }
 }
 
-/// Fits a model and saves it; the page of its report is checked only.
+/// Fits a model and saves it; the page of its report is only checked.
 pub(crate) fn fit(
     options: &FitOptions,
     run: &Run,
@@ -170,8 +172,8 @@ pub(crate) fn fit(
     Ok(FitReport { combination, ..FitReport::new(fitted.report, run, selected.table(), Some(path)) })
 }
 
-/// Fits a model and returns it with the report of the library. The checkpoint stands beside a path, to which the model goes if it is to be
-/// saved.
+/// Fits a model and returns it with the report of the library. The checkpoint is next to a path, to
+/// which the model is written if it is to be saved.
 pub(crate) fn fitted(
     options: &FitOptions,
     selected: &Selected,
@@ -182,7 +184,7 @@ pub(crate) fn fitted(
     Ok(combined(options, selected, run, at, args)?.0)
 }
 
-/// As [`fitted`], with the combination of kernels that was fitted.
+/// Same as [`fitted`], together with the fitted combination of kernels.
 fn combined(
     options: &FitOptions,
     selected: &Selected,
@@ -213,7 +215,8 @@ fn combined(
     Ok((fitted, combination))
 }
 
-/// The error of a kernel that is restricted to a column of the table which is no feature says why it is none.
+/// Converts the error of a kernel on a column that is not a feature into one that states why it is
+/// not.
 fn in_terms_of_columns(error: ksolve::Error, selected: &Selected) -> Error {
     if let ksolve::Error::Approx(kapprox::Error::NoSuchFeature { kernel, name, .. }) = &error {
         let column = selected.table().schema().columns.iter().find(|column| column.name == *name);
@@ -226,12 +229,13 @@ fn in_terms_of_columns(error: ksolve::Error, selected: &Selected) -> Error {
     error.into()
 }
 
-/// The memory, the threads and the progress display that the job may use.
+/// Returns a job with the memory, the threads and the progress display of the run.
 pub(crate) fn job(run: &Run) -> job::Run<'_> {
     job::Run::new().memory(run.memory).threads(run.threads).cancel(interrupt::token()).watch(&run.progress)
 }
 
-/// Opens the table, selects the rows and columns of the fit, and finds the values of its categories.
+/// Opens the table, selects the rows and columns of the fit, and searches the values of its
+/// categories.
 pub(crate) fn select(options: &mut FitOptions, run: &Run) -> Result<Selected> {
     let (table, selection) = options.open()?;
     let selection = options.as_classes(&table, selection, run)?;

@@ -1,4 +1,5 @@
-//! `kmill plan`: what a fit would need, without running it; `kmill fit --verbose` says the same before it starts.
+//! `kmill plan`: the resources that a fit would need, without running it; `kmill fit --verbose`
+//! prints the same before it starts.
 
 use crate::args::{JobArgs, Run, RunArgs, ScratchArgs, parse};
 use crate::pipeline::{self, FitOptions};

@@ -1,4 +1,4 @@
-//! `kmill predict`: a model's predictions for a table, in the order of its rows.
+//! `kmill predict`: the predictions of a model for a table, in row order.
 
 use crate::args::{Run, RunArgs, SelectArgs, parse};
 use crate::table::{Align, Table, count, number};
@@ -64,7 +64,7 @@ pub(crate) struct PredictArgs {
     pub(crate) run: RunArgs,
 }
 
-/// Rows that a terminal shows.
+/// Number of rows shown on the terminal.
 const SHOWN: usize = 20;
 
 #[derive(serde::Serialize)]
@@ -80,7 +80,7 @@ pub(crate) fn run(args: &PredictArgs, run: &Run) -> Result<(u64, Vec<Strange>)> 
     output::check(&args.output)?;
     let mut predictor = open::deciding(&args.model, args.positive.as_deref(), args.threshold, run)?;
     let selected = open::select(&mut predictor, &args.data, &[], Selection::default())?;
-    // what the fit left out still has its row here, unless it was asked to go
+    // incomplete rows are kept here, although the fit dropped them, unless --missing is given
     let whole = args.data.missing.is_none() && args.top.is_none();
     let selected = if whole { selected.keeping_incomplete() } else { selected };
     let kept = open::kept(&selected, &args.data, &args.keep)?;
@@ -99,7 +99,7 @@ pub(crate) fn run(args: &PredictArgs, run: &Run) -> Result<(u64, Vec<Strange>)> 
     Ok((written.rows, Vec::new()))
 }
 
-/// The strangest rows, as many as a page of a terminal shows.
+/// Returns a table of the most unusual rows, up to one terminal page.
 fn shown(strange: &[Strange]) -> Table {
     let heads = [("row", Align::Right), ("score", Align::Right), ("reasons", Align::Left)];
     let mut table = Table::new(heads);

@@ -1,4 +1,5 @@
-//! The progress of a run on stderr: a bar on a terminal, a line now and then elsewhere; and its times and warnings.
+//! The progress of a run on stderr: a bar on a terminal, occasional lines otherwise; and its times
+//! and warnings.
 
 use crate::table::{count, duration, rounded};
 use crate::{colour, error::flags, interrupt, report::PlanReport};
@@ -10,15 +11,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Time between two plain lines of one stage: often enough to see life in a log, seldom enough to read it.
+/// Time between two plain lines of one stage: frequent enough to show activity in a log, rare
+/// enough to read.
 const PLAIN_EVERY: Duration = Duration::from_secs(5);
 
-/// How much a run says of its progress.
+/// The verbosity of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Voice {
-    /// Nothing at all.
+    /// No output.
     Quiet,
-    /// Warnings and notes, a bar while a stage is at work, or a line every few seconds where there is no terminal.
+    /// Warnings and notes; a bar during a stage, or a line every few seconds without a terminal.
     #[default]
     Brief,
     /// Also the plan, and a line for every stage.
@@ -26,7 +28,7 @@ pub enum Voice {
 }
 
 impl Voice {
-    /// What two options of the command line ask for, of which one is given at most.
+    /// Converts --quiet and --verbose, which are mutually exclusive.
     pub(crate) fn new(quiet: bool, verbose: bool) -> Self {
         match (quiet, verbose) {
             (true, _) => Self::Quiet,
@@ -36,11 +38,11 @@ impl Voice {
     }
 }
 
-/// The stages of a run: shows them, times them, and collects the warnings.
+/// The stages of a run: shows and times them, and collects the warnings.
 #[derive(Debug)]
 pub(crate) struct Progress {
     voice: Voice,
-    /// Bars, because stderr is a terminal.
+    /// True to show bars, because stderr is a terminal.
     bars: bool,
     seconds: Mutex<Vec<(String, f64)>>,
     warnings: Mutex<Vec<String>>,
@@ -52,9 +54,10 @@ impl Progress {
         Self { voice, bars, seconds: Mutex::default(), warnings: Mutex::default() }
     }
 
-    /// Begins a stage over `rows` rows; `None` for work that is no pass over rows, such as a factorisation.
+    /// Begins a stage over `rows` rows; `None` for work that is not a pass over rows, such as a
+    /// factorisation.
     ///
-    /// A stage that appears several times (the rounds of a landmark scheme) adds up under one name.
+    /// The times of stages with the same name, such as the rounds of a landmark scheme, are added.
     pub(crate) fn stage(&self, name: impl Into<String>, rows: Option<u64>) -> Stage<'_> {
         self.begin(name.into(), rows, ROWS, false)
     }
@@ -77,24 +80,24 @@ impl Progress {
         Stage { progress: self, name, unit, bar, started: Instant::now(), rows, restored, spoken, expected, watched }
     }
 
-    /// Begins work that consists of `runs` runs, each of which takes a while; `done` of them were done before.
+    /// Begins work that consists of `runs` longer runs; `done` of them were completed before.
     pub(crate) fn work(&self, name: &str, runs: u64, done: u64) -> Work<'_> {
         let bar = bar(name, Some(runs), "{prefix} {bar:24} {pos}/{len} runs  {eta} left  {msg}");
         bar.set_position(done);
         bar.reset_eta();
         match self.bars {
             true => tick(&bar),
-            // it counts, and knows the time that is left
+            // a hidden bar still counts and estimates the remaining time
             false => bar.set_draw_target(ProgressDrawTarget::hidden()),
         }
         Work { progress: self, name: name.to_string(), bar, started: Instant::now() }
     }
 
-    /// Says `warning: text` on stderr and keeps it for the report.
+    /// Prints `warning: text` to stderr and stores it for the report.
     pub(crate) fn warn(&self, text: impl Into<String>) {
         let text = text.into();
         let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
-        // a search and the fit after it may have the same to say
+        // a search and the following fit may issue the same warning
         if warnings.contains(&text) {
             return;
         }
@@ -108,7 +111,7 @@ impl Progress {
         self.voice
     }
 
-    /// Writes a plain line to stderr where everything is said.
+    /// Writes a plain line to stderr if verbose.
     pub(crate) fn detail(&self, text: &str) {
         if self.voice == Voice::Full {
             say(text);
@@ -122,7 +125,7 @@ impl Progress {
         }
     }
 
-    /// Seconds of each finished stage, in the order they first appeared.
+    /// Returns the seconds of each finished stage, in order of first appearance.
     pub(crate) fn seconds(&self) -> Vec<(String, f64)> {
         self.seconds.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -140,7 +143,7 @@ impl Progress {
     }
 }
 
-/// The stages end when their observers are dropped: the libraries know nothing else of them.
+/// Ends stages when their observers are dropped, because the libraries do not end them explicitly.
 impl Stages for Progress {
     fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
         Box::new(self.begin(name.to_string(), rows, ROWS, true))
@@ -168,19 +171,20 @@ impl Listener for Progress {
     }
 }
 
-/// One stage of a run; the observer of its passes. Dropped before [`Stage::finish`] (an error), it just disappears.
+/// One stage of a run, which is the observer of its passes. If dropped before [`Stage::finish`]
+/// (after an error), it just disappears.
 #[derive(Debug)]
 pub(crate) struct Stage<'a> {
     progress: &'a Progress,
     name: String,
-    /// [`ROWS`], or nothing where the name says what is counted.
+    /// [`ROWS`], or empty if the name states what is counted.
     unit: &'static str,
     bar: Option<ProgressBar>,
     started: Instant,
     rows: AtomicU64,
-    /// The rows that an earlier run has folded: they took no time of this one.
+    /// Number of rows folded by an earlier run, which took no time in this one.
     restored: AtomicU64,
-    /// Milliseconds after the start at which the last plain line was written.
+    /// Time of the last plain line, in milliseconds after the start.
     spoken: AtomicU64,
     expected: Option<u64>,
     /// True for a stage that ends when it is dropped.
@@ -188,7 +192,7 @@ pub(crate) struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// Ends the stage: its time goes to the report, and one line says what it did.
+    /// Ends the stage: records its time for the report, and prints a line.
     pub(crate) fn finish(mut self) {
         self.watched = false;
         self.end();
@@ -209,7 +213,7 @@ impl Stage<'_> {
         });
     }
 
-    /// Writes a line in the middle of a long stage, unless the last one was written a moment ago.
+    /// Prints a line during a long stage, unless the last one is recent.
     fn speak(&self, rows: u64) {
         let elapsed = self.started.elapsed();
         let last = self.spoken.load(Ordering::Relaxed);
@@ -239,7 +243,7 @@ impl Observer for Stage<'_> {
         if let Some(bar) = &self.bar {
             bar.inc(rows);
             bar.tick();
-            // the rate is that of the rows that follow
+            // the rate covers only the following rows
             bar.reset_eta();
         }
     }
@@ -260,7 +264,7 @@ impl Drop for Stage<'_> {
     }
 }
 
-/// Work of many runs: how many are done, and how long the rest will take.
+/// Work of many runs: the number of completed runs, and the estimated remaining time.
 #[derive(Debug)]
 pub(crate) struct Work<'a> {
     progress: &'a Progress,
@@ -274,7 +278,7 @@ impl Work<'_> {
         self.bar.set_message(shown::line(what).into_owned());
     }
 
-    /// Shows that a run has ended, the time it took, and the time that is left at the pace of the runs so far.
+    /// Shows that a run has ended, its time, and the remaining time at the average rate.
     pub(crate) fn end(&self, what: &str, took: Duration) {
         self.bar.inc(1);
         if !self.progress.bars {
@@ -285,7 +289,7 @@ impl Work<'_> {
         }
     }
 
-    /// All runs are done: their time goes to the report.
+    /// Ends the work and records its time for the report.
     pub(crate) fn finish(self) {
         let (elapsed, runs) = (self.started.elapsed(), self.bar.length().unwrap_or_default());
         self.progress.record(&self.name, elapsed);
@@ -300,17 +304,17 @@ impl Drop for Work<'_> {
     }
 }
 
-/// Time between two signs of life where no rows go by.
+/// Time between two updates of a bar without row counts.
 const TICK: Duration = Duration::from_millis(200);
 
-/// A bar on stderr, or a sign of life where nobody knows how long it takes.
+/// Returns a bar on stderr, or a spinner if the length is unknown.
 fn bar(name: &str, length: Option<u64>, template: &str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::stderr());
-    // a template that indicatif refuses would be a bug of this file; the plain bar still works
+    // an invalid template would be a bug of this file; the default bar still works
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    // whole rows: the usual rate has four digits behind the point
+    // integers: the default rate has four decimal digits
     bar.set_style(style.with_key("rate", |state: &ProgressState, out: &mut dyn std::fmt::Write| {
-        // a terminal that is gone takes no bar either
+        // if the terminal is gone, the bar is too
         let _ = write!(out, "{}/s", count(state.per_sec() as u64));
     }));
     bar.set_prefix(shown::line(name).into_owned());
@@ -320,8 +324,8 @@ fn bar(name: &str, length: Option<u64>, template: &str) -> ProgressBar {
     bar
 }
 
-/// Moves the bar while it lives. indicatif's own ticker panics if the system refuses a thread; the
-/// bar then moves with its rows alone.
+/// Updates the bar while it exists. indicatif's own ticker panics if the system cannot start a
+/// thread; here, the bar is then updated only by its rows.
 fn tick(bar: &ProgressBar) {
     let bar = bar.downgrade();
     let _ = std::thread::Builder::new().spawn(move || {
@@ -333,11 +337,12 @@ fn tick(bar: &ProgressBar) {
     });
 }
 
-/// What most stages count, as it stands behind a number.
+/// Unit of most stages, appended to a number.
 const ROWS: &str = " rows";
 
-/// The line of a stage at work: `gram: 120,000 of 284,217 rows (42 %), 31,000 rows/s, 5.3 s left`; without the rate where it counts other things.
-/// The rate is that of the rows after those `restored`.
+/// Formats the line of a running stage:
+/// `gram: 120,000 of 284,217 rows (42 %), 31,000 rows/s, 5.3 s left`; without the rate if it does
+/// not count rows. The rate excludes `restored` rows.
 fn plain_line(
     name: &str,
     (done, unit): (u64, &str),
@@ -388,7 +393,7 @@ mod tests {
     fn a_plain_line_has_share_rate_and_time_left() {
         let line = plain_line("gram", (120_000, ROWS), 0, Some(300_000), Duration::from_secs(4));
         assert_eq!(line, "gram: 120,000 of 300,000 rows (40 %), 30,000 rows/s, 6.0 s left");
-        // of a run that continues: 80,000 rows are of an earlier one
+        // a resumed run: 80,000 rows belong to an earlier one
         let line = plain_line("gram", (120_000, ROWS), 80_000, Some(300_000), Duration::from_secs(4));
         assert_eq!(line, "gram: 120,000 of 300,000 rows (40 %), 10,000 rows/s, 18 s left");
         let line = plain_line("gram", (120_000, ROWS), 0, None, Duration::from_secs(4));

@@ -1,4 +1,5 @@
-//! `kmill prepare`, `stats`, `merge` and `solve`: a fit in parts, on several machines or at several times.
+//! `kmill prepare`, `stats`, `merge` and `solve`: a sharded fit, on several machines or at several
+//! times.
 
 use crate::args::{JobArgs, Run, RunArgs, TextArgs, parse};
 use crate::table::{count, facts, joined};
@@ -100,10 +101,11 @@ pub(crate) struct ShardReport {
     #[serde(serialize_with = "kstore::shown::lossy_path")]
     pub(crate) output: PathBuf,
     pub(crate) bytes: u64,
-    /// Shards that begin and end at multiples of so many rows are states, and others keep rows beside; absent from a merge.
+    /// Number of rows of a segment: shards that begin and end at multiples of it consist of states,
+    /// others also store rows; absent from a merge.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) segment_rows: Option<u64>,
-    /// What was merged; absent from a job and from the statistics of a shard.
+    /// Contents of merged statistics; absent from a job and from the statistics of a shard.
     #[serde(flatten)]
     pub(crate) merged: Option<Merged>,
 }

@@ -1,4 +1,4 @@
-//! Terminal tables that line up, and numbers a person can read.
+//! Aligned terminal tables, and readable numbers.
 
 pub use kstore::shown::count;
 use std::{fmt, time::Duration};
@@ -10,13 +10,13 @@ pub(crate) enum Align {
     Right,
 }
 
-/// The widest column that others stand beside, and the widest of the last one: the letters of a value that is told in a sentence.
+/// Maximum width of a column, and of the last column, which may hold a sentence.
 const WIDEST: [usize; 2] = [60, 1000];
 
-/// Letters without a width of their own, such as accents, for each column of the terminal.
+/// Maximum number of zero-width characters, such as accents, per column of the terminal.
 const MARKS: usize = 4;
 
-/// Columns of a terminal that a letter takes.
+/// Returns the width of a character in terminal columns.
 fn columns(letter: char) -> usize {
     letter.width().unwrap_or(0)
 }
@@ -38,7 +38,7 @@ fn cut(text: String, most: usize) -> String {
     format!("{}…", &text[..end.map_or(0, |(at, letter)| at + letter.len_utf8())])
 }
 
-/// Rows of cells, each column as wide as its widest cell. A cell that is wider than a column may be is cut.
+/// Rows of cells, with columns as wide as their widest cell. Cells above the maximum width are cut.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     pub(crate) head: Vec<String>,
@@ -47,7 +47,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table with these headings; no heading line if all are empty.
+    /// Returns a table with these headings; the heading line is omitted if all are empty.
     pub(crate) fn new<S: Into<String>>(columns: impl IntoIterator<Item = (S, Align)>) -> Self {
         let (head, align): (Vec<S>, Vec<Align>) = columns.into_iter().unzip();
         let head = cells(head, align.len());
@@ -60,7 +60,7 @@ impl Table {
     }
 }
 
-/// The texts of so many cells of a line, without characters that would break it.
+/// Returns the texts of `count` cells of a line, without characters that would break it.
 fn cells<S: Into<String>>(texts: impl IntoIterator<Item = S>, count: usize) -> Vec<String> {
     let most = |i: usize| WIDEST[usize::from(i + 1 == count)];
     let cell = |(i, text): (usize, S)| cut(kstore::shown::line(&text.into()).into_owned(), most(i));
@@ -81,7 +81,7 @@ impl fmt::Display for Table {
         for cells in lines {
             let mut line = String::new();
             for ((cell, align), widest) in cells.iter().zip(&self.align).zip(&widths) {
-                // the formatter counts letters, up to 65,535 of them, and not columns
+                // the formatter counts characters, at most 65,535, and not terminal columns
                 let space = " ".repeat(widest.saturating_sub(width(cell)));
                 let (before, behind) = if *align == Align::Left { ("", &space[..]) } else { (&space[..], "") };
                 line.extend(["  ", before, cell, behind]);
@@ -95,19 +95,19 @@ impl fmt::Display for Table {
 /// A grid of numbers over two axes, with one cell marked: a surface, or a confusion matrix.
 #[derive(Clone, Debug)]
 pub(crate) struct Grid {
-    /// Such as `lambda \ rank`.
+    /// Label of the corner, such as `lambda \ rank`.
     pub(crate) corner: String,
     pub(crate) columns: Vec<String>,
     /// Heading and cells of each row.
     pub(crate) rows: Vec<(String, Vec<String>)>,
-    /// Row and column of the cell that carries the `*`.
+    /// Row and column of the cell marked with `*`.
     pub(crate) marked: Option<(usize, usize)>,
 }
 
 impl fmt::Display for Grid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let heads = std::iter::once(&self.corner).chain(&self.columns);
-        // a space where the mark would be keeps the digits of a column under each other
+        // a space instead of the mark keeps the digits of a column aligned
         let pad = |text: &str, mark: bool| match (self.marked, mark) {
             (None, _) => text.to_string(),
             (Some(_), true) => format!("{text}*"),
@@ -124,10 +124,11 @@ impl fmt::Display for Grid {
     }
 }
 
-/// What stands for a number that there is none of.
+/// Placeholder for a missing number.
 pub(crate) const NONE: &str = "–";
 
-/// The text of `value` with `digits` significant digits; a power of ten where plain digits would be long; `–` for NaN.
+/// Formats `value` with `digits` significant digits; in scientific notation if plain digits would
+/// be long; as `–` for NaN.
 ///
 /// ```
 /// use kmill::table::number;
@@ -143,7 +144,7 @@ pub fn number(value: f64, digits: usize) -> String {
         return value.to_string();
     }
     let digits = digits.max(1);
-    // through the exponent form, so that 9.9996 at four digits becomes 10.00 and not 9.9996
+    // through scientific notation, so that 9.9996 with four digits becomes 10.00 and not 9.9996
     let rounded = format!("{value:.*e}", digits - 1);
     let exponent: i32 = rounded.split_once('e').and_then(|(_, e)| e.parse().ok()).unwrap_or(0);
     if (-4..7).contains(&exponent) {
@@ -158,33 +159,36 @@ pub(crate) fn optional(value: Option<f64>) -> String {
     number(value.unwrap_or(f64::NAN), 4)
 }
 
-/// The shortest text that reads back as `value`, for a number the user typed: `1e-6` rather than `0.000001`.
+/// Formats a number typed by the user as the shortest text that parses to it: `1e-6` instead of
+/// `0.000001`.
 pub(crate) fn exact(value: f64) -> String {
     let plain = value.to_string();
     let power = format!("{value:e}");
     if power.len() < plain.len() { power } else { plain }
 }
 
-/// The text of a lambda in a table: its shortest digits, or three digits for a half decade such as 3.16e-7.
+/// Formats a lambda in a table: its shortest digits, or three digits for a half decade such as
+/// 3.16e-7.
 pub(crate) fn short(lambda: f64) -> String {
     let text = exact(lambda);
     if text.len() <= 8 { text } else { format!("{lambda:.2e}") }
 }
 
-/// Most numbers of a list that are shown.
+/// Maximum number of values of a list that are shown.
 const SHOWN: usize = 8;
 
-/// The first numbers of a list with commas between: without points where all of them count something.
+/// Formats the first values of a list, separated by commas; without decimal points if all are
+/// counts.
 pub(crate) fn list(values: &[f64]) -> String {
-    // from 0 to 2^53 every whole number has a text of its own
+    // from 0 to 2^53, integers are represented exactly
     let whole = values.iter().all(|value| value.fract() == 0.0 && (0.0..9e15).contains(value));
     let text = |value: &f64| if whole { count(*value as u64) } else { number(*value, 4) };
     let more = if values.len() > SHOWN { ", …" } else { "" };
     format!("{}{more}", joined(values.iter().take(SHOWN).map(text)))
 }
 
-/// A kernel expression whose long numbers have four significant digits: `gaussian(sigma=5.806)` for
-/// `gaussian(sigma=5.80593116055527)`. Numbers of up to six letters stay as they were typed.
+/// Rounds long numbers in a kernel expression to four significant digits: `gaussian(sigma=5.806)`
+/// for `gaussian(sigma=5.80593116055527)`. Numbers of up to six characters stay unchanged.
 pub(crate) fn rounded(expression: &str) -> String {
     let mut out = String::with_capacity(expression.len());
     let is_number = |letter: char| letter.is_ascii_digit() || letter == '.';
@@ -204,7 +208,7 @@ pub(crate) fn rounded(expression: &str) -> String {
     out
 }
 
-/// The text of a time: `4.2 s`, `3 min 20 s`, `2 h 05 min`.
+/// Formats a time: `4.2 s`, `3 min 20 s`, `2 h 05 min`.
 pub(crate) fn duration(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     let whole = seconds.round() as u64;
@@ -221,7 +225,7 @@ pub(crate) fn seconds(seconds: f64) -> String {
     duration(Duration::from_secs_f64(seconds.max(0.0)))
 }
 
-/// A table of names and values, without headings.
+/// Returns a table of names and values, without headings.
 pub(crate) fn facts<'n>(pairs: impl IntoIterator<Item = (&'n str, String)>) -> Table {
     let mut facts = Table::new([("", Align::Left), ("", Align::Left)]);
     pairs.into_iter().for_each(|(name, value)| facts.row([name.to_string(), value]));
@@ -232,8 +236,9 @@ pub(crate) fn joined(values: impl IntoIterator<Item = impl ToString>) -> String 
     values.into_iter().map(|value| value.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// The text of a share as a percentage: `3.12 %` for 0.0312. Above one half the share that is left has the three digits, so that an
-/// accuracy of `99.9667 %` stands beside an error of `0.0333 %`, and `100 %` is all.
+/// Formats a fraction as a percentage: `3.12 %` for 0.0312. Above one half, the complement has
+/// three digits, so that an accuracy of `99.9667 %` matches an error rate of `0.0333 %`, and only 1
+/// is `100 %`.
 pub(crate) fn percent(share: f64) -> String {
     let rest = 1.0 - share;
     if share.is_nan() {
@@ -243,7 +248,7 @@ pub(crate) fn percent(share: f64) -> String {
         let whole = share == 1.0;
         return if whole { "100 %".to_string() } else { format!("{} %", number(100.0 * share, 3)) };
     }
-    // digits behind the point of the rest; beyond six they say nothing
+    // decimal digits of the complement; more than six are meaningless
     let exponent = format!("{:.2e}", 100.0 * rest).rsplit('e').next().and_then(|e| e.parse().ok()).unwrap_or(0);
     let decimals = (2i32 - exponent).clamp(1, 6) as usize;
     format!("{:.decimals$} %", 100.0 * share)
@@ -270,7 +275,7 @@ mod tests {
             let text = table.to_string();
             let lines: Vec<&str> = text.lines().collect();
             assert!(lines[1].contains('…') && lines[1].len() < 8 * 1100, "{letter}");
-            // the last column begins at one place in all lines
+            // the last column begins at the same position in all lines
             let start = |line: &str, value: &str| width(&line[..line.rfind(value).unwrap()]);
             assert_eq!(start(lines[0], "value"), start(lines[2], "漢"), "{letter}");
             assert!(start(lines[2], "漢") <= 2 * WIDEST[0] + 6, "{letter}");
@@ -297,7 +302,7 @@ mod tests {
             assert_eq!(number(value, 4), text, "{value:?}");
         }
         assert_eq!([0.0312, 0.5, 0.9, 0.9875].map(percent), ["3.12 %", "50.0 %", "90.0 %", "98.75 %"]);
-        // an accuracy is all of the rows only where no row is wrong
+        // an accuracy is 100 % only if no row is wrong
         assert_eq!([1.0 - 1.0 / 3000.0, 1.0 / 3000.0].map(percent), ["99.9667 %", "0.0333 %"]);
         assert_eq!([0.0, 1.0, f64::NAN].map(percent), ["0 %", "100 %", "–"]);
     }

@@ -1,4 +1,5 @@
-//! `kmill test`: do two samples come from the same distribution, do two sets of columns depend on each other.
+//! `kmill test`: do two samples come from the same distribution, do two sets of columns depend on
+//! each other?
 
 use crate::args::{CategoryArgs, Run, RunArgs, ScratchArgs, SelectArgs, explained, kernel_help, parse};
 use crate::report::{Spent, certified};
@@ -90,7 +91,7 @@ fn statistics_help() -> String {
     format!("What to measure: {}", explained(all))
 }
 
-/// Number of features of each map by default: few eigenvalues of a covariance matter.
+/// Default number of features of each map: few eigenvalues of a covariance matter.
 const RANK: usize = 300;
 
 #[derive(Clone, Debug, serde::Serialize)]
@@ -104,11 +105,11 @@ pub(crate) struct TestReport {
     pub map: String,
     #[serde(flatten)]
     pub spent: Spent,
-    /// The type of rows and features: `f32` or `f64`.
+    /// Type of rows and features: `f32` or `f64`.
     pub precision: &'static str,
 }
 
-/// Two samples with the same columns, or one with two sets of them.
+/// Two samples with the same columns, or one sample with two sets of columns.
 struct Rows {
     samples: Vec<Selected>,
     columns: Vec<Vec<String>>,
@@ -122,7 +123,8 @@ impl Rows {
         }
     }
 
-    /// Bytes read from storage so far; bytes of a file that two samples share are counted once.
+    /// Returns the bytes read from storage so far; bytes of a file shared by two samples are
+    /// counted once.
     fn bytes_read(&self) -> u64 {
         self.samples.iter().map(|rows| rows.table().bytes_read()).sum()
     }
@@ -159,7 +161,8 @@ fn measure<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &Ru
     })
 }
 
-/// Selects two samples of the same columns: two tables, or the rows with and without a property.
+/// Selects two samples of the same columns: two tables, or the rows that satisfy a condition and
+/// the others.
 fn samples(args: &TestArgs, job: &job::Run<'_>) -> Result<Rows> {
     if !args.with.is_empty() {
         let why = format!("{} compares two samples", args.statistic);
@@ -189,13 +192,13 @@ fn samples(args: &TestArgs, job: &job::Run<'_>) -> Result<Rows> {
     both(job, &first, &second)
 }
 
-/// Two samples, with a feature for each value that a category has in either.
+/// Returns two samples, with a feature for each value that a category has in either.
 fn both(job: &job::Run<'_>, first: &Selected, second: &Selected) -> Result<Rows> {
     let samples = job.coded_together(&[first, second])?;
     Ok(Rows { columns: vec![samples[0].feature_names()], samples })
 }
 
-/// The selection of some columns of the rows that were asked for.
+/// Selects some columns of the requested rows.
 fn selection(args: &TestArgs, features: &[String]) -> Selection {
     args.category.of(open::selection(&args.data, features, Vec::new()))
 }
@@ -216,7 +219,7 @@ fn columns(args: &TestArgs, job: &job::Run<'_>) -> Result<Rows> {
     }
     let (table, _) = open::table(&args.data.paths, &args.data.text.options(), &[])?;
     let second = table.select(&selection(args, &args.with))?.feature_columns();
-    // those columns are no features unless they are named
+    // the second set is excluded from the first, unless its columns are named there
     let without = args.features.iter().cloned().chain(second.iter().map(|name| format!("!{name}")));
     let first = table.select(&selection(args, &without.collect::<Vec<_>>()))?.feature_columns();
     let all: Vec<String> = first.iter().chain(&second).cloned().collect();
@@ -225,7 +228,7 @@ fn columns(args: &TestArgs, job: &job::Run<'_>) -> Result<Rows> {
     Ok(Rows { samples: vec![rows], columns })
 }
 
-/// Refuses landmarks, and candidates for them, where the map has none.
+/// Rejects landmarks, and candidates for them, if the map has none.
 fn check_landmarks(args: &TestArgs) -> Result<()> {
     if !args.map.is_without_rows() && !args.map.is_exact() {
         return Ok(());
@@ -294,7 +297,7 @@ impl fmt::Display for TestReport {
         ];
         let mut title = "p-value";
         for (value, of) in names.into_iter().filter_map(|(value, of)| Some((value?, of))) {
-            // what the limit distributions do not resolve
+            // below the resolution of the limit distributions
             let value = if value <= 1e-12 { "below 1e-12".to_string() } else { number(value, 3) };
             told.push((title, format!("{value} {of}")));
             title = "";

@@ -1,4 +1,4 @@
-//! `kmill update`: a model goes on learning, row by row.
+//! `kmill update`: continues the training of a model, row by row.
 
 use crate::args::{MissingTargetArgs, Run, RunArgs, SelectArgs, parse};
 use crate::table::{count, facts, number};
@@ -36,12 +36,12 @@ pub(crate) struct UpdateArgs {
     pub(crate) run: RunArgs,
 }
 
-/// What was learned.
+/// The report of an update.
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct UpdateReport {
     rows: u64,
     running_mse: f64,
-    /// Rows that the model has seen, those of its fit among them.
+    /// Number of rows that the model has learned, including those of its fit.
     rows_of_model: u64,
     #[serde(serialize_with = "kstore::shown::lossy_path")]
     model: PathBuf,

@@ -1,4 +1,4 @@
-//! The answers to a request for help, and to a command line that cannot be understood.
+//! Replies to requests for help, and to invalid command lines.
 
 use crate::args::{self, elsewhere};
 use crate::{Cli, colour, output, progress, which};
@@ -7,8 +7,8 @@ use clap::{Arg, ArgMatches, Args, Command, CommandFactory};
 use kstore::{shown, sink::STDOUT};
 use std::{ffi::OsString, io::Write, path::PathBuf, process::ExitCode};
 
-/// The words of the command line; verbs by other names become ours, and `help fit ridge` becomes `fit ridge --help`, which has a
-/// help of its own.
+/// Normalises the words of the command line: names of subcommands in other programs become ours,
+/// and `help fit ridge` becomes `fit ridge --help`, which has its own help text.
 pub(crate) fn words(mut words: Vec<OsString>) -> Vec<OsString> {
     let verb = usize::from(words.get(1).is_some_and(|word| word == "help")) + 1;
     if let Some(word) = words.get_mut(verb) {
@@ -21,13 +21,13 @@ pub(crate) fn words(mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// The options of a verb from words, the first of which is its name.
+/// Parses the options of a subcommand, whose name is the first word.
 pub(crate) fn parsed<A: Args>(words: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<A, clap::Error> {
     let verb = A::augment_args(Command::new("kmill"));
     verb.try_get_matches_from(words).and_then(|matches| A::from_arg_matches(&matches))
 }
 
-/// Refuses `-o -` with `--json`: standard output holds one JSON object, or the table.
+/// Rejects `-o -` with `--json`: standard output holds either one JSON object or the table.
 pub(crate) fn one_output(matches: ArgMatches) -> Result<ArgMatches, clap::Error> {
     let both = matches.subcommand().is_some_and(|(_, verb)| {
         let json = verb.try_get_one::<bool>("json").is_ok_and(|json| json == Some(&true));
@@ -45,7 +45,7 @@ pub(crate) fn answer(answer: &clap::Error, words: &[OsString]) -> ExitCode {
     let is_which = words.len() == 3 && words[1] == "help" && words[2] == "which";
     if answer.use_stderr() && !is_which {
         let mut command = args::command(words);
-        // names of arguments are shown as they are in the sentence only then
+        // only a built command shows the names of arguments as in the error message
         command.build();
         let text = shown::lines(&complaint(answer, &command, words)).into_owned();
         let _ = write!(std::io::stderr(), "{}", colour::painted(&text, &std::io::stderr()));
@@ -61,7 +61,7 @@ pub(crate) fn answer(answer: &clap::Error, words: &[OsString]) -> ExitCode {
     }
 }
 
-/// The text of an error of usage; where clap does not say what the option is for, this adds it.
+/// Returns the text of a usage error; adds the purpose of the option if clap does not state it.
 fn complaint(error: &clap::Error, command: &Command, words: &[OsString]) -> String {
     let mut text = error.render().to_string();
     let verb = words.get(1).and_then(|word| word.to_str()).filter(|word| !word.starts_with('-'));
@@ -84,11 +84,11 @@ fn complaint(error: &clap::Error, command: &Command, words: &[OsString]) -> Stri
         _ => false,
     };
     let Some(purpose) = purpose(error, command).filter(|_| unsaid) else { return text };
-    // after the sentence and before the reference to --help
+    // after the error message and before the reference to --help
     text.replacen('\n', &format!("\n  expected: {purpose}\n"), 1)
 }
 
-/// The help text of the argument that an error is about.
+/// Returns the help text of the argument that an error refers to.
 fn purpose(error: &clap::Error, command: &Command) -> Option<String> {
     let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidArg) else { return None };
     let of_verb = command.get_subcommands().filter(|verb| std::env::args_os().any(|word| word == verb.get_name()));

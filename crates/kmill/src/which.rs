@@ -1,8 +1,8 @@
-//! `kmill help which`: a solver for the task, by five questions at most.
+//! `kmill help which`: finds a solver for a task with at most five questions.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
-/// A question with its two answers, or the solver that the answers lead to, with its options.
+/// A question with its two continuations, or the resulting solver with its options.
 enum Node {
     Ask { question: &'static str, yes: &'static Node, no: &'static Node },
     Use { solver: &'static str, why: &'static str, options: &'static str },
@@ -44,10 +44,10 @@ fn line(solver: &str, options: &str) -> String {
     format!("kmill fit {solver} train.parquet {options} -o model.safetensors")
 }
 
-/// Where nobody knows: the verb that tries.
+/// Suggestion to let `kmill tune` try the solvers.
 const OR: &str = "Or let kmill try: kmill tune any train.parquet --target y --time 5min -o model.safetensors\n";
 
-/// Asks the questions on a terminal; prints them all with their answers elsewhere.
+/// Asks the questions on a terminal; otherwise prints all of them with their answers.
 pub(crate) fn ask() -> io::Result<()> {
     let mut out = io::stdout();
     if !(io::stdin().is_terminal() && out.is_terminal()) {
@@ -65,7 +65,6 @@ pub(crate) fn ask() -> io::Result<()> {
                 write!(out, "{question} [y/n] ")?;
                 out.flush()?;
                 let mut answer = String::new();
-                // the end of the input is no answer
                 if input.read_line(&mut answer)? == 0 {
                     return writeln!(out);
                 }

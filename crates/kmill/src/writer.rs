@@ -4,38 +4,38 @@ use crate::{Result, table::joined};
 use kstore::sink::{self, Output, OutputColumn, Sink};
 use std::path::{Path, PathBuf};
 
-/// True for a format that holds one matrix of one type and no names, as `.npy` does.
+/// Returns true for a format that stores a single matrix without column names, such as `.npy`.
 pub(crate) fn is_npy(path: &Path) -> bool {
     kstore::source::by_extension(path).is_some_and(kstore::source::Format::is_matrix)
 }
 
-/// True for a format whose rows begin with a label, as those of svmlight do.
+/// Returns true for a format whose rows begin with a label, such as svmlight.
 pub(crate) fn is_labelled(path: &Path) -> bool {
     kstore::source::by_extension(path).is_some_and(kstore::source::Format::is_labelled)
 }
 
-/// The path of the target of an `.npy` table: `table.npy` has `table.y.npy` beside it.
+/// Returns the path of the target of an `.npy` table: `table.y.npy` for `table.npy`.
 pub(crate) fn target_file(path: &Path) -> Option<PathBuf> {
     let format = kstore::source::by_extension(path).filter(|format| format.is_matrix())?;
     Some(path.with_extension(format!("{}.{}", kstore::source::TARGET, format.extensions[0])))
 }
 
-/// Number of rows of a batch, chosen so that a batch holds about a million numbers.
+/// Returns the number of rows of a batch, so that a batch has about a million values.
 pub(crate) fn batch_rows(columns: usize) -> usize {
     ((1 << 20) / columns.max(1)).clamp(64, 8192)
 }
 
-/// A table being written; dropped before [`TableWriter::finish`], it leaves nothing.
+/// A table being written; if dropped before [`TableWriter::finish`], no file appears.
 pub(crate) struct TableWriter {
     table: Box<dyn Sink>,
-    /// The second file of an `.npy` table with targets.
+    /// Second file of an `.npy` table with targets.
     target: Option<Box<dyn Sink>>,
     files: Vec<PathBuf>,
 }
 
 impl TableWriter {
-    /// Starts a table. An `.npy` table without features holds its targets alone.
-    /// Errors: a path that cannot be written, an extension that is not known, a type that the format does not have.
+    /// Starts a table. An `.npy` table without features holds only its targets. Fails for a path
+    /// that cannot be written, an unknown extension, or a type that the format does not support.
     pub(crate) fn create(path: &Path, features: &[OutputColumn], targets: &[OutputColumn]) -> Result<Self> {
         let mut files = vec![path.to_path_buf()];
         let (table, target) = match target_file(path) {
@@ -60,20 +60,20 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Bytes of memory that the writer holds between batches.
+    /// Returns the bytes of memory that the writer uses between batches.
     pub(crate) fn footprint(&self) -> usize {
         self.table.footprint() + self.target.as_ref().map_or(0, |target| target.footprint())
     }
 
-    /// Completes the files, gives them their names, and returns their paths.
-    /// Errors: those of the file system; then nothing appears.
+    /// Completes the files, renames them to their final names, and returns their paths. Fails with
+    /// errors of the file system; then no file appears.
     pub(crate) fn finish(mut self) -> Result<Vec<PathBuf>> {
         if let Some(target) = &mut self.target {
-            // a disk that fills up here leaves neither file
+            // if the disk is full, this fails before either file appears
             target.settle()?;
             self.table.settle()?;
         }
-        // the target first: a table without its target would look complete
+        // the target first, because a table without its target would look complete
         if let Some(target) = self.target {
             target.finish()?;
         }
@@ -89,7 +89,7 @@ pub(crate) struct Written<'a> {
     pub(crate) files: &'a [PathBuf],
 }
 
-/// The names of the files for the last line of the output: `a.npy (targets in a.y.npy)`.
+/// Formats the names of the files for the last line of the output: `a.npy (target in a.y.npy)`.
 pub(crate) fn named(files: &[PathBuf]) -> String {
     match files {
         [table, target] => format!("{} (target in {})", table.display(), target.display()),

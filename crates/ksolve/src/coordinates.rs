@@ -1,16 +1,21 @@
-//! Coordinates of objects that are known by a matrix alone: a kernel of every pair, or a distance.
+//! Coordinates of objects that are described only by their pairwise kernel values or distances.
 //!
-//! Row i of the table is that of object i: its kernel values, or distances, to all objects. A few columns, drawn by
-//! [randomly pivoted Cholesky](kapprox::matrix), give coordinates F, n x r, with FFᵀ near the kernel matrix; of distances D² that is −½HD²H,
-//! H = I − 11ᵀ/n. What learns from columns of numbers with a linear kernel learns from objects then, up to the trace error.
+//! Row i of the table holds the kernel values, or distances, of object i to all objects. A few
+//! columns, drawn by [randomly pivoted Cholesky](kapprox::matrix), give coordinates F, n x r, with
+//! FFᵀ close to the kernel matrix. For distances D² the kernel matrix is −½HD²H with H = I − 11ᵀ/n.
+//! Any solver for numeric columns with a linear kernel can then learn from the objects, up to the
+//! trace error.
 //!
-//! The coordinates are a function of the row: F_i = L⁻¹k, with k the kernel values to the pivots, so that a model gives those of new objects from their kernel values or
-//! distances to the same ones.
+//! The coordinates are a function of the row: F_i = L⁻¹k, with k the kernel values to the pivots. A
+//! model therefore computes the coordinates of a new object from its kernel values or distances to
+//! the same objects.
 //!
-//! *Passes*: one. *Flops*: nr², and 4n²r for a look at every entry and the model. *Bytes*: 8n² + 24nr.
+//! *Passes*: one. *Flops*: nr², and 4n²r to check every entry and build the model. *Bytes*: 8n² +
+//! 24nr.
 //!
-//! References: Torgerson, "Multidimensional scaling", Psychometrika 17, 1952; Gower, "Some distance properties of latent root and vector
-//! methods", Biometrika 53, 1966; and those of [`kapprox::matrix`].
+//! References: Torgerson, "Multidimensional scaling", Psychometrika 17, 1952; Gower, "Some distance
+//! properties of latent root and vector methods", Biometrika 53, 1966; and the references of
+//! [`kapprox::matrix`].
 
 use crate::model::{Basis, FEATURES, Form};
 use crate::request::Stages;
@@ -19,7 +24,7 @@ use faer::{Mat, linalg::triangular_solve::solve_lower_triangular_in_place};
 use kapprox::matrix::{Entries, Function, PartialCholesky, SquaredDistances, rpcholesky};
 use kstore::{Plan, Reading, RowBuf, RowSource, Scaler, Selected, TableRows};
 
-/// What the numbers of the matrix are.
+/// The meaning of the matrix entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MatrixOf {
     /// Kernel values.
@@ -33,32 +38,34 @@ pub enum MatrixOf {
 
 kmodel::enum_of_words!(MatrixOf, "of", "kernel" => Kernel, "distances" => Distances, "squared-distances" => SquaredDistances);
 
-/// Which coordinates.
+/// Options of [`coordinates`].
 #[derive(Clone, Copy, Debug)]
 pub struct CoordinateOptions {
-    /// What the numbers are.
+    /// Meaning of the matrix entries.
     pub of: MatrixOf,
-    /// Most coordinates, r.
+    /// Maximum number of coordinates, r.
     pub rank: usize,
-    /// The trace error at which fewer are enough.
+    /// Relative trace error at which the factorisation stops before `rank`.
     pub tolerance: f64,
-    /// Seed of the pivots.
+    /// Seed of the random pivots.
     pub seed: u64,
 }
 
-/// A model of coordinates, and how it came to be.
+/// A model that computes coordinates, and its trace error.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Placed {
-    /// The model, whose outputs are the coordinates of a row.
+    /// Model whose outputs are the coordinates of a row.
     pub model: Model<f64>,
-    /// The objects of the pivots, in their order.
+    /// Objects of the pivots, in the order of selection.
     pub pivots: Vec<u64>,
-    /// What the coordinates leave of the trace of the kernel matrix, as a share of it; of distances a bound of that.
+    /// Trace of the residual of the kernel matrix, relative to its trace; for distances, a bound of
+    /// it.
     pub trace_error: f64,
 }
 
-/// Finds coordinates of the rows of a square matrix, whose columns are the features of `selected` in the order of its rows.
+/// Computes coordinates of the rows of a square matrix, whose columns are the features of
+/// `selected` in the order of its rows.
 ///
 /// ```
 /// use ksolve::coordinates::{CoordinateOptions, MatrixOf, coordinates};
@@ -74,8 +81,8 @@ pub struct Placed {
 /// ```
 ///
 /// # Errors
-/// A matrix that is not square or not symmetric; [`kapprox::Error::Indefinite`] where no vectors have such kernel values or distances; a plan that
-/// does not fit; bad rows.
+/// A matrix that is not square or not symmetric; [`kapprox::Error::Indefinite`] if no vectors have
+/// these kernel values or distances; a plan that exceeds the memory; invalid rows.
 pub fn coordinates(selected: &Selected, options: &CoordinateOptions, run: &Run<'_>) -> Result<Placed> {
     let CoordinateOptions { of, rank, tolerance, seed } = *options;
     let n = selected.shape().features;
@@ -95,7 +102,7 @@ pub fn coordinates(selected: &Selected, options: &CoordinateOptions, run: &Run<'
     };
     let given = Function { n: n as u64, entry };
     let _stage = watch.stage("pivots", None);
-    // the matrix is at hand: all of it is looked at
+    // the matrix is in memory, so every entry is checked
     let checked = |given: &dyn Entries| {
         let found = rpcholesky(given, rank, tolerance, seed, workers)?;
         found.check(given, tolerance, workers).map(|()| found)
@@ -139,7 +146,8 @@ fn unfit(error: kapprox::Error, of: MatrixOf) -> Error {
     Error::option("of", of, why)
 }
 
-/// The matrix, row-major, checked to be square, complete and symmetric, and distances to be at least 0.
+/// Reads the matrix, row-major, and checks that it is square, complete and symmetric, and that
+/// distances are at least 0.
 fn load(source: &TableRows<f64>, selected: &Selected, of: MatrixOf, watch: &dyn Stages) -> Result<Vec<f64>> {
     let n = selected.shape().features;
     let mut values = Vec::with_capacity(n * n);
@@ -184,13 +192,15 @@ fn load(source: &TableRows<f64>, selected: &Selected, of: MatrixOf, watch: &dyn 
     Ok(values)
 }
 
-/// Rows that are read at once.
+/// Number of rows that are read at once.
 const TILE: usize = 256;
 
-/// Largest difference of the entries (i, j) and (j, i), as a share of the largest entry: that of numbers written in f32.
+/// Largest difference of the entries (i, j) and (j, i), relative to the largest entry: the rounding
+/// of numbers written in f32.
 const SYMMETRIC: f64 = 1e-6;
 
-/// The coordinates as a function of the row: kernel functions of unit vectors pick the columns of the pivots, and of distances that of the first object.
+/// Returns the coordinates as a function of the row: kernel sections at unit vectors select the
+/// columns of the pivots and, for distances, of the first object.
 fn model(
     selected: &Selected,
     &CoordinateOptions { of, tolerance, seed, .. }: &CoordinateOptions,
@@ -199,7 +209,7 @@ fn model(
 ) -> Model<f64> {
     let (n, r) = (selected.shape().features, found.pivots.len());
     let mut inverse = Mat::<f64>::identity(r, r);
-    // of centred coordinates L are the rows of the pivots with their means
+    // for centred coordinates, the rows of L are the rows of the pivots plus the means
     let lower = match &means {
         Some(means) => Mat::from_fn(r, r, |i, j| found.factor[(found.pivots[i] as usize, j)] + means[j]),
         None => found.lower(),

@@ -1,22 +1,25 @@
-//! Kernel machines on tables larger than memory: fits, their certificates and reports, model files and predictions.
+//! Kernel machines on tables larger than memory: fits, certificates, reports, model files and
+//! predictions.
 //!
-//! [`estimator`] has the solvers as types, on rows in memory and on tables:
+//! [`estimator`] has the solvers as types, for rows in memory and for tables:
 //!
 //! ```
 //! use ksolve::{Kernel, Ridge};
-//! let x: Vec<f64> = (0..2000).map(|i| f64::from(i) / 100.0).collect(); // one column; or [[f64; D]], a faer matrix, a table
+//! // one column; or [[f64; D]], a faer matrix, a table
+//! let x: Vec<f64> = (0..2000).map(|i| f64::from(i) / 100.0).collect();
 //! let y: Vec<f64> = x.iter().map(|x| x.sin()).collect();
 //! let model = Ridge::new().kernel(Kernel::gaussian(0.5)).rank(100).fit(&x, &y)?;
 //! assert!((model.predict(&[2.0])?[0] - 2f64.sin()).abs() < 1e-3);
 //! # Ok::<(), ksolve::Error>(())
 //! ```
 //!
-//! A [`Fit`] describes any fit, and a [`Run`] its resources; both are what the command and Python use. A [`Predictor`] is a
-//! model at work, and [`Tune`] searches for a model. [`curve`] measures errors against rank, [`statistic`] tests hypotheses,
-//! and [`shards`] fits the parts of a table on several machines.
+//! A [`Fit`] describes any fit and a [`Run`] its resources; the command and Python use both. A
+//! [`Predictor`] applies a model, and [`Tune`] searches for one. [`curve`] measures errors against
+//! rank, [`statistic`] tests hypotheses, and [`shards`] fits the parts of a table on several
+//! machines.
 //!
-//! The crates below: `kfit` has the solvers, for programs that add one; `kmodel` the models, for programs that only predict;
-//! `kapprox` kernels and feature maps; `kstore` tables.
+//! The crates below: `kfit` has the solvers, for programs that add one; `kmodel` the models, for
+//! programs that only predict; `kapprox` kernels and feature maps; `kstore` tables.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
@@ -27,10 +30,10 @@ pub mod shards;
 pub mod statistic;
 pub mod tune;
 
-/// A whole job: from rows to a model that predicts.
+/// A complete job: from rows to a model that predicts.
 ///
-/// A [`Fit`] describes what is learned, with the defaults of the command, and a [`Run`] the resources;
-/// [`Fit::run`] returns a [`Fitted`]: the model, and a report of the fit.
+/// A [`Fit`] describes what to learn, with the defaults of the command, and a [`Run`] the
+/// resources; [`Fit::run`] returns a [`Fitted`]: the model and a report of the fit.
 ///
 /// ```
 /// use ksolve::job::{Fit, Run};

@@ -32,7 +32,8 @@ struct Curve {
     run: RunText,
 }
 
-/// Errors and costs of landmark schemes and maps at every rank: the cells as JSON.
+/// Computes errors and costs of landmark schemes and maps at every rank, and returns the cells as
+/// JSON.
 #[pyfunction]
 #[pyo3(signature = (curve, table, show=None))]
 pub(crate) fn curve(py: Python<'_>, curve: &str, table: &Table, show: Option<Py<PyAny>>) -> PyResult<String> {

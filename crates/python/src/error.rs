@@ -1,4 +1,4 @@
-//! Errors of the engine as Python exceptions, with the same sentence as the command.
+//! Errors of the engine as Python exceptions, with the same message as the command.
 
 use pyo3::exceptions::{PyException, PyFileNotFoundError, PyMemoryError, PyOSError, PyValueError};
 use pyo3::{PyErr, create_exception};
@@ -10,8 +10,9 @@ create_exception!(
     "A fit or a prediction that could not be done, for a reason that is no wrong argument."
 );
 
-/// The exception for an error of the engine: `MemoryError` for a plan over the budget, `OSError` for files that cannot be read or
-/// written, `ValueError` for what the caller can put right, [`KmillError`] for the rest.
+/// Converts an error of the engine: `MemoryError` for a plan over the budget, `OSError` for files
+/// that cannot be read or written, `ValueError` for errors that the caller can correct,
+/// [`KmillError`] for the rest.
 pub(crate) fn raised(error: impl Into<ksolve::Error>) -> PyErr {
     let error = error.into();
     let text = error.to_string();

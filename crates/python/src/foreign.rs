@@ -1,6 +1,7 @@
-//! Memory that belongs to Python: arrays of numpy that are read where they lie, and Arrow streams.
+//! Memory owned by Python: numpy arrays, read in place, and Arrow streams.
 //!
-//! This is the only file of the package with unsafe code: both interfaces are pointers by their nature.
+//! This is the only file of the package with unsafe code, because both interfaces are based on
+//! pointers.
 
 #![allow(unsafe_code, reason = "numpy and the Arrow C stream interface hand out pointers")]
 
@@ -13,7 +14,8 @@ use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyCapsuleMethods, PyWeakrefReference};
 
-/// Numbers of a C-ordered array of numpy, and references that keep the array alive and its memory in place.
+/// The values of a C-ordered numpy array, and references that keep the array alive and its memory
+/// in place.
 pub(crate) struct Borrowed<T> {
     start: *const T,
     length: usize,
@@ -21,8 +23,8 @@ pub(crate) struct Borrowed<T> {
     _pins: Vec<Py<PyWeakrefReference>>,
 }
 
-/// Weak references to an array and to the arrays whose memory it shows. numpy does not resize an array that has one, not even with
-/// `refcheck=False`, so that no thread frees the memory while it is read.
+/// Returns weak references to an array and to its base arrays. numpy does not resize an array that
+/// has one, not even with `refcheck=False`, so no thread can free the memory while it is read.
 fn pins(array: &Bound<'_, PyAny>) -> PyResult<Vec<Py<PyWeakrefReference>>> {
     let (mut pins, mut next) = (Vec::new(), array.clone());
     while next.cast::<PyUntypedArray>().is_ok() {
@@ -32,9 +34,9 @@ fn pins(array: &Bound<'_, PyAny>) -> PyResult<Vec<Py<PyWeakrefReference>>> {
     Ok(pins)
 }
 
-// SAFETY: the numbers are only read, and the reference to their owner may be dropped on any thread.
+// SAFETY: the values are only read, and the reference to their owner may be dropped on any thread.
 unsafe impl<T: Sync> Send for Borrowed<T> {}
-// SAFETY: as above; nothing here changes after it is made.
+// SAFETY: as above; a value never changes after its construction.
 unsafe impl<T: Sync> Sync for Borrowed<T> {}
 
 impl<T> std::fmt::Debug for Borrowed<T> {
@@ -44,8 +46,8 @@ impl<T> std::fmt::Debug for Borrowed<T> {
 }
 
 impl<T> Borrowed<T> {
-    /// The memory of an array as numbers of T, whose size divides that of `E`. The caller must not change the array while it is in use, as no
-    /// numpy function allows either.
+    /// Borrows the memory of an array as numbers of T, whose size divides that of `E`. The caller
+    /// must not change the array while it is in use; numpy functions have the same requirement.
     fn new<E: Element, D: Dimension>(array: &Bound<'_, PyArray<E, D>>) -> PyResult<Self> {
         if !array.is_c_contiguous() {
             return Err(PyValueError::new_err("the array must be in C order: pass numpy.ascontiguousarray of it"));
@@ -67,15 +69,17 @@ impl<T> Borrowed<T> {
         if self.length == 0 {
             return &[];
         }
-        // SAFETY: numpy allocated `length` numbers from `start`, `_owner` keeps them, and `_pins` keep them where they are.
-        // `new` has checked that it is aligned for the array's own type. Only the functions below make one: of bytes, of the array's own type, and of u32 for i32, which has
-        // the same size and alignment, and every pattern of whose bits is a number.
+        // SAFETY: numpy allocated `length` numbers from `start`; `_owner` keeps them alive and
+        // `_pins` keep them in place. `new` has checked the alignment for the array's own type.
+        // Only the functions below create a `Borrowed`: of bytes, of the array's own type, and of
+        // u32 for i32, which has the same size and alignment and for which every bit pattern is
+        // valid.
         unsafe { std::slice::from_raw_parts(self.start, self.length) }
     }
 }
 
 impl Borrowed<u8> {
-    /// The bytes of an array, row after row.
+    /// Borrows the bytes of an array, row by row.
     pub(crate) fn bytes<E: Element>(array: &Bound<'_, PyArray2<E>>) -> PyResult<Self> {
         Self::new(array)
     }
@@ -88,18 +92,18 @@ impl<T: Element + Real> Borrowed<T> {
 }
 
 impl Borrowed<u32> {
-    /// Whole numbers; those below 0 become numbers above `i32::MAX`.
+    /// Borrows integers; negative ones become numbers above `i32::MAX`.
     pub(crate) fn places(array: &Bound<'_, PyArray1<i32>>) -> PyResult<Self> {
         Self::new(array)
     }
 }
 
-/// Bytes that a batch, or a column of it, takes beside its values.
+/// Overhead of a batch, or of one of its columns, in bytes.
 const BESIDE: usize = 512;
 
-/// The record batches of an object with the Arrow PyCapsule interface (`__arrow_c_stream__`); nothing is copied.
-/// Errors: `TypeError` for an object without it; `ValueError` for a stream that breaks off; `MemoryError` for a stream that holds
-/// more than `memory`, or more than the free memory.
+/// Reads the record batches of an object with the Arrow PyCapsule interface (`__arrow_c_stream__`)
+/// without copying. Raises `TypeError` for an object without it, `ValueError` for a stream that
+/// fails, and `MemoryError` for a stream that exceeds `memory` or the free memory.
 pub(crate) fn batches(object: &Bound<'_, PyAny>, memory: Option<usize>) -> PyResult<Vec<RecordBatch>> {
     let capsule = object.call_method0("__arrow_c_stream__")?;
     let capsule =
@@ -108,8 +112,8 @@ pub(crate) fn batches(object: &Bound<'_, PyAny>, memory: Option<usize>) -> PyRes
     let wrong = |error: kstore::arrow::error::ArrowError| {
         PyValueError::new_err(format!("the Arrow stream cannot be read: {error}"))
     };
-    // SAFETY: a capsule of this name holds a valid stream, by the PyCapsule interface; `from_raw` moves it out and leaves a
-    // released one behind, which the capsule's destructor accepts.
+    // SAFETY: a capsule with this name holds a valid stream, by the PyCapsule interface; `from_raw`
+    // moves it out and leaves a released one behind, which the capsule's destructor accepts.
     let reader = unsafe { RecordBatchStreamReader::from_raw(pointer.as_ptr()) }.map_err(wrong)?;
     let free = kstore::budget::available().unwrap_or(usize::MAX);
     let (most, name) = match memory.filter(|&memory| memory < free) {
@@ -117,10 +121,10 @@ pub(crate) fn batches(object: &Bound<'_, PyAny>, memory: Option<usize>) -> PyRes
         None => (free, "the free memory"),
     };
     let (mut batches, mut held) = (Vec::new(), 0usize);
-    // the reader may call back into Python, which this thread is attached to
+    // the reader may call back into Python, and this thread is attached to it
     for batch in reader {
         let batch = batch.map_err(wrong)?;
-        // what a batch and its columns take beside their values: a stream of empty batches may not end either
+        // the overhead counts too, because a stream of empty batches may be endless
         let beside = BESIDE.saturating_mul(1 + batch.num_columns());
         held = held.saturating_add(batch.get_array_memory_size()).saturating_add(beside);
         if held > most {

@@ -1,4 +1,4 @@
-//! A fit, as the Python side describes it.
+//! A fit, as described by the Python side.
 
 use crate::run::{RunText, described, understood};
 use crate::{error::raised, medium::engine, model::Model, page::Contents, table::Table, watch::watched};
@@ -8,16 +8,16 @@ use kstore::{Selected, Selection, TextOptions};
 use pyo3::prelude::*;
 use serde_json::Value;
 
-/// A fit with what it may use.
+/// A fit with its resources.
 pub(crate) struct Job {
     pub(crate) fit: Fit,
     pub(crate) run: RunText,
-    /// True where a metric was named, and where landmarks were.
+    /// True if a metric was given, and if landmarks were given.
     pub(crate) has: (bool, bool),
 }
 
 impl Job {
-    /// The job in JSON: that of [`Fit`], and under `run` what may be used.
+    /// Parses a job from JSON: the fields of [`Fit`], and its resources under `run`.
     pub(crate) fn told(text: &str) -> PyResult<Self> {
         let mut told: serde_json::Map<String, Value> = described(text)?;
         let has = |name| told.get(name).is_some_and(|value: &Value| !value.is_null());
@@ -27,7 +27,7 @@ impl Job {
     }
 }
 
-/// The fit with landmarks that were given as rows, and with its files open.
+/// Returns the fit with landmarks given as rows, and with its files opened.
 pub(crate) fn opened(fit: Fit, selected: &Selected, landmarks: Option<&Table>) -> ksolve::Result<Fit> {
     let columns = Selection { features: selected.feature_names(), ..Selection::default() };
     let rows = landmarks.map(|table| table.0.select(&columns)).transpose()?;
@@ -37,8 +37,9 @@ pub(crate) fn opened(fit: Fit, selected: &Selected, landmarks: Option<&Table>) -
 
 /// Fits a model on a table; returns it with the report as JSON.
 ///
-/// `landmarks` is a table of landmark rows, in the place of a scheme; `show` is called with the progress; processes that share the
-/// passes meet in `states`, and are waited for with so many seconds of patience.
+/// `landmarks` is a table of landmark rows, instead of a scheme; `show` is called with the
+/// progress. Processes that share the passes meet in `states`; one that shows no activity for
+/// `patience` seconds counts as gone.
 #[pyfunction]
 #[pyo3(signature = (job, table, landmarks=None, show=None, states=None, patience=90.0))]
 pub(crate) fn fit(
@@ -52,7 +53,7 @@ pub(crate) fn fit(
 ) -> PyResult<(Model, String)> {
     let job = Job::told(job)?;
     let rows = Selection { sparse: true, ..job.fit.selected_rows() };
-    // landmarks that are given are dense
+    // given landmarks are dense
     let reading = match landmarks {
         None => job.fit.reading(&rows, TextOptions::default()),
         Some(_) => TextOptions::default(),
@@ -71,7 +72,8 @@ pub(crate) fn fit(
     learned(fitted, table, &run, job.run.threads(), None)
 }
 
-/// The model of a fit, and its report with that of a choice as JSON; `notes` are the warnings before the fit, about columns.
+/// Returns the model of a fit, and the reports of the fit and of the choice as JSON; `notes` are
+/// the warnings about columns before the fit.
 pub(crate) fn learned(
     (mut fitted, notes): (Fitted, Vec<String>),
     table: &Table,

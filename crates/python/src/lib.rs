@@ -1,7 +1,9 @@
-//! The extension module of the Python package `kmill`: jobs of `ksolve` on numpy arrays, Arrow streams and files.
+//! The extension module of the Python package `kmill`: jobs of `ksolve` on numpy arrays, Arrow
+//! streams and files.
 //!
-//! It holds no algorithm and no default of one: a job comes as JSON from the Python side ([`ksolve::job::Fit`]), which makes it of what
-//! the registries say. Everything here is private to the package; users see `kmill/*.py`.
+//! It defines no algorithms and no defaults: a job comes as JSON from the Python side
+//! ([`ksolve::job::Fit`]), which builds it from the registries. Everything here is private to the
+//! package; users see `kmill/*.py`.
 
 mod curve;
 mod error;

@@ -1,4 +1,5 @@
-//! Kernel matrices that Python tells: an array, or a function of rows. A few of their columns become coordinates of the rows.
+//! Kernel matrices from Python, given as an array or a function of rows. A few of their columns
+//! determine coordinates of the rows.
 
 use crate::error::raised;
 use crate::run::{RunText, described};
@@ -14,14 +15,15 @@ use pyo3::prelude::*;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-/// A matrix by its diagonal and a function: `block(first, last, columns)` is the array of some rows and columns.
+/// A matrix given by its diagonal and a function: `block(first, last, columns)` returns the array
+/// of some rows and columns.
 struct Told<'a> {
     diagonal: Vec<f64>,
     block: &'a Py<PyAny>,
-    /// How far a value may be off, as a share of it.
+    /// Relative rounding error of a value.
     rounding: f64,
     observer: &'a dyn Observer,
-    /// What the function has raised.
+    /// Exception raised by the function.
     raised: Mutex<Option<PyErr>>,
 }
 
@@ -68,8 +70,9 @@ impl Entries for Told<'_> {
     }
 }
 
-/// Coordinates of the rows of a matrix K, F Fᵀ ≈ K, by randomly pivoted Cholesky: the pivots, F, its rows at the pivots, and the
-/// relative trace error. `rounding` is how far a value may be off, as a share of it.
+/// Computes coordinates F of the rows of a matrix K, F Fᵀ ≈ K, by randomly pivoted Cholesky;
+/// returns the pivots, F, its rows at the pivots, and the relative trace error. `rounding` is the
+/// relative rounding error of a value.
 #[pyfunction]
 #[pyo3(signature = (diagonal, block, rounding, rank, tolerance, seed, run, show=None))]
 #[expect(clippy::too_many_arguments, reason = "a function of Python, whose arguments have names")]

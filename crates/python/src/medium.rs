@@ -1,4 +1,5 @@
-//! The place where the processes of a run meet: a folder, or an object of Python that has the methods of a medium.
+//! The meeting place of the processes of a run: a folder, or a Python object with the methods of a
+//! medium.
 
 use crate::error::raised;
 use kstore::pass::{Fetched, Medium, SharedEngine};
@@ -7,12 +8,12 @@ use pyo3::{prelude::*, pybacked::PyBackedBytes, types::PyBytes};
 use std::io::{self, Write};
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-/// An object with the methods `create`, `replace`, `read`, `has`, `remove`, `names`, `put` and `get`, which speak of texts and
-/// files as bytes.
+/// A Python object with the methods `create`, `replace`, `read`, `has`, `remove`, `names`, `put`
+/// and `get`, which exchange texts and files as bytes.
 struct Object(Py<PyAny>);
 
 impl Object {
-    /// Calls a method with a name and perhaps bytes.
+    /// Calls a method with a name and optional bytes.
     fn call<R: for<'a, 'py> FromPyObject<'a, 'py>>(
         &self,
         method: &'static str,
@@ -27,7 +28,7 @@ impl Object {
             };
             answer.extract::<R>().map_err(Into::into)
         });
-        // the sentence of the exception, without the name of its class
+        // the message of the exception, without its class name
         let sentence = |error: &PyErr| Python::attach(|py| error.value(py).to_string());
         answer.map_err(|error| Error::Engine {
             folder: self.place(),
@@ -76,8 +77,8 @@ impl Medium for Object {
     }
 }
 
-/// The engine that shares passes through a folder, which is named, or through an object; a process that gives no sign of life for
-/// `patience` seconds counts as gone.
+/// Returns the engine that shares passes through a folder, given by name, or through an object; a
+/// process without a sign of life for `patience` seconds counts as gone.
 pub(crate) fn engine(states: &Bound<'_, PyAny>, patience: f64) -> PyResult<SharedEngine> {
     let engine = match states.extract::<PathBuf>() {
         Ok(folder) => SharedEngine::folder(folder).map_err(raised)?,

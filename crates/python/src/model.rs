@@ -18,10 +18,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Rows that a thread predicts between two looks at signals: some milliseconds each.
+/// Number of rows that a thread predicts between two checks for signals, some milliseconds each.
 const CHUNK: usize = 4096;
 
-/// A model, which threads may share.
+/// A model that can be shared by threads.
 #[pyclass(frozen, module = "kmill._kmill")]
 #[derive(Debug)]
 pub(crate) struct Model {
@@ -40,7 +40,7 @@ impl Model {
         AnyModel::from_bytes(&self.predictor.to_bytes()?)
     }
 
-    /// The model with its points in f64, which hold those in f32.
+    /// Returns the model with its points in f64, which represents f32 exactly.
     fn wide(&self) -> PyResult<ksolve::Model<f64>> {
         Ok(match self.model().map_err(raised)? {
             AnyModel::F32(model) => model.widen(),
@@ -51,73 +51,75 @@ impl Model {
 
 #[pymethods]
 impl Model {
-    /// Opens the file of a model.
+    /// Opens a model file.
     #[staticmethod]
     fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         py.detach(|| AnyModel::load(&path).and_then(Self::new)).map_err(raised)
     }
 
-    /// The bytes of the model's file.
+    /// Returns the bytes of the model file.
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         Ok(PyBytes::new(py, &self.predictor.to_bytes().map_err(raised)?))
     }
 
-    /// Pickles as the bytes of the model's file.
+    /// Pickles the model as the bytes of its file.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
         Ok((py.import("kmill._kmill")?.getattr("model_of_bytes")?, (self.to_bytes(py)?,)))
     }
 
-    /// The bytes of an ONNX file of the model.
+    /// Returns the bytes of an ONNX file of the model.
     fn to_onnx<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = py.detach(|| self.model()?.to_onnx()).map_err(raised)?;
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// Writes the model's file, whole or not at all.
+    /// Writes the model file, atomically.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         py.detach(|| self.model()?.save(&path)).map_err(raised)
     }
 
-    /// The card of the model, as JSON: options, names, classes.
+    /// Returns the card of the model, as JSON: options, names, classes.
     fn card(&self) -> PyResult<String> {
         serde_json::to_string(self.predictor.card()).map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
-    /// What a page tells of the model, as JSON.
+    /// Returns the contents of a page on the model, as JSON.
     fn contents(&self) -> PyResult<String> {
         crate::page::Contents::of_card(self.predictor.card()).text()
     }
 
-    /// The share of every feature in the metric, the largest first; None for a model without one.
+    /// Returns the fraction of every feature in the metric, largest first; None for a model without
+    /// a metric.
     fn importance(&self) -> Option<Vec<(String, f64)>> {
         self.predictor.metric().map(|metric| metric.importance)
     }
 
-    /// Number of outputs of a row.
+    /// Number of outputs per row.
     #[getter]
     fn outputs(&self) -> usize {
         self.predictor.outputs()
     }
 
-    /// Number of components that the model holds beside its outputs; 0 for most.
+    /// Number of components in addition to the outputs; 0 for most models.
     #[getter]
     fn components(&self) -> usize {
         self.predictor.components()
     }
 
-    /// Number of features of a row.
+    /// Number of features per row.
     #[getter]
     fn features(&self) -> usize {
         self.predictor.features()
     }
 
-    /// Number of columns of the sparse rows that the model is of; None for a model of dense rows.
+    /// Number of columns of the sparse rows of the model; None for a model of dense rows.
     #[getter]
     fn sparse(&self) -> Option<usize> {
         self.predictor.card().sparse().map(|shape| shape.width)
     }
 
-    /// The landmarks of a model of sparse rows: values, places, starts of the rows in them, and their row numbers.
+    /// Returns the landmarks of a model of sparse rows: values, column indices, starts of the rows
+    /// in them, and their row numbers.
     fn sparse_landmarks<'py>(&self, py: Python<'py>) -> PyResult<Option<Entries<'py>>> {
         let model = self.wide()?;
         let Some((points, rows)) = model.basis.landmarks() else { return Ok(None) };
@@ -132,7 +134,7 @@ impl Model {
         Ok(Some((PyArray1::from_vec(py, all), at, starts, PyArray1::from_slice(py, rows))))
     }
 
-    /// The landmarks as the kernel sees them, scaled, and their row numbers; None for a model without.
+    /// Returns the scaled landmarks and their row numbers; None for a model without landmarks.
     fn landmarks<'py>(&self, py: Python<'py>) -> PyResult<Option<(Matrix<'py>, Bound<'py, PyArray1<u64>>)>> {
         let model = self.wide()?;
         let Some((points, rows)) = model.basis.landmarks() else { return Ok(None) };
@@ -140,7 +142,7 @@ impl Model {
         Ok(Some((points, PyArray1::from_slice(py, rows))))
     }
 
-    /// The coefficients of the landmarks, landmarks x outputs, and the intercept of each output.
+    /// Returns the dual coefficients, landmarks x outputs, and the intercept of each output.
     fn coefficients<'py>(&self, py: Python<'py>) -> PyResult<(Matrix<'py>, Bound<'py, PyArray1<f64>>)> {
         let ksolve::Model { coefficients, intercept, .. } = &self.wide()?;
         let (m, t) = (coefficients.nrows(), coefficients.ncols());
@@ -148,8 +150,8 @@ impl Model {
         Ok((PyArray1::from_iter(py, numbers).reshape([m, t])?, PyArray1::from_slice(py, intercept)))
     }
 
-    /// The weights of the columns, columns x outputs, and the intercept of each output, in the units of the rows, of a model that is a linear
-    /// function of them; None for others.
+    /// Returns the weights of the columns, columns x outputs, and the intercept of each output, in
+    /// the units of the rows, for a model that is linear in them; None for others.
     fn linear<'py>(&self, py: Python<'py>) -> PyResult<Option<(Matrix<'py>, Bound<'py, PyArray1<f64>>)>> {
         let model = self.wide()?;
         let (scaler, (_, d, t)) = (&model.scaler, model.dims());
@@ -172,7 +174,8 @@ impl Model {
         Ok(Some((PyArray1::from_vec(py, weights).reshape([d, t])?, PyArray1::from_vec(py, intercept))))
     }
 
-    /// Scores of the rows of a C-ordered array of float32 or float64, n x outputs, in float64.
+    /// Returns the scores of the rows of a C-ordered array of float32 or float64, n x outputs, in
+    /// float64.
     fn predict<'py>(&self, py: Python<'py>, x: &Bound<'py, PyAny>) -> PyResult<Matrix<'py>> {
         if let Ok(x) = x.cast::<PyArray2<f64>>() {
             return self.scores_of(py, x);
@@ -183,7 +186,7 @@ impl Model {
         }
     }
 
-    /// Probabilities of the classes of rows with these scores, n x classes.
+    /// Returns the class probabilities of rows with these scores, n x classes.
     fn probabilities<'py>(&self, py: Python<'py>, scores: PyReadonlyArray2<'py, f64>) -> PyResult<Matrix<'py>> {
         let classes = self.predictor.card().classes.len();
         let (mut all, mut row) = (Vec::with_capacity(scores.shape()[0] * classes), Vec::new());
@@ -194,7 +197,8 @@ impl Model {
         PyArray1::from_vec(py, all).reshape([scores.shape()[0], classes])
     }
 
-    /// Positions of the predicted classes among those of the card, of rows with these scores.
+    /// Returns the indices of the predicted classes among the classes of the card, for rows with
+    /// these scores.
     fn decide<'py>(&self, py: Python<'py>, scores: PyReadonlyArray2<'py, f64>) -> PyResult<Bound<'py, PyArray1<i64>>> {
         let classes = self.predictor.classes().ok_or_else(|| PyValueError::new_err("the model has no classes"))?;
         let scores = scores.as_array();
@@ -202,16 +206,18 @@ impl Model {
         Ok(PyArray1::from_iter(py, decided))
     }
 
-    /// True where all that is to be said of the rows of an array is its scores: they are numbers as the model sees them, none is taken to a range,
-    /// and all must be there.
+    /// True if the scores can be computed from an array directly: the model has no encoding and
+    /// clips no value to a range.
     #[getter]
     fn plain(&self) -> bool {
         let card = self.predictor.card();
         card.encoding.is_none() && card.ranges.is_empty()
     }
 
-    /// Scores of the rows of a table, NaN for a row without a prediction, the warnings, and, for the extra std, components, novelty or preimage, what belongs to it: the standard deviation of a new
-    /// observation for each target, the coordinates along the components, the squared distance from the components, or the pre-images.
+    /// Returns the scores of the rows of a table (NaN for a row without a prediction), the values
+    /// of an extra, and the warnings. The extra is std, components, novelty or preimage: the
+    /// standard deviation of a new observation for each target, the coordinates along the
+    /// components, the squared distance from the components, or the pre-images.
     fn scores<'py>(
         &self,
         py: Python<'py>,
@@ -247,7 +253,8 @@ impl Model {
         Ok((matrix(scores)?, more, warnings))
     }
 
-    /// The model that has learned the rows of a table from where this one ended, the number of rows, and their mean squared error before.
+    /// Returns a model updated with the rows of a table, the number of rows, and their mean squared
+    /// error before each update.
     fn learn(&self, py: Python<'_>, table: &Table, request: &str, forgetting: f64) -> PyResult<(Self, u64, f64)> {
         let request: Request = described(request)?;
         let (selection, run) = (request.rows.clone(), request.run.run(None)?);
@@ -289,7 +296,7 @@ fn held<V>(value: &Mutex<V>) -> MutexGuard<'_, V> {
     value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Appends the values of some rows, NaN for those that are incomplete.
+/// Appends the values of some rows; NaN for incomplete ones.
 fn append(all: &mut Vec<f64>, values: &[f64], incomplete: &[bool]) {
     let (first, width) = (all.len(), values.len() / incomplete.len().max(1));
     all.extend_from_slice(values);
@@ -297,10 +304,10 @@ fn append(all: &mut Vec<f64>, values: &[f64], incomplete: &[bool]) {
     rows.for_each(|(row, _)| row.fill(f64::NAN));
 }
 
-/// A matrix of numpy.
+/// A numpy matrix.
 type Matrix<'py> = Bound<'py, PyArray2<f64>>;
 
-/// The rows to predict, what may be used for it, and what is computed beside the scores.
+/// The rows to predict, the resources, and the extra outputs.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Request {
@@ -331,18 +338,19 @@ impl Request {
     }
 }
 
-/// A model of the bytes of its file.
+/// Returns the model of the bytes of its file.
 #[pyfunction]
 pub(crate) fn model_of_bytes(bytes: &[u8]) -> PyResult<Model> {
     AnyModel::from_bytes(bytes).and_then(Model::new).map_err(raised)
 }
 
-/// Values, places, starts and row numbers of sparse landmarks.
+/// Values, column indices, starts and row numbers of sparse landmarks.
 type Entries<'py> =
     (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u64>>);
 
 impl Model {
-    /// The predictor with room for the rows of a table, and the table as the model knows its rows.
+    /// Returns the predictor with space for the rows of a table, and the table read as the model
+    /// requires.
     fn on(&self, table: &Table) -> ksolve::Result<(Predictor, kstore::Table)> {
         let table = table.read_by(&self.predictor.reading(TextOptions::default()))?;
         if self.predictor.card().sparse().is_none() {
@@ -381,8 +389,8 @@ impl Model {
         PyArray1::from_vec(py, out).reshape([n, t])
     }
 
-    /// Predicts parts of `each` rows on threads. They end with the call, so that nothing is left
-    /// that a fork could miss.
+    /// Predicts parts of `each` rows on threads. They end with the call, so that a later fork loses
+    /// none of them.
     fn spread<V: Real>(&self, x: &[V], out: &mut [f64], each: usize) -> ksolve::Result<()> {
         let (d, t) = (self.predictor.features(), self.predictor.outputs());
         if out.len() <= 256 * t {
@@ -392,14 +400,14 @@ impl Model {
         let (lanes, parts, errors) = (parts.len(), Mutex::new(parts), Mutex::new(BTreeMap::new()));
         Workers::sequential().lanes(lanes, || {
             loop {
-                // a guard in the head of the loop would live through its body
+                // a guard in the loop condition would live through the loop body
                 let Some((place, (x, out))) = held(&parts).pop() else { break };
                 if let Err(error) = self.predictor.predict(x, out) {
                     held(&errors).insert(place, error);
                 }
             }
         });
-        // the error of the first part, whichever thread was the fastest
+        // report the error of the first part, independent of thread timing
         let first = errors.into_inner().unwrap_or_else(PoisonError::into_inner).pop_first();
         first.map_or(Ok(()), |(_, error)| Err(error))
     }

@@ -1,4 +1,4 @@
-//! Pages and pictures for notebooks: those that the command writes.
+//! Pages and pictures for notebooks, the same as those of the command.
 
 use crate::error::raised;
 use kmill::page::{Page, Section, facts};
@@ -9,7 +9,7 @@ use ksolve::{Card, job};
 use pyo3::{exceptions::PyValueError, prelude::*};
 use serde::{Deserialize, Serialize};
 
-/// A page without its style and script, which are the same for all.
+/// A page without its style and script, which are the same for all pages.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Contents {
     title: String,
@@ -18,7 +18,7 @@ pub(crate) struct Contents {
 }
 
 impl Contents {
-    /// The page of a fit that has just ended in this process.
+    /// Returns the page of a fit that was run in this process.
     pub(crate) fn of_fit(report: &job::FitReport, bytes_read: u64, memory: usize, threads: usize) -> Self {
         let report = FitReport {
             fit: report.clone(),
@@ -39,7 +39,7 @@ impl Contents {
         Self { title: page.title, subtitle: page.subtitle, sections }
     }
 
-    /// The page of a model that was opened: what its card tells.
+    /// Returns the page of a loaded model: the contents of its card.
     pub(crate) fn of_card(card: &Card) -> Self {
         let mut told = vec![("kernel", card.kernel.to_string()), ("rank", count(card.rank as u64))];
         told.extend(card.lambda.map(|lambda| ("lambda", number(lambda, 3))));
@@ -51,13 +51,13 @@ impl Contents {
         Self { title: format!("{} model", card.solver), subtitle, sections: vec![("Model".to_string(), facts(told))] }
     }
 
-    /// The contents as JSON.
+    /// Returns the contents as JSON.
     pub(crate) fn text(&self) -> PyResult<String> {
         serde_json::to_string(self).map_err(|error| PyValueError::new_err(error.to_string()))
     }
 }
 
-/// Draws the picture that the command draws with these words behind `kmill plot`.
+/// Draws the picture of `kmill plot` with these arguments.
 #[pyfunction]
 pub(crate) fn plot(py: Python<'_>, words: Vec<String>) -> PyResult<()> {
     py.detach(|| kmill::picture(&words)).map_err(|error| match error {
@@ -67,7 +67,7 @@ pub(crate) fn plot(py: Python<'_>, words: Vec<String>) -> PyResult<()> {
     })
 }
 
-/// The whole page of contents as JSON.
+/// Returns the complete page of contents given as JSON.
 #[pyfunction]
 pub(crate) fn page(contents: &str) -> PyResult<String> {
     let Contents { title, subtitle, sections } = crate::run::described(contents)?;

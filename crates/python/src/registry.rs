@@ -1,4 +1,5 @@
-//! What the registries know, for the Python side to make estimators, their signatures and their documentation of.
+//! The contents of the registries, from which the Python side generates estimators, their
+//! signatures and their documentation.
 
 use crate::error::raised;
 use kfit::solver::parameter::{Parameter, ParameterKind};
@@ -6,13 +7,13 @@ use kmodel::lists;
 use pyo3::{exceptions::PyValueError, prelude::*};
 use serde_json::json;
 
-/// The penalties and the ranks that lists or ranges name.
+/// Parses lists or ranges of regularisation parameters and of ranks.
 #[pyfunction]
 pub(crate) fn grid(lambdas: &str, ranks: &str) -> PyResult<(Vec<f64>, Vec<usize>)> {
     Ok((lists::penalties("lambda", lambdas).map_err(raised)?, lists::ranks(ranks).map_err(raised)?))
 }
 
-/// Solvers with their parameters, kernels, landmark schemes and maps, as JSON.
+/// Returns solvers with their parameters, kernels, landmark schemes and maps, as JSON.
 #[pyfunction]
 pub(crate) fn registries() -> PyResult<String> {
     let solvers = kfit::solver::registry().into_iter().map(|family| {

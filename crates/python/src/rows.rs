@@ -1,4 +1,4 @@
-//! Arrays of numpy and scipy with further columns, as a table: of a dense array nothing is copied.
+//! Numpy and scipy arrays with further columns as a table; dense arrays are not copied.
 
 use crate::foreign::Borrowed;
 use kstore::arrow::array::{Array, ArrayRef, BooleanArray, Float64Array, Int64Array, StringViewArray};
@@ -10,24 +10,25 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Rows of a chunk: a few hundred kilobytes of most tables.
+/// Number of rows of a chunk: a few hundred kilobytes for most tables.
 const CHUNK: u64 = 8192;
 
-/// Numbers of a chunk of sparse rows, once they are dense: 4 MiB.
+/// Number of values of a chunk of sparse rows in dense form: 4 MiB.
 const DENSE: usize = 1 << 19;
 
 /// The features of all rows.
 #[derive(Debug)]
 pub(crate) enum Features {
-    /// An array n x d in C order.
+    /// An n x d array in C order.
     Dense(Borrowed<u8>, Element),
-    /// Rows that tell their values that are not zero, as dense ones.
+    /// Sparse rows that are read as dense ones.
     Filled(Arc<CompressedRows>),
-    /// Such rows as they are.
+    /// Sparse rows that stay sparse.
     Sparse(Arc<CompressedRows>),
 }
 
-/// Compressed sparse rows, as scipy has them: row i has the entries `starts[i]..starts[i + 1]`, whose places ascend.
+/// Compressed sparse rows in scipy's layout: row i has the entries `starts[i]..starts[i + 1]`, with
+/// ascending column indices.
 #[derive(Debug)]
 pub(crate) struct CompressedRows {
     starts: Vec<usize>,
@@ -37,7 +38,8 @@ pub(crate) struct CompressedRows {
 }
 
 impl CompressedRows {
-    /// The rows; `None` for places outside `width` columns or in disorder, or rows that do not follow each other.
+    /// Returns the rows; `None` if column indices exceed `width` or are out of order, or if the
+    /// rows are not contiguous.
     pub(crate) fn new(starts: &[i64], places: Borrowed<u32>, values: Borrowed<f64>, width: usize) -> Option<Self> {
         let starts: Vec<usize> = starts.iter().map(|start| usize::try_from(*start).ok()).collect::<Option<_>>()?;
         let entries = places.numbers().len();
@@ -56,18 +58,17 @@ impl CompressedRows {
         self.starts.len() - 1
     }
 
-    /// The rows from `first` on.
+    /// Returns the rows starting at `first`.
     fn rows_from(&self, first: usize) -> SparseRows<'_> {
         SparseRows { starts: &self.starts[first..], places: self.places.numbers(), values: self.values.numbers() }
     }
 
-    /// Number of columns, and entries of the longest row.
+    /// Returns the number of columns, and the number of entries of the longest row.
     pub(crate) fn shape(&self) -> SparseShape {
         self.shape
     }
 
-    /// The variance of all numbers of the rows together, zeros included, with the weights of the
-    /// rows.
+    /// Returns the variance of all values, zeros included, with row weights.
     pub(crate) fn variance(&self, weight: impl Fn(usize) -> f64) -> f64 {
         let weight = &weight;
         let entries = || {
@@ -80,7 +81,7 @@ impl CompressedRows {
         (apart + (count - entries().map(|(weight, _)| weight).sum::<f64>()) * mean.powi(2)) / count
     }
 
-    /// Rows of a chunk of `d` columns.
+    /// Returns the number of rows of a chunk with `d` columns.
     fn chunk(d: usize) -> u64 {
         ((DENSE / d.max(1)) as u64).clamp(1, CHUNK)
     }
@@ -102,14 +103,14 @@ impl CompressedRows {
 pub(crate) struct ArrayRows {
     schema: Schema,
     x: Features,
-    /// Columns that the features are.
+    /// Number of feature columns.
     d: usize,
     rows: u64,
     more: Vec<ArrayRef>,
 }
 
 impl ArrayRows {
-    /// A table with a column for each name; the further columns have n rows each.
+    /// Returns a table with a column per name; the further columns have `rows` values each.
     pub(crate) fn new(x: Features, names: Vec<String>, rows: u64, more: Vec<(String, ArrayRef)>) -> Self {
         let d = names.len();
         let own = match &x {
@@ -144,7 +145,8 @@ impl TableFile for ArrayRows {
         false
     }
 
-    /// No bytes of arrays, which belong to the caller; of sparse rows that are read as dense ones those of a chunk.
+    /// Returns 0 for arrays, which the caller owns; for sparse rows read as dense ones, the bytes
+    /// of a chunk.
     fn footprint(&self, _: &[usize]) -> usize {
         match &self.x {
             Features::Dense(..) | Features::Sparse(_) => 0,
@@ -168,16 +170,16 @@ struct Cursor<'a> {
     table: &'a ArrayRows,
     columns: Vec<usize>,
     left: Range<u64>,
-    /// First row of the chunk that was read last.
+    /// First row of the current chunk.
     first: usize,
-    /// The features of that chunk, column by column, where sparse rows are read as dense ones.
+    /// Features of the current chunk, column by column, if sparse rows are read as dense ones.
     dense: Vec<f64>,
-    /// The further columns of that chunk; slices, without a copy.
+    /// Further columns of the current chunk; slices, not copies.
     chunk: Vec<ArrayRef>,
 }
 
 impl Cursor<'_> {
-    /// Moves past the next rows, at most `most`, and returns their number.
+    /// Advances by at most `most` rows, and returns their number.
     fn pass(&mut self, most: u64) -> usize {
         let rows = (self.left.end - self.left.start).min(most) as usize;
         self.first = self.left.start as usize;
@@ -233,7 +235,7 @@ impl FileCursor for Cursor<'_> {
     }
 }
 
-/// The values of a further column.
+/// Returns the values of a further column.
 fn values(array: &dyn Array) -> Option<Values<'_>> {
     let any = array.as_any();
     let numbers = any.downcast_ref::<Float64Array>().map(|array| Values::of(&array.values()[..]));

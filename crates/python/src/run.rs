@@ -1,4 +1,4 @@
-//! What jobs may use, and JSON from the Python side.
+//! Resources of jobs, and JSON from the Python side.
 
 use crate::error::raised;
 use ksolve::job::Run;
@@ -8,7 +8,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use std::path::PathBuf;
 
-/// What a job may use.
+/// The resources of a job.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RunText {
@@ -19,17 +19,17 @@ pub(crate) struct RunText {
 }
 
 impl RunText {
-    /// The scratch folder, where one was named; it may use what the disk has.
+    /// Opens the scratch folder, if one was given; its size is limited only by the disk.
     pub(crate) fn scratch(&self) -> PyResult<Option<Scratch>> {
         self.scratch.as_deref().map(|folder| Scratch::open(folder, u64::MAX)).transpose().map_err(raised)
     }
 
-    /// Number of threads: those that were asked for, or one for each core.
+    /// Returns the requested number of threads, by default one per core.
     pub(crate) fn threads(&self) -> usize {
         self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
     }
 
-    /// The resources.
+    /// Returns a run with these resources.
     pub(crate) fn run<'a>(&self, scratch: Option<&'a Scratch>) -> PyResult<Run<'a>> {
         let memory = self.memory.as_deref().map(kstore::budget::parse_bytes).transpose().map_err(raised)?;
         let run = memory.into_iter().fold(Run::new(), Run::memory);
@@ -42,7 +42,7 @@ impl RunText {
     }
 }
 
-/// JSON from the Python side.
+/// Parses JSON from the Python side.
 pub(crate) fn described<V: DeserializeOwned>(text: &str) -> PyResult<V> {
     understood(serde_json::from_str(text).map_err(|error| {
         let why = kstore::shown::json(&error);
@@ -50,7 +50,7 @@ pub(crate) fn described<V: DeserializeOwned>(text: &str) -> PyResult<V> {
     })?)
 }
 
-/// What a description says; where it cannot be so, the sentence of the engine.
+/// Converts a description; errors carry the message of the engine.
 pub(crate) fn understood<V: DeserializeOwned>(told: Value) -> PyResult<V> {
     serde_json::from_value(told).map_err(|error| PyValueError::new_err(error.to_string()))
 }

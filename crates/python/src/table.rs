@@ -1,4 +1,4 @@
-//! Tables as Python hands them over: an array, an Arrow stream, or files.
+//! Tables passed from Python: an array, an Arrow stream, or files.
 
 use crate::error::raised;
 use crate::foreign::{Borrowed, batches};
@@ -20,31 +20,32 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Rows to learn from or to predict: an array, an Arrow stream, or files.
+/// Rows for training or prediction: an array, an Arrow stream, or files.
 #[pyclass(frozen, module = "kmill._kmill")]
 #[derive(Debug)]
 pub(crate) struct Table(pub(crate) kstore::Table, Source);
 
-/// Names of the columns of features, the number of features, that of rows or the sum of their
-/// weights, and the variance.
+/// Names of the feature columns, number of features, number of rows or the sum of their weights,
+/// and the variance.
 type Survey = (Vec<String>, usize, Option<f64>, Option<f64>);
 
-/// What a table can be read from once more, with other columns or as other rows.
+/// The origin of a table, from which it can be read again with other columns or in another form.
 #[derive(Debug)]
 enum Source {
     Array,
     Stream(Vec<RecordBatch>),
     Files(Vec<PathBuf>),
-    /// The rows of a sparse matrix, the table of these as they are, and its further columns.
+    /// Rows of a sparse matrix, a table of them in sparse form, and its further columns.
     Sparse(Arc<CompressedRows>, kstore::Table, Vec<(String, ArrayRef)>),
 }
 
 #[pymethods]
 impl Table {
-    /// A table of a C-ordered array of float32 or float64, read where it lies, and further columns.
+    /// Returns a table of a C-ordered array of float32 or float64, read in place, and further
+    /// columns.
     ///
-    /// `names` has a name for each feature; `more` is a list of (name, values), with values an array of float64, int64 or bool,
-    /// or a list of strings.
+    /// `names` has a name for each feature; `more` is a list of (name, values), with values an
+    /// array of float64, int64 or bool, or a list of strings.
     #[staticmethod]
     #[pyo3(signature = (x, names, more=Vec::new()))]
     fn from_array(x: &Bound<'_, PyAny>, names: Vec<String>, more: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<Self> {
@@ -63,9 +64,11 @@ impl Table {
         Ok(Self(Self::of_features(x, names, shape[0], more), Source::Array))
     }
 
-    /// A table of compressed sparse rows, read where they lie, and further columns as those of an array. Places ascend within a row.
+    /// Returns a table of compressed sparse rows, read in place, and further columns as in
+    /// `from_array`. Column indices ascend within a row.
     ///
-    /// It has a column for each of `names`, as an array has; fits and models of sparse rows see one column `x` of rows in their place.
+    /// It has a column for each of `names`, like an array; fits and models of sparse rows use a
+    /// single column `x` of sparse rows instead.
     #[staticmethod]
     #[pyo3(signature = (values, places, starts, names, more=Vec::new()))]
     fn from_sparse(
@@ -91,10 +94,10 @@ impl Table {
         Ok(Self(dense, Source::Sparse(rows, sparse, more)))
     }
 
-    /// A table of an object with `__arrow_c_stream__`, whose batches are kept as they are: a stream may be read once, and a fit
-    /// takes several passes.
+    /// Returns a table of an object with `__arrow_c_stream__`. Its batches are kept, because a
+    /// stream can be read only once and a fit takes several passes.
     ///
-    /// The batches may hold at most `memory`, or the free memory without it.
+    /// The batches may take at most `memory` bytes; by default, at most the free memory.
     #[staticmethod]
     #[pyo3(signature = (stream, memory=None))]
     fn from_stream(stream: &Bound<'_, PyAny>, memory: Option<&str>) -> PyResult<Self> {
@@ -102,7 +105,7 @@ impl Table {
         Self::of_batches(batches(stream, memory)?)
     }
 
-    /// The table of a stream with further columns.
+    /// Returns the table of a stream with further columns.
     fn with_columns(&self, more: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<Self> {
         let Source::Stream(batches) = &self.1 else {
             return Err(PyTypeError::new_err("the table is that of no stream"));
@@ -121,8 +124,8 @@ impl Table {
         Self::of_batches(batches.iter().map(beside).collect::<PyResult<_>>()?)
     }
 
-    /// A table of files, folders and glob patterns, with the types of some columns of text files,
-    /// and words that stand for missing values.
+    /// Returns a table of files, folders and glob patterns, with the types of some columns of text
+    /// files, and words that stand for missing values.
     #[staticmethod]
     #[pyo3(signature = (paths, types=BTreeMap::new(), missing_words=Vec::new()))]
     fn open(
@@ -137,9 +140,10 @@ impl Table {
         Ok(Self(table, Source::Files(paths)))
     }
 
-    /// Names of the columns of features that a selection has, the number of its features, that of
-    /// its rows if it is known before they are read, and with `variance` (one pass) the variance of
-    /// all their values together. Rows count by the column `weights`, whose sum takes a pass.
+    /// Returns the names of the feature columns of a selection, the number of its features, the
+    /// number of its rows if it is known in advance, and with `variance` (one pass) the variance of
+    /// all their values together. With a column `weights`, rows are weighted, and the sum of the
+    /// weights takes a pass.
     #[pyo3(signature = (rows, run, variance=false, weights=None))]
     fn survey(
         &self,
@@ -187,7 +191,7 @@ impl Table {
         self.0.stored_rows()
     }
 
-    /// Name, kind and whether it is a feature unless another role is given to it, for each column.
+    /// Name and kind of each column, and whether it is a feature by default.
     #[getter]
     fn columns(&self) -> Vec<(String, String, bool)> {
         let is_feature = |kind: &Kind| kind.is_feature() || *kind == Kind::Text;
@@ -206,11 +210,12 @@ impl Table {
         Ok(Self(table, Source::Stream(batches)))
     }
 
-    /// The table with the rows sparse that these options keep so.
+    /// Returns the table in the form that these options require: with sparse or dense rows, or with
+    /// files read again.
     pub(crate) fn read_by(&self, options: &TextOptions) -> kstore::Result<kstore::Table> {
         match &self.1 {
             Source::Sparse(rows, sparse, _) if options.keeps(rows.shape()) => Ok(sparse.clone()),
-            // svmlight has no types and words, and a model brings its own
+            // svmlight files have no types and words, and a model brings its own
             Source::Files(paths)
                 if options.is_alike() || self.0.format() == "svmlight" && *options != TextOptions::default() =>
             {
@@ -221,12 +226,12 @@ impl Table {
     }
 }
 
-/// Further columns, by name, of `rows` values each.
+/// Converts further columns, by name, of `rows` values each.
 fn columns(more: &[(String, Bound<'_, PyAny>)], rows: usize) -> PyResult<Vec<(String, ArrayRef)>> {
     more.iter().map(|(name, values)| Ok((name.clone(), column(values, rows)?))).collect()
 }
 
-/// The variance of all values of the features together, as numpy's `X.var()`.
+/// Returns the variance of all feature values together, like numpy's `X.var()`.
 fn of_all_values(selected: &Selected, threads: usize, stages: &dyn Stages) -> kstore::Result<f64> {
     let features = statistics(selected, threads, stages)?.features;
     let (d, n) = (features.len() as f64, features.first().map_or(0.0, |feature| feature.weight));

@@ -1,4 +1,5 @@
-//! The whole choice: kernels, metrics, solvers and penalties on a sample, then the fit of the winner on all rows.
+//! The complete search: kernels, metrics, solvers and regularisation parameters on a sample, then
+//! the fit of the winner on all rows.
 
 use crate::error::raised;
 use crate::job::{Job, learned, opened};
@@ -17,24 +18,24 @@ use serde::Deserialize;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// How a choice is made; the job says among which rows, and what is given.
+/// The options of a search; the job defines the rows and what is given.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Search {
-    /// A solver, or `any`.
+    /// Name of a solver, or `any`.
     solver: String,
-    /// Seconds.
+    /// Time limit in seconds.
     time: Option<f64>,
     work: Option<String>,
     kernels: Option<Vec<String>>,
     score: String,
     select: Option<String>,
     sample: usize,
-    /// True where other scalings may be tried.
+    /// True to try other scalings.
     scalings: bool,
 }
 
-/// A listener that tells the progress, hears of Ctrl-C and keeps the time.
+/// A listener that shows the progress, handles Ctrl-C and checks the time.
 struct Watch<'a> {
     progress: &'a Progress,
     pace: &'a Pace,
@@ -58,7 +59,8 @@ impl SearchListener for Watch<'_> {
     }
 }
 
-/// Chooses a model for a table and fits it; returns it with the report of the fit and of the choice as JSON.
+/// Chooses a model for a table and fits it; returns it with the reports of the fit and of the
+/// choice as JSON.
 #[pyfunction]
 #[pyo3(signature = (job, search, table, landmarks=None, show=None))]
 pub(crate) fn tune(
@@ -111,15 +113,15 @@ pub(crate) fn tune(
 }
 
 impl Search {
-    /// The time, if it is a number of seconds.
+    /// Returns the time limit, if it is positive and finite.
     fn time(&self) -> Option<Duration> {
         self.time.filter(|time| time.is_finite() && *time > 0.0).map(Duration::from_secs_f64)
     }
 
-    /// The search; `has_landmarks` if a table of landmarks was given.
+    /// Returns the search; `has_landmarks` is true if a table of landmarks was given.
     fn tune(&self, job: &Job, has_landmarks: bool) -> ksolve::Result<Tune> {
         let (metric, landmarks) = job.has;
-        // a kernel that was named is the only one of `kernels`
+        // a named kernel is passed as the only entry of `kernels`
         let landmarks = landmarks || has_landmarks;
         let given = Given { kernel: false, metric, landmarks, scaling: !self.scalings };
         let mut tune =
@@ -137,7 +139,7 @@ impl Search {
     }
 }
 
-/// Makes the choice and the fit.
+/// Runs the search and the fit.
 fn chosen<T: Real>(
     tune: &Tune,
     base: &Fit,

@@ -1,4 +1,4 @@
-//! A job on a thread of its own, while the calling thread looks after signals and shows progress.
+//! Runs a job on a separate thread while the calling thread handles signals and shows progress.
 
 use crate::error::{KmillError, raised};
 use ksolve::job::Stages;
@@ -11,10 +11,11 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
-/// Time between two looks at signals: Ctrl-C is heard at once, and the looks cost nothing.
+/// Time between two checks for signals: Ctrl-C takes effect without noticeable delay, at negligible
+/// cost.
 const EVERY: Duration = Duration::from_millis(50);
 
-/// The stage of a job, and how far it is; it stops where it was asked to.
+/// The current stage of a job, its progress, and its cancellation token.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     cancel: CancelToken,
@@ -24,12 +25,12 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// The warnings of the job so far.
+    /// Returns the warnings of the job so far.
     pub(crate) fn warnings(&self) -> Vec<String> {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A run that tells its progress here, and stops where this one was asked to.
+    /// Returns a run that reports its progress here, and can be cancelled from here.
     pub(crate) fn of<'a>(&'a self, run: &Run<'a>) -> Run<'a> {
         run.clone().cancel(self.cancel.clone()).watch(self)
     }
@@ -59,9 +60,10 @@ impl Stages for Progress {
     }
 }
 
-/// Runs `work` without the GIL on another thread, and raises its error. Every 50 ms this one looks for signals, whose exception stops the
-/// work and is raised once it has ended, and calls `show(stage, rows done, rows or None)`. If the
-/// system refuses a thread, this one works and hears signals when the work has ended.
+/// Runs `work` without the GIL on another thread, and raises its error. Every 50 ms this thread
+/// calls `show(stage, rows done, rows or None)` and checks for signals; the exception of a signal
+/// cancels the work and is raised when it has ended. If the system cannot start a thread, the work
+/// runs on this one, and signals are handled afterwards.
 pub(crate) fn watched<T: Send>(
     py: Python<'_>,
     show: Option<Py<PyAny>>,
@@ -93,7 +95,7 @@ pub(crate) fn watched<T: Send>(
                     }
                     Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => {
-                        // the thread ended without a result: pass its panic on
+                        // the thread ended without a result: propagate its panic
                         if let Ok(Err(panic)) = thread.map(ScopedJoinHandle::join) {
                             std::panic::resume_unwind(panic);
                         }

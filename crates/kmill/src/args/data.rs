@@ -1,4 +1,4 @@
-//! The options that choose files, and rows and columns of the table in them.
+//! Options that select files, and rows and columns of their table.
 
 use super::parse;
 use crate::table::joined;

@@ -1,4 +1,4 @@
-//! Words that people know from other programs, and what they are called here.
+//! Names of options, subcommands, solvers and kernels in other programs, and their names here.
 
 use super::is_among;
 use clap::Command;
@@ -6,7 +6,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use kstore::shown;
 use std::ffi::{OsStr, OsString};
 
-/// Options of other programs, some in one line, and what answers them here.
+/// Options of other programs, several per line, and the replies that name the option here.
 const ELSEWHERE: [(&str, &str); 19] = [
     ("alpha", "the penalty is --lambda; it is per row, so that scikit-learn's alpha is lambda * n"),
     (
@@ -35,7 +35,7 @@ const ELSEWHERE: [(&str, &str); 19] = [
     ("out", "the output is -o, such as -o model.safetensors"),
 ];
 
-/// Why a verb has no such options, though its relatives do.
+/// Reasons why a subcommand lacks options that related subcommands have.
 const RELATIVES: [(&str, &str, &str); 4] = [
     (
         "coordinates",
@@ -47,7 +47,7 @@ const RELATIVES: [(&str, &str, &str); 4] = [
     ("tune", "combine", "it chooses among kernels; kmill fit --combine learns the weights of a sum"),
 ];
 
-/// Verbs by other names, and by ours.
+/// Subcommand names of other programs, and the names here.
 const VERBS: [(&str, &str); 6] = [
     ("train learn", "fit"),
     ("score", "evaluate"),
@@ -57,12 +57,12 @@ const VERBS: [(&str, &str); 6] = [
     ("search", "tune"),
 ];
 
-/// The verb that a word of other programs means; any other word as it is.
+/// Returns the subcommand for a name of another program; any other word unchanged.
 pub(crate) fn verb(word: &OsStr) -> OsString {
     word.to_str().and_then(|word| find(&VERBS, word)).map_or_else(|| word.to_os_string(), OsString::from)
 }
 
-/// Solvers by the names of other programs, and by ours.
+/// Solver names of other programs, and the names here.
 const SOLVERS: [(&str, &str); 5] = [
     ("krr kernelridge regression gp", "ridge"),
     ("svc classification", "svm"),
@@ -71,7 +71,7 @@ const SOLVERS: [(&str, &str); 5] = [
     ("ocsvm anomaly", "oneclass"),
 ];
 
-/// Kernels by the names of other programs, and by ours.
+/// Kernel names of other programs, and the names here.
 const KERNELS: [(&str, &str); 6] = [
     ("rbf", "gaussian here, with sigma in the place of gamma = 1/(2 sigma^2): gaussian(sigma=2)"),
     ("se", "gaussian here: gaussian(sigma=2)"),
@@ -85,7 +85,7 @@ fn find(table: &[(&str, &'static str)], word: &str) -> Option<&'static str> {
     table.iter().find(|(known, _)| is_among(known, word)).map(|(_, own)| *own)
 }
 
-/// The answer to an option or a solver that the command line does not know; `None` for other errors.
+/// Returns the reply to an unknown option or solver; `None` for other errors.
 pub(crate) fn answer(error: &clap::Error, command: &Command, verb: Option<&str>) -> Option<String> {
     let said = |kind| match error.get(kind) {
         Some(ContextValue::String(said)) => Some(said.as_str()),
@@ -125,7 +125,7 @@ pub(crate) fn answer(error: &clap::Error, command: &Command, verb: Option<&str>)
     }
 }
 
-/// The verbs with an option of this name.
+/// Returns the subcommands with this option.
 fn verbs_with<'c>(command: &'c Command, option: &str) -> Vec<&'c str> {
     let has = |verb: &&Command| {
         verb.get_arguments().any(|arg| arg.get_long().is_some_and(|long| long.eq_ignore_ascii_case(option)))
@@ -133,7 +133,8 @@ fn verbs_with<'c>(command: &'c Command, option: &str) -> Vec<&'c str> {
     command.get_subcommands().filter(has).map(Command::get_name).collect()
 }
 
-/// The answer to a kernel that is called otherwise here; `None` for one that the table does not have.
+/// Returns the reply to a kernel that has another name here; `None` for names that are not in the
+/// table.
 pub(crate) fn kernel(expression: &str) -> Option<String> {
     let mut words = expression.split(|letter: char| !(letter.is_alphanumeric() || letter == '_'));
     let found = words.find_map(|word| KERNELS.iter().find(|(known, _)| word.eq_ignore_ascii_case(known)));
@@ -176,11 +177,11 @@ mod tests {
         for verb in command.get_subcommands() {
             let name = verb.get_name();
             for option in all.iter().filter(|option| !long(verb).contains(option)) {
-                // a value may follow, so that an option of the same prefix is not meant
+                // a value may follow, so an option with the same prefix is not meant
                 let line = ["kmill", name, &format!("--{option}")];
                 let Err(error) = command.clone().try_get_matches_from(line) else { continue };
                 if error.kind() != ErrorKind::UnknownArgument {
-                    // an alias such as --ranks, which asks for its value
+                    // an alias such as --ranks, which requires a value
                     continue;
                 }
                 let text = answer(&error, &command, Some(name)).unwrap();

@@ -1,4 +1,4 @@
-//! The options that define what is learned: the kernel, the map, the landmarks and the parameters of the solver.
+//! Options that define what is learned: kernel, map, landmarks and solver parameters.
 
 use super::data::DataArgs;
 use super::parse;
@@ -12,7 +12,7 @@ use kapprox::map::MapSpec;
 use ksolve::job::{Candidates, ElementType};
 use ksolve::job::{LandmarkSource, MetricSource, Scaling};
 
-/// The help of `--kernel` in a line.
+/// One-line help of `--kernel`.
 pub(super) const KERNEL: &str =
     "Kernel, such as gaussian(sigma=2), matern(nu=1.5), laplacian or 1 + linear(); --help has all";
 
@@ -115,7 +115,7 @@ fn solvers_help() -> String {
     format!("What to learn: {solvers}")
 }
 
-/// Names, each with what it is.
+/// Formats names with their descriptions.
 pub(crate) fn explained(all: impl Iterator<Item = (&'static str, &'static str)>) -> String {
     all.map(|(name, about)| format!("{name} ({})", flags(about))).collect::<Vec<_>>().join("; ")
 }

@@ -1,7 +1,9 @@
-//! The command line: the options of several verbs, and help of one screen. It is a contract; scripts rely on it.
+//! The command line: options shared by several subcommands, and help that fits one screen. Scripts
+//! rely on it, so it must stay stable.
 //!
-//! The types here hold the options as typed, those of one verb stand in its file; that turns them into a job ([`ksolve::job::Fit`]) and
-//! checks those that depend on each other.
+//! The types here hold the options as typed; the options of a single subcommand are defined in its
+//! file. That file turns them into a job ([`ksolve::job::Fit`]) and checks options that depend on
+//! each other.
 
 pub(crate) mod data;
 pub(crate) mod elsewhere;
@@ -22,30 +24,31 @@ use kfit::solver::SolverFamily;
 use kfit::solver::parameter::CLUSTERS;
 use std::ffi::OsString;
 
-/// Verbs with more options than a screen has lines: their short help has those of [`FIRST`], each in a few words.
+/// Number of arguments above which the short help of a subcommand lists only [`FIRST`], in a few
+/// words each.
 const CROWDED: usize = 16;
 
-/// The options that most runs need.
+/// Options that most runs need.
 const FIRST: &str = "solver model paths target features rows condition missing kernel kernels rank methods time lambda folds \
     components x y colour output report json verbose";
 
-/// The arguments whose help is short already, and has parentheses that belong to it.
+/// Arguments whose help is already short and includes parentheses that must stay.
 const SHORT: [&str; 2] = ["solver", "paths"];
 
-/// The verbs that people need first, as the help of the command lists them; the others stand below.
+/// Most important subcommands, in the order of the help; the others are listed below.
 const FIRST_VERBS: [&str; 8] = ["fit", "predict", "evaluate", "tune", "curve", "inspect", "convert", "demo"];
 
-/// The verbs whose first word is a solver.
+/// Subcommands whose first argument is a solver.
 const LEARNING: [&str; 2] = ["fit", "plan"];
 
-/// Options that people type in the singular and in the plural: whichever of the two a verb has, it understands the other.
+/// Options that exist in singular or plural; each subcommand accepts both forms.
 const COUNTED: &str = "candidate cluster component factor feature fold kernel lambda landmark method rank repeat start step target thread";
 
 fn is_among(words: &str, word: &str) -> bool {
     words.split(' ').any(|known| known == word)
 }
 
-/// The command line, with the help that belongs to what was typed: `-h` is short, anything else has all.
+/// Returns the command line with the help for `words`: short for `-h`, complete otherwise.
 pub(crate) fn command(words: &[OsString]) -> Command {
     let short = words.iter().any(|word| word == "-h");
     let understood = first_verbs_first(Cli::command()).mut_subcommands(in_both_numbers);
@@ -54,7 +57,7 @@ pub(crate) fn command(words: &[OsString]) -> Command {
     command.mut_subcommand(verb, |verb| for_solver(verb, family, short))
 }
 
-/// The command with a help that lists its verbs in two groups.
+/// Lists the subcommands in two sections of the help.
 fn first_verbs_first(command: Command) -> Command {
     let line = |verb: &Command| {
         let about = verb.get_about().map(ToString::to_string).unwrap_or_default();
@@ -70,7 +73,8 @@ fn first_verbs_first(command: Command) -> Command {
     ))
 }
 
-/// A verb that understands `--rank` where it has `--ranks`, and `--ranks` where it has `--rank`; one that has both keeps them apart.
+/// Makes a subcommand accept `--rank` for `--ranks` and vice versa; if it has both, they stay
+/// separate.
 fn in_both_numbers(verb: Command) -> Command {
     let own: Vec<String> = verb.get_arguments().filter_map(|arg| arg.get_long().map(String::from)).collect();
     verb.mut_args(|arg| {
@@ -84,7 +88,8 @@ fn in_both_numbers(verb: Command) -> Command {
     })
 }
 
-/// A verb whose help has the first options, each in a few words, if it has many.
+/// Shortens the help of a subcommand; if it has many options, only the first ones are listed, in a
+/// few words.
 fn shortened(verb: Command) -> Command {
     let crowded = verb.get_arguments().count() > CROWDED;
     let brief = |arg: Arg| match arg.get_id().as_str() {
@@ -97,11 +102,11 @@ fn shortened(verb: Command) -> Command {
             arg.help(few_words(&text))
         }
     };
-    // clap has a longer layout for --help as soon as an argument has more to say there
+    // clap switches to a longer layout for --help if any argument has a long help
     let verb = verb.mut_args(|arg| brief(arg).long_help(None));
     let name = verb.get_name().to_string();
     let said = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
-    // the examples; what is explained below them is for --help
+    // only the examples; the explanations below them are for --help
     let said = if crowded { said.split("\n\n").next().unwrap_or_default().to_string() } else { said };
     let more = if crowded {
         format!("{said}\n\nkmill {name} --help has all options; kmill help which chooses a solver.")
@@ -111,7 +116,7 @@ fn shortened(verb: Command) -> Command {
     verb.after_help(more.trim_start().to_string()).after_long_help(None)
 }
 
-/// A verb whose help has all that is known, in the layout of short help.
+/// Completes the help of a subcommand, in the layout of the short help.
 fn whole(verb: Command) -> Command {
     let examples = verb.get_after_long_help().or(verb.get_after_help()).cloned().unwrap_or_default();
     let verb = verb.mut_args(|arg| match arg.get_long_help().cloned() {
@@ -121,14 +126,16 @@ fn whole(verb: Command) -> Command {
     verb.after_help(examples).after_long_help(None)
 }
 
-/// A help text up to its first semicolon, bracket or parenthesis; those of a formula stay.
+/// Returns a help text up to its first semicolon, bracket or parenthesis, except for those in a
+/// formula.
 fn few_words(text: &str) -> String {
     let formula = |at: usize| text[at + 2..].starts_with(|c: char| c.is_ascii_digit() || "=!<>".contains(c));
     let ends = [text.find(';'), text.find(" ["), text.find(" (").filter(|at| !formula(*at))];
     text[..ends.into_iter().flatten().min().unwrap_or(text.len())].to_string()
 }
 
-/// The verb and the solver that a line names, in this order and before any option.
+/// Returns the subcommand and the solver of a command line, if they are its first words, before any
+/// option.
 fn learning(words: &[OsString]) -> Option<(&'static str, &'static SolverFamily)> {
     let verb = LEARNING.into_iter().find(|verb| words.get(1).is_some_and(|word| word == verb))?;
     let named = words.get(2)?.to_str()?;
@@ -136,7 +143,7 @@ fn learning(words: &[OsString]) -> Option<(&'static str, &'static SolverFamily)>
     Some((verb, family))
 }
 
-/// A verb whose help has the parameters of one solver, and none of the others'.
+/// Restricts the help of a subcommand to the parameters of one solver.
 fn for_solver(verb: Command, family: &'static SolverFamily, short: bool) -> Command {
     let said = |text: String| if short { few_words(&text) } else { text };
     let (name, about) = (family.name, flags(family.about));
@@ -201,13 +208,13 @@ mod tests {
             ("kmill fit ridge t --target y -o m --kernels linear()", "kernel", "linear()"),
             ("kmill fit ridge t --targets y -o m", "target", "y"),
             ("kmill fit ridge t --target y -o m --fold 5 --lambdas 1e-6", "lambda", "1e-6"),
-            // a verb that has both
+            // a subcommand with both options
             ("kmill fit ridge t --target y -o m --rank 10 --ranks 5,10", "rank", "10"),
             ("kmill tune any t --target y -o m --kernels linear()", "kernels", "linear()"),
         ] {
             assert_eq!(read(line, id), [value], "{line}");
         }
-        // they are no new words to be read
+        // the aliases do not appear in the help
         assert!(!help("kmill curve --help").contains("--method "), "hidden");
     }
 
@@ -219,7 +226,7 @@ mod tests {
         assert!(svr.contains("--epsilon") && svr.contains("--lambda") && svr.contains("--kernel"), "{svr}");
         assert!(!svr.contains("--nu") && !svr.contains("--clusters") && svr.lines().count() < every.lines().count());
         assert!(svr.contains("kmill fit svr train.parquet --target y -o"), "{svr}");
-        // what other solvers take by default says nothing here
+        // defaults of other solvers are not shown
         assert!(!svr.contains("for ridge"), "{svr}");
         let groups = help("kmill plan kmeans --help");
         assert!(groups.contains("--clusters 5") && !groups.contains("--target <"), "{groups}");

@@ -1,4 +1,4 @@
-//! The parsers from the text of an option to its value. A text that cannot be understood is wrong usage: exit code 2.
+//! Parsers of option values. A value that cannot be parsed is a usage error: exit code 2.
 
 use super::elsewhere;
 use crate::{error::flags, table::joined};
@@ -8,25 +8,27 @@ use ksolve::{curve::Method, job::LandmarkSource};
 use kstore::{ColumnType, Missing, MissingTarget, condition::Condition, encoding::Times};
 use std::{ffi::OsStr, fmt::Display, ops::Range, str::FromStr, time::Duration};
 
-/// Most threads: more than any machine has cores for, fewer than take minutes to start.
+/// Maximum number of threads: more than the cores of any machine, and few enough to start quickly.
 const MOST_THREADS: usize = 1024;
 
-/// Most repeats of a comparison: each is a run of every method, and the quartiles of a thousand are known to a hundredth.
+/// Maximum number of repeats of a comparison. Each is a run of every method, and a thousand
+/// determine the quartiles to a hundredth.
 const MOST_REPEATS: u64 = 1_000;
 
-/// Most random labels: they resolve p-values of one in a million.
+/// Maximum number of permutations: they resolve p-values of one in a million.
 const MOST_PERMUTATIONS: u64 = 1_000_000;
 
-/// Most features of a generated table: as many columns as are read from text.
+/// Maximum number of features of a generated table: the maximum number of columns in a text file.
 const MOST_FEATURES: u64 = 100_000;
 
-/// What leaves a missing value missing, in a conversion.
+/// Word that keeps missing values in a conversion.
 const KEEP: &str = "keep";
 
-/// The landmark schemes and maps to compare, without repetition: one value of clap, which takes a `Vec` for several.
+/// Landmark schemes and maps to compare, without duplicates; an alias, because clap treats a `Vec`
+/// as a repeated option.
 pub type Methods = Vec<Method>;
 
-/// The parser of clap for `--landmarks`, which takes a file name that is not UTF-8 too.
+/// Parser of clap for `--landmarks`, which also accepts a file name that is not UTF-8.
 #[derive(Clone, Copy, Debug)]
 pub struct LandmarksParser;
 
@@ -46,7 +48,8 @@ impl TypedValueParser for LandmarksParser {
     }
 }
 
-/// The values of a list, none of which may be named twice; commas in parentheses and brackets are theirs.
+/// Parses a comma-separated list without duplicates; commas within parentheses and brackets do not
+/// separate.
 fn distinct<V: PartialEq + Display>(text: &str, parse: impl Fn(&str) -> Result<V, String>) -> Result<Vec<V>, String> {
     let mut depth = 0usize;
     let parts = text.split(|letter: char| {
@@ -68,12 +71,12 @@ fn distinct<V: PartialEq + Display>(text: &str, parse: impl Fn(&str) -> Result<V
     Ok(values)
 }
 
-/// Parses `--methods`: a list of names, where maps may have parameters in parentheses.
+/// Parses `--methods`: a list of names, in which maps may have parameters in parentheses.
 pub fn methods(text: &str) -> Result<Methods, String> {
     distinct(text, word)
 }
 
-/// The kernels to try, without repetition.
+/// Kernels to try, without duplicates.
 pub type Kernels = Vec<Kernel>;
 
 /// Parses `--kernels`: a list of kernel expressions.
@@ -81,7 +84,7 @@ pub fn kernels(text: &str) -> Result<Kernels, String> {
     distinct(text, kernel)
 }
 
-/// Checks `--factors`, a list or range of numbers, before the work begins, and returns its text.
+/// Checks `--factors`, a list or range of numbers, before work starts, and returns its text.
 pub fn factors(text: &str) -> Result<String, String> {
     kmodel::lists::factors(text).map(|_| text.to_string()).map_err(expected_by_solver)
 }
@@ -103,7 +106,7 @@ pub fn features(text: &str) -> Result<usize, String> {
     between(text, 1, MOST_FEATURES).map(|n| n as usize)
 }
 
-/// Parses the name of a column, or a pattern for several; it must not be empty.
+/// Parses a nonempty column name, or a pattern for several columns.
 pub fn name(text: &str) -> Result<String, String> {
     filled(text, "the name of a column, such as y; kmill inspect DATA lists them")
 }
@@ -126,14 +129,14 @@ fn filled(text: &str, expected: &str) -> Result<String, String> {
     if text.trim().is_empty() { Err(format!("expected {expected}")) } else { Ok(text.to_string()) }
 }
 
-/// Reads two costs, as in `1:20`.
+/// Parses two costs, such as `1:20`.
 pub(crate) fn costs(text: &str) -> Result<[f64; 2], String> {
     let cost = |text: &str| text.trim().parse::<f64>().ok().filter(|cost| cost.is_finite() && *cost >= 0.0);
     let both = text.split_once(':').and_then(|(alarm, miss)| Some([cost(alarm)?, cost(miss)?]));
     both.ok_or_else(|| "expected the costs of a false alarm and of a missed row, such as 1:20".to_string())
 }
 
-/// Parses any number; the verb checks whether its size is right.
+/// Parses any number; the subcommand checks its range.
 pub fn number(text: &str) -> Result<f64, String> {
     text.trim().parse().map_err(|_| "expected a number, such as 0.1 or 1e-3".to_string())
 }
@@ -142,13 +145,13 @@ pub fn map(text: &str) -> Result<MapSpec, String> {
     text.parse().map_err(|error: kapprox::Error| flags(&error.to_string()))
 }
 
-/// Parses a whole number, written as `100000`, `100_000` or `1e5`.
+/// Parses an integer, written as `100000`, `100_000` or `1e5`.
 pub fn whole(text: &str) -> Result<u64, String> {
     let plain = text.replace('_', "");
     if let Ok(n) = plain.parse() {
         return Ok(n);
     }
-    // beyond 2^53 a floating-point number no longer names one integer
+    // above 2^53, a floating-point number no longer identifies one integer
     match plain.parse::<f64>() {
         Ok(n) if n >= 0.0 && n.fract() == 0.0 && n <= 9e15 => Ok(n as u64),
         _ => Err("expected a whole number, such as 100000 or 1e5".to_string()),
@@ -200,7 +203,7 @@ pub fn rows(text: &str) -> Result<Range<u64>, String> {
     kstore::condition::parse_rows(text).map_err(expected)
 }
 
-/// Parses `--part`: which part of how many, from 1.
+/// Parses `--part`: the part, counted from 1, and the number of parts.
 pub fn part(text: &str) -> Result<(u64, u64), String> {
     let parts = text.split_once('/').and_then(|(i, k)| Some((i.parse().ok()?, k.parse().ok()?)));
     parts
@@ -246,7 +249,8 @@ pub fn missing(text: &str) -> Result<Missing, String> {
     })
 }
 
-/// Reads `--missing` of a conversion, which has no rows to learn a mean from: [`Missing::Mean`] leaves a value missing there.
+/// Parses `--missing` of a conversion, which learns no means: [`Missing::Mean`] stands for keeping
+/// missing values.
 pub fn missing_of_conversion(text: &str) -> Result<Missing, String> {
     match Missing::named(text) {
         Some(Missing::Mean | Missing::Indicator) => Err(format!(
@@ -266,7 +270,8 @@ pub fn word<W: FromStr<Err = ksolve::Error>>(text: &str) -> Result<W, String> {
     text.parse().map_err(expected_by_solver)
 }
 
-/// The part of an error of kstore that tells which values are right. The value that was given is left out: clap shows it.
+/// Returns the part of a kstore error that describes valid values; clap already shows the given
+/// value.
 fn expected(error: kstore::Error) -> String {
     flags(&match error {
         kstore::Error::Syntax { expected, .. } => expected,
@@ -274,7 +279,7 @@ fn expected(error: kstore::Error) -> String {
     })
 }
 
-/// The part of an error of ksolve that tells which values are right, as [`expected`] does for kstore.
+/// Returns the part of a ksolve error that describes valid values; see [`expected`].
 pub(super) fn expected_by_solver(error: ksolve::Error) -> String {
     flags(&match error {
         ksolve::Error::Option { expected, .. } => expected,
@@ -282,8 +287,8 @@ pub(super) fn expected_by_solver(error: ksolve::Error) -> String {
     })
 }
 
-/// Checks `--lambda` of a curve and returns its text. A number that is no penalty fails later, in the run (exit code
-/// 1); anything else is wrong usage.
+/// Checks `--lambda` of a curve and returns its text. A number outside the valid range fails later,
+/// in the run (exit code 1); anything else is a usage error.
 pub fn lambda(text: &str) -> Result<String, String> {
     match kmodel::lists::penalties("lambda", text) {
         Err(error) if text.trim().parse::<f64>().is_err() => Err(expected_by_solver(error)),
@@ -291,12 +296,12 @@ pub fn lambda(text: &str) -> Result<String, String> {
     }
 }
 
-/// Checks `--ranks` and returns its text, if it is a list or range of ranks.
+/// Checks that `--ranks` is a list or range of ranks, and returns its text.
 pub fn ranks(text: &str) -> Result<String, String> {
     kmodel::lists::ranks(text).map(|_| text.to_string()).map_err(expected_by_solver)
 }
 
-/// Parses `--kernel`, a kernel expression. The message points at the character that cannot be right.
+/// Parses `--kernel`, a kernel expression. The message points at the invalid character.
 pub fn kernel(text: &str) -> Result<Kernel, String> {
     Kernel::parse(text).map_err(|error| elsewhere::kernel(text).unwrap_or_else(|| flags(&error.to_string())))
 }

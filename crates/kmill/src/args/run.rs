@@ -1,4 +1,4 @@
-//! The options for memory, threads, output and files on disk; none of them changes a result.
+//! Options for memory, threads, output and files on disk, none of which changes a result.
 
 use super::parse;
 use crate::Result;
@@ -53,7 +53,7 @@ impl DiskArgs {
     }
 }
 
-/// What `--resume` and `--fresh`, of which one is given at most, ask for.
+/// Converts `--resume` and `--fresh`, which are mutually exclusive.
 pub(crate) fn resume(resume: bool, fresh: bool) -> Resume {
     match (resume, fresh) {
         (true, _) => Resume::Required,
@@ -108,9 +108,9 @@ impl ScratchArgs {
 pub(crate) struct Run {
     pub(crate) memory: usize,
     pub(crate) threads: usize,
-    /// True where one JSON object is printed instead of tables.
+    /// True to print one JSON object instead of tables.
     pub(crate) json: bool,
-    /// The stages with their times, and the warnings so far.
+    /// Stages with their times, and the warnings so far.
     pub(crate) progress: Progress,
 }
 

@@ -1,4 +1,5 @@
-//! The options of the solvers, made from their parameters: a solver's file describes them once.
+//! Options generated from the solver parameters, which are described once, in the file of the
+//! solver.
 
 use super::parse::expected_by_solver;
 use crate::error::flags;
@@ -7,11 +8,12 @@ use kfit::solver::parameter::{Parameter, ParameterKind};
 use kfit::solver::{self, Options};
 use std::collections::HashSet;
 
-/// The values that were given for the parameters of all solvers, by name.
+/// Values given for the parameters of all solvers, by name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SolverArgs(pub Options);
 
-/// The option of a parameter, without dashes in front: `class-weight` for `class_weight`.
+/// Returns the option name of a parameter, without leading dashes: `class-weight` for
+/// `class_weight`.
 fn option(parameter: &Parameter) -> String {
     parameter.name.replace('_', "-")
 }
@@ -21,14 +23,14 @@ fn distinct() -> Vec<&'static Parameter> {
     solver::parameters().filter(|parameter| seen.insert(parameter.name)).collect()
 }
 
-/// The help text of a parameter: what it is to the solvers that read it, who may describe it differently.
+/// Returns the help text of a parameter, with the description by each solver that reads it.
 fn help(parameter: &Parameter) -> String {
     let mut seen = HashSet::new();
     let own = solver::parameters().filter(|own| own.name == parameter.name && seen.insert(own.about));
     own.map(|own| described(own.name, own.about)).collect::<Vec<_>>().join("; ")
 }
 
-/// One description of a parameter, the solvers that have it, and their defaults.
+/// Formats one description of a parameter with its solvers and their defaults.
 fn described(name: &str, about: &str) -> String {
     let mut readers: Vec<(Option<&str>, Vec<&str>)> = Vec::new();
     for family in solver::registry() {
@@ -78,8 +80,9 @@ fn arg(parameter: &'static Parameter) -> Arg {
     arg.value_name(name).allow_hyphen_values(true).value_parser(move |text: &str| understood(parameter, text))
 }
 
-/// Checks the text of a value and returns it: one of the solvers that read the parameter takes it. A number that is no penalty passes here and
-/// fails later, in the run.
+/// Checks that at least one solver with the parameter accepts a value, and returns its text. A
+/// number outside the valid range of a regularisation parameter passes here and fails later, in the
+/// run.
 fn understood(parameter: &Parameter, text: &str) -> Result<String, String> {
     let numbers = || text.split("..").flat_map(|part| part.split(',')).all(|part| part.trim().parse::<f64>().is_ok());
     let taken = solver::parameters().any(|own| own.name == parameter.name && own.parse(text).is_ok());

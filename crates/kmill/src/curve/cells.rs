@@ -1,4 +1,4 @@
-//! The file of finished cells beside the output, with which a stopped curve can go on.
+//! The file of finished cells next to the output, from which an interrupted curve resumes.
 
 use crate::{Error, Result, progress::Progress};
 use ksolve::curve::{CurveCell, CurveRun};
@@ -29,7 +29,8 @@ impl CellsFile {
         output.with_added_extension("cells.json")
     }
 
-    /// The file beside an output, with the cells that it holds where the curve is resumed; none without an output.
+    /// Opens the file next to an output, with its cells if the curve is resumed; without an output,
+    /// no file is used.
     pub(super) fn open(output: Option<&Path>, manifest: Manifest, resume: Resume, progress: &Progress) -> Result<Self> {
         let Some(path) = output.map(Self::path) else {
             return Ok(Self { place: None, cells: Vec::new(), saved: false });
@@ -39,7 +40,7 @@ impl CellsFile {
         Ok(Self { place: Some((path, manifest)), cells, saved })
     }
 
-    /// The cells of a file that the curve goes on with.
+    /// Returns the cells of a file from which the curve continues.
     fn held(path: &Path, manifest: &Manifest, resume: Resume, progress: &Progress) -> Result<Vec<CurveCell>> {
         let refuse = |why: &str, remedy: &str| Err(Error::option("--resume", path.display(), why, remedy));
         let another = "move it, or give -o another name";
@@ -90,7 +91,7 @@ impl CellsFile {
         run.ranks.iter().all(here)
     }
 
-    /// Adds cells, and writes the file at once.
+    /// Adds cells and writes the file immediately.
     pub(super) fn add(&mut self, cells: Vec<CurveCell>) -> Result<()> {
         self.cells.extend(cells);
         let Some((path, manifest)) = &self.place else { return Ok(()) };
@@ -102,7 +103,8 @@ impl CellsFile {
         Ok(())
     }
 
-    /// The error to report for a curve that failed: an interruption with saved cells becomes [`Error::Stopped`].
+    /// Returns the error to report for a failed curve: an interruption with saved cells becomes
+    /// [`Error::Stopped`].
     pub(super) fn kept(&self, error: Error, progress: &Progress) -> Error {
         let Some((path, _)) = self.place.as_ref().filter(|_| self.saved) else { return error };
         if error.is_interruption() {

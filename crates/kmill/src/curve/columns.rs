@@ -1,4 +1,4 @@
-//! The columns of the table of cells, one list for JSON, CSV, Parquet and the page.
+//! The columns of the table of cells: one list for JSON, CSV, Parquet and the HTML page.
 
 use crate::output::Column::{self, Number, Text, Whole};
 use crate::table::{NONE, count, optional};

@@ -1,4 +1,5 @@
-//! The charts of a curve as one picture, for a paper: error against rank, one panel for each kind of error.
+//! The charts of a curve as one figure, for a paper: error against rank, one panel per kind of
+//! error.
 
 use super::summary::{Cost, Metric};
 use super::{html, report::CurveReport};
@@ -11,16 +12,16 @@ const PANEL: Point = (400.0, 310.0);
 
 const PLANE: Edges = Edges { left: 72.0, right: 386.0, top: 44.0, bottom: 264.0 };
 
-/// Height of a line of the legend, and of the caption.
+/// Height of a line of the legend and of the caption.
 const LINE: f64 = 20.0;
 
-/// About the width of a letter, for a legend without overlaps.
+/// Approximate width of a letter, to keep the legend free of overlaps.
 const LETTER: f64 = 7.0;
 
-/// The panels with a legend above and a caption below.
+/// Panels with a legend above and a caption below.
 pub(super) struct Figure {
     charts: Vec<Chart>,
-    /// The lines of the legend: names with their places in the palette, and where they begin.
+    /// Lines of the legend: names with their palette indices and horizontal positions.
     legend: Vec<Vec<(String, usize, f64)>>,
     caption: Vec<String>,
     columns: usize,
@@ -107,7 +108,6 @@ mod tests {
         for name in ["uniform", "rpcholesky", "fourier"] {
             assert_eq!(svg.matches(&format!(">{name}</text>")).count(), 1, "once, in the legend: {name}");
         }
-        // both axes are named and have numbers
         assert_eq!(svg.matches(">rank</text>").count(), 3);
         assert_eq!(svg.matches(">Relative trace error</text>").count(), 2, "the panel and its axis");
         assert!(svg.contains(">50</text>") && svg.contains(">100</text>") && svg.contains("class=\"floor\""), "{svg}");

@@ -74,7 +74,7 @@ fn curves(report: &CurveReport) -> String {
     )
 }
 
-/// The chart of an error against a cost; `None` where no method has that error.
+/// Returns the chart of an error against a cost; `None` if no method has this error.
 pub(super) fn chart(report: &CurveReport, metric: Metric, cost: Cost) -> Option<Chart> {
     let curve = |method: &String| {
         let points = report.points(method, metric, cost).into_iter();
@@ -88,10 +88,10 @@ pub(super) fn chart(report: &CurveReport, metric: Metric, cost: Cost) -> Option<
         .map(|floor| report.ranks.iter().zip(floor).map(|(rank, error)| (*rank as f64, *error)).collect());
     let medians = || all().map(|point| point.error.median);
     let (low, high) = (medians().fold(f64::INFINITY, f64::min), medians().fold(0.0, f64::max));
-    // what hardly changes is easier read on a linear axis
+    // small variation is easier to read on a linear axis
     let scale = if metric == Metric::Test && high < 4.0 * low { Scale::Linear } else { Scale::Log };
     let least = floor.iter().flatten().map(|(_, y)| *y);
-    // a floor far below every curve would press them together
+    // a floor far below every curve would compress them
     let heights = all().flat_map(|point| [point.error.low, point.error.high]).chain(least.filter(|y| *y > low / 30.0));
     let x = Axis::new(cost.label(), Scale::Log, all().map(|point| point.cost))?;
     let ranks: Vec<f64> = report.ranks.iter().map(|rank| *rank as f64).collect();

@@ -1,8 +1,8 @@
-//! `kmill curve`: error against rank for landmark schemes and maps, with what each costs.
+//! `kmill curve`: error against rank for landmark schemes and maps, with their costs.
 //!
 //! ```text
-//! args ─▶ Request ─▶ Setting (ksolve) ─▶ runs ─▶ cells, kept beside the output ─▶ CurveReport ─▶ terminal, JSON
-//!                                                                                    └─▶ HTML, SVG, PNG, CSV, Parquet
+//! args ─▶ Request ─▶ Setting (ksolve) ─▶ runs ─▶ cells, saved ─▶ CurveReport ─▶ terminal, JSON
+//!                                                                     └─▶ HTML, SVG, PNG, tables
 //! ```
 
 mod cells;
@@ -32,8 +32,8 @@ use report::Planned;
 use request::Request;
 use std::path::Path;
 
-/// Measures every method, and writes the outputs. All errors of a run; the cells that are finished by then are kept
-/// beside the first output. Processes that share the passes and have other cells left to do.
+/// Measures every method and writes the outputs. If the run fails, the finished cells remain next
+/// to the first output. Processes that share the passes must have the same remaining cells.
 pub(crate) fn run(args: &CurveArgs, run: &Run) -> Result<CurveReport> {
     let kinds = [Kind::Page, Kind::Picture, Kind::Json, Kind::Table];
     let remedy = format!("end it with {}", request::outputs());
@@ -69,7 +69,8 @@ fn measure<T: Real>(request: &Request, args: &CurveArgs, run: &Run, outputs: &Ou
     report
 }
 
-/// Does the runs that have no cells yet, with other processes where there is an engine, and writes the outputs.
+/// Executes the runs without cells, together with other processes if there is an engine, and writes
+/// the outputs.
 fn measured<T: Real>(
     request: &Request,
     run: &Run,
@@ -122,7 +123,7 @@ fn all_runs<T: Real>(
     Ok(())
 }
 
-/// The stages of the run that needs most memory.
+/// Returns the stages of the run that needs most memory.
 fn plan<T: Real>(setting: &Setting<'_, T>, request: &Request) -> Result<Vec<Planned>> {
     let largest = request.options.ranks.last().copied().unwrap_or(1);
     let mut most = Vec::new();

@@ -1,4 +1,4 @@
-//! The report of a curve, as it is written to JSON.
+//! The report of a curve, as written to JSON.
 
 use super::{columns::as_objects, request::Request};
 use crate::{args::Run, report::Spent, table::joined};
@@ -10,33 +10,33 @@ use std::path::PathBuf;
 
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub(crate) struct CurveReport {
-    /// A cell for every method, rank and repeat, in this order; flat objects in JSON.
+    /// One cell per method, rank and repeat, in this order; flat objects in JSON.
     #[serde(serialize_with = "as_objects")]
     pub rows: Vec<CurveCell>,
     pub methods: Vec<String>,
     pub ranks: Vec<usize>,
     pub repeats: u64,
-    /// The first seed; the others follow it.
+    /// First seed; the others are consecutive.
     pub seed: u64,
     pub table: TableReport,
     pub approximated_rows: u64,
-    /// Rows whose columns of the matrix were formed for the Frobenius error; all where it is exact.
+    /// Number of matrix columns for the Frobenius error; all rows if it is exact.
     pub frobenius_columns: usize,
-    /// The kernel with every parameter a number.
+    /// Kernel, with numeric parameters.
     pub kernel: String,
     pub lambda: f64,
     pub lambda_convention: &'static str,
-    /// The kind of test error: `mse` (squared error) or `error` (share of wrong classes); null without test rows.
+    /// Kind of test error: `mse` (squared error) or `error` (error rate); null without test rows.
     pub tested: Option<Tested>,
-    /// The landmark scheme that maps use, where a method names only the map.
+    /// Landmark scheme of maps that do not name one.
     pub landmarks: &'static str,
-    /// The least error of any matrix of a rank; null for kernels that are not positive definite.
+    /// Minimum error of any matrix of a rank; null for kernels that are not positive definite.
     pub floor: Option<Floor>,
     #[serde(flatten)]
     pub spent: Spent,
     pub plan: Vec<Planned>,
     pub threads: usize,
-    /// The type of rows and features: `f32` or `f64`.
+    /// Type of rows and features: `f32` or `f64`.
     pub precision: &'static str,
     pub version: &'static str,
     pub instruction_set: String,
@@ -48,7 +48,7 @@ pub(crate) struct CurveReport {
 pub(crate) struct TableReport {
     #[serde(serialize_with = "kstore::shown::lossy_paths")]
     pub files: Vec<PathBuf>,
-    /// Bytes on disk.
+    /// Size on disk, in bytes.
     pub bytes: u64,
     pub format: &'static str,
     pub stored_rows: u64,
@@ -76,7 +76,7 @@ pub(crate) struct Planned {
     pub method: String,
     pub stage: String,
     pub bytes: usize,
-    /// The name and the bytes of each part of that memory, largest first.
+    /// Name and bytes of each term of the plan, largest first.
     pub terms: Vec<(String, usize)>,
 }
 
@@ -140,7 +140,7 @@ impl CurveReport {
                     ksolve::job::Scaling::Robust => "distance from the median over its median",
                     ksolve::job::Scaling::Asinh => "asinh of the distance from the median",
                     ksolve::job::Scaling::Quantile => "place among the quantiles",
-                    // others are refused
+                    // other scalings are rejected
                     _ => "as they are",
                 },
             },

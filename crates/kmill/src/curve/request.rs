@@ -1,4 +1,4 @@
-//! The request of a curve: rows, options and the manifest of the cells, made from the command line.
+//! The request of a curve: rows, options and the manifest of the cells, from the command line.
 
 use crate::args::parse::Methods;
 use crate::args::{DataArgs, EngineArgs, Run, RunArgs, kernel_help, parse};
@@ -89,8 +89,8 @@ pub(super) struct Request {
     pub(super) test: Option<Selected>,
     pub(super) test_where: Option<Condition>,
     pub(super) train_where: Option<Condition>,
-    /// What tells which curve a file of cells belongs to. The number of repeats is no part of it: with more repeats the first ones
-    /// stay the same.
+    /// Identifies the curve of a file of cells. Excludes the number of repeats: with more repeats,
+    /// the first ones stay the same.
     pub(super) manifest: Manifest,
 }
 
@@ -99,7 +99,7 @@ pub(super) fn outputs() -> String {
 }
 
 impl Request {
-    /// Opens the table and checks what needs more than one option.
+    /// Opens the table and checks options that depend on each other.
     pub(super) fn new(args: &CurveArgs, run: &Run) -> Result<Self> {
         let (progress, job) = (&run.progress, &pipeline::job(run));
         let data = &args.data;
@@ -173,7 +173,7 @@ impl Request {
         Ok(Self { options, train, test, test_where: args.test_where.clone(), train_where, manifest })
     }
 
-    /// The manifest of processes that share the runs that are left.
+    /// Returns the manifest of processes that share the remaining runs.
     pub(super) fn shared(&self, left: &[CurveRun]) -> Manifest {
         let mut manifest = self.manifest.clone();
         let left: Vec<String> = left.iter().map(ToString::to_string).collect();
@@ -182,7 +182,8 @@ impl Request {
     }
 }
 
-/// The landmark scheme for maps that have landmarks; an error where it was named and no map has any.
+/// Returns the landmark scheme for maps with landmarks; an error if it was given and no map uses
+/// one.
 fn landmarks(args: &CurveArgs) -> Result<&'static Scheme> {
     let reads = |method: &Method| matches!(method, Method::Map(spec) if !spec.is_without_rows());
     match args.landmarks {
@@ -195,8 +196,8 @@ fn landmarks(args: &CurveArgs) -> Result<&'static Scheme> {
     }
 }
 
-/// Rows to approximate, rows to test on, and the condition of the former: where nothing else is said, all that are not
-/// tested on.
+/// Returns the rows to approximate, the test rows, and the condition of the former; by default all
+/// rows except the test rows are approximated.
 fn rows(
     args: &CurveArgs,
     job: &ksolve::job::Run<'_>,
@@ -210,14 +211,14 @@ fn rows(
     let selection = Selection { targets, class_target, filter, ..open::learned_from(&args.data) };
     let first = table.select(&selection)?;
     let Some(test) = &args.test_where else { return Ok((job.coded(&first)?, None, condition)) };
-    // a column that chooses rows is no feature, in either of the two
+    // a column that splits the rows is not a feature in either part
     let mut features = first.feature_columns();
     if args.data.features.is_empty() {
         features.retain(|name| *name != test.column);
     }
     let selection = Selection { features, ..selection };
     let train = job.coded(&table.select(&selection)?)?;
-    // the rows to test on have the values of the others
+    // test rows are encoded like the training rows
     let Selection { features, categories, encoding, .. } = train.same_features();
     let tested = Selection { features, categories, encoding, filter: Some(test.clone()), ..selection };
     Ok((train, Some(table.select(&tested)?), condition))

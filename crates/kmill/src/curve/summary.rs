@@ -1,4 +1,5 @@
-//! Medians over repeats, methods at equal rank, equal evaluations and equal time, and the text of a curve for the terminal.
+//! Medians over repeats; comparison of methods at equal rank, kernel evaluations and time; and the
+//! text of a curve for the terminal.
 
 use super::report::CurveReport;
 use crate::table::{Grid, NONE, count, exact, facts, number, rounded, seconds};
@@ -54,7 +55,7 @@ impl Metric {
         }
     }
 
-    /// A few words on how the error was measured: on all rows, or estimated.
+    /// Describes in a few words how the error was measured: on all rows, or estimated.
     pub(super) fn evidence(self, report: &CurveReport) -> String {
         let all = report.approximated_rows as usize <= report.frobenius_columns;
         match self {
@@ -68,7 +69,7 @@ impl Metric {
     }
 }
 
-/// The costs that methods are compared at: rank, kernel evaluations or time.
+/// The costs at which methods are compared: rank, kernel evaluations or time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cost {
     Rank,
@@ -87,7 +88,7 @@ impl Cost {
         }
     }
 
-    /// The name on axes; its last word is that in identifiers.
+    /// Returns the label on axes, whose last word occurs in identifiers.
     pub(super) fn label(self) -> &'static str {
         match self {
             Self::Rank => "rank",
@@ -108,8 +109,8 @@ pub(super) struct Spread {
     pub(super) high: f64,
 }
 
-/// The median and quartiles of some numbers, interpolated between neighbours (Hyndman and Fan's type 7); `None` without
-/// numbers.
+/// Returns the median and quartiles of some values, interpolated linearly (Hyndman and Fan's type
+/// 7); `None` without values.
 fn spread(mut values: Vec<f64>) -> Option<Spread> {
     values.sort_by(f64::total_cmp);
     let last = values.len().checked_sub(1)?;
@@ -117,7 +118,7 @@ fn spread(mut values: Vec<f64>) -> Option<Spread> {
         let place = share * last as f64;
         let (below, part) = (place.floor() as usize, place.fract());
         let (low, high) = (values[below], values[(below + 1).min(last)]);
-        // equal neighbours give their value to the last bit
+        // equal neighbours give exactly their value
         if low == high { low } else { low + part * (high - low) }
     };
     Some(Spread { low: at(0.25), median: at(0.5), high: at(0.75) })
@@ -131,8 +132,8 @@ pub(super) struct CurvePoint {
     pub(super) error: Spread,
 }
 
-/// 1, 2 and 5 times powers of ten from the first that is not below `low` to the first that is not below `high`, thinned to
-/// [`BUDGETS`], the last kept.
+/// Returns 1, 2 and 5 times powers of ten, from the first that is at least `low` to the first that is
+/// at least `high`, thinned to [`BUDGETS`]; the last one is kept.
 fn round_numbers(low: f64, high: f64) -> Vec<f64> {
     let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
     let number = |mantissa: i32, exponent: i32| format!("{mantissa}e{exponent}").parse().unwrap_or(f64::NAN);
@@ -148,14 +149,14 @@ fn round_numbers(low: f64, high: f64) -> Vec<f64> {
 const BUDGETS: usize = 7;
 
 impl CurveReport {
-    /// The names of methods that make no random choice and were run once, where the others were repeated.
+    /// Returns the methods that ran once because they are deterministic; empty without repeats.
     pub(super) fn run_once(&self) -> Vec<&str> {
         let repeated = |method: &&str| self.rows.iter().any(|cell| cell.method == **method && cell.repeat > 0);
         let methods = self.methods.iter().map(String::as_str);
         if self.repeats > 1 { methods.filter(|method| !repeated(method)).collect() } else { Vec::new() }
     }
 
-    /// The points of a method, by ascending rank; ranks without an error are left out.
+    /// Returns the points of a method by ascending rank, without ranks that have no error.
     pub(super) fn points(&self, method: &str, metric: Metric, cost: Cost) -> Vec<CurvePoint> {
         let at = |rank: &usize| {
             let rows = || self.rows.iter().filter(|row| row.method == method && row.rank == *rank);
@@ -166,7 +167,7 @@ impl CurveReport {
         self.ranks.iter().filter_map(at).collect()
     }
 
-    /// A grid with a row for each method; methods without any value are left out.
+    /// Returns a grid with one row per method, without methods that have no value.
     fn grid(&self, over: &str, columns: Vec<String>, row: impl Fn(&str) -> Vec<Option<String>>) -> Grid {
         let rows = self.methods.iter().map(|method| (method, row(method)));
         let rows = rows.filter(|(_, cells)| cells.iter().any(Option::is_some)).map(|(method, cells)| {
@@ -175,7 +176,7 @@ impl CurveReport {
         Grid { corner: format!("method \\ {over}"), columns, rows: rows.collect(), marked: None }
     }
 
-    /// A grid of something for every method and rank; `None` where no method has it.
+    /// Returns a grid of a quantity per method and rank; `None` if no method has it.
     fn by_rank(&self, metric: Metric, cost: Cost, value: impl Fn(&CurvePoint) -> Option<String>) -> Option<Grid> {
         let ranks = self.ranks.iter().map(ToString::to_string).collect();
         let grid = self.grid("rank", ranks, |method| {
@@ -185,7 +186,7 @@ impl CurveReport {
         (!grid.rows.is_empty()).then_some(grid)
     }
 
-    /// The median errors, and the least that any matrix has.
+    /// Returns the median errors, and the minimum error of any matrix.
     pub(super) fn errors(&self, metric: Metric) -> Option<Grid> {
         let mut grid = self.by_rank(metric, Cost::Rank, |point| Some(number(point.error.median, 4)))?;
         if let Some(floor) = metric.floor(self) {
@@ -201,8 +202,9 @@ impl CurveReport {
         self.by_rank(Metric::Frobenius, cost, |point| (point.cost > 0.0).then(|| shown(cost, point.cost)))
     }
 
-    /// The least median error of each method among the ranks whose median cost is within a budget, for some budgets; `None` where no
-    /// method has that cost, as random features need no kernel evaluations.
+    /// Returns the lowest median error of each method among the ranks whose median cost is within a
+    /// budget, for some budgets. `None` if no method has this cost; random features need no kernel
+    /// evaluations.
     pub(super) fn within(&self, metric: Metric, cost: Cost) -> Option<Grid> {
         let curves: Vec<_> = self.methods.iter().map(|method| self.points(method, metric, cost)).collect();
         let costs = || curves.iter().flatten().map(|point| point.cost).filter(|cost| *cost > 0.0);
@@ -219,12 +221,13 @@ impl CurveReport {
         }))
     }
 
-    /// The kind of error that methods are compared by: the test error where there is one, else an error of the matrix.
+    /// Returns the error by which methods are compared: the test error if available, otherwise the
+    /// Frobenius error.
     pub(super) fn compared(&self) -> Metric {
         if self.rows.iter().any(|row| row.test_error.is_some()) { Metric::Test } else { Metric::Frobenius }
     }
 
-    /// The rows whose spectrum gives the floor, in words.
+    /// Describes the rows whose spectrum gives the floor.
     pub(super) fn floor_rows(&self) -> Option<String> {
         let rows = self.floor.as_ref()?.rows as u64;
         Some(match rows == self.approximated_rows {
@@ -306,11 +309,11 @@ mod tests {
         let report = report();
         let seconds = report.within(Metric::Trace, Cost::Seconds).unwrap();
         let row = |name: &str, cells: [&str; 4]| (name.to_string(), cells.map(str::to_string).to_vec());
-        // uniform: 0.1 s and 0.4 s; rpcholesky: 0.2 s and 0.8 s; fourier has no trace error
+        // uniform takes 0.1 s and 0.4 s, rpcholesky 0.2 s and 0.8 s; fourier has no trace error
         assert_eq!(seconds.columns, ["100 ms", "200 ms", "500 ms", "1.0 s"]);
         let (uniform, rpcholesky) = (["0.5000", "0.5000", "0.2500", "0.2500"], [NONE, "0.4000", "0.4000", "0.1000"]);
         assert_eq!(seconds.rows, [row("uniform", uniform), row("rpcholesky", rpcholesky)]);
-        // random features evaluate no kernel
+        // random features need no kernel evaluations
         let evaluations = report.within(Metric::Frobenius, Cost::Evaluations).unwrap();
         assert!(evaluations.rows.iter().all(|(method, _)| method != "fourier"), "{evaluations}");
     }

@@ -1,4 +1,4 @@
-//! A small reader of the style rules in `drawing.css`, for pictures of pixels.
+//! A minimal parser of the style rules in `drawing.css`, for raster images.
 
 use std::collections::HashMap;
 
@@ -8,12 +8,12 @@ pub(super) struct Ink {
     pub(super) stroke: Option<[u8; 3]>,
     pub(super) width: f32,
     pub(super) opacity: f32,
-    /// Lengths of a dash and of the gap after it; zeros for a whole line.
+    /// Lengths of a dash and of the gap after it; zeros for a solid line.
     pub(super) dash: [f32; 2],
 }
 
 impl Ink {
-    /// The look that the rules give to some classes; later rules override earlier ones, as in a browser.
+    /// Returns the style of some classes; later rules override earlier ones, as in a browser.
     pub(super) fn of(rules: &str, classes: &str) -> Self {
         let is_own = |selector: &str| {
             selector.trim().strip_prefix('.').is_some_and(|class| classes.split(' ').any(|own| own == class))
@@ -38,7 +38,7 @@ impl Ink {
     }
 }
 
-/// The colour of the text `#rrggbb` or `#rgb`; `None` for any other text, such as `none`.
+/// Parses a colour `#rrggbb` or `#rgb`; `None` for any other text, such as `none`.
 fn colour(text: &str) -> Option<[u8; 3]> {
     let digits = text.strip_prefix('#')?;
     let value = |digits: &str| u8::from_str_radix(digits, 16).ok();

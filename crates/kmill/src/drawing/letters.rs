@@ -1,18 +1,19 @@
-//! Outlines of letters, for words on pixels: the same on every machine, whatever fonts it has.
+//! Glyph outlines for raster images, independent of the fonts of the machine.
 //!
-//! The outlines of Latin and Greek letters, digits and signs come from DejaVu Sans (`letters.LICENSE`); any other
-//! letter is an empty box.
+//! The outlines of Latin and Greek letters, digits and symbols come from DejaVu Sans
+//! (`letters.LICENSE`); any other character is drawn as an empty box.
 
 use std::collections::HashMap;
 use tiny_skia::PathBuilder;
 
-/// A line for each letter: code point in hexadecimal, advance, and its path in M, L, Q and Z. The first is the box.
+/// One line per glyph: code point in hexadecimal, advance, and its path in M, L, Q and Z. The first
+/// one is the box.
 const OUTLINES: &str = include_str!("letters.txt");
 
-/// Units of the outlines in the size of a letter; y upwards.
+/// Units of the outlines per font size; y points upwards.
 const EM: f32 = 1000.0;
 
-/// The letters by their code, each with its advance and its path.
+/// Glyphs by character, each with its advance and its path.
 #[derive(Debug)]
 pub(super) struct Letters(HashMap<char, (f32, &'static str)>);
 
@@ -27,7 +28,8 @@ impl Letters {
         Self(OUTLINES.lines().filter_map(line).collect())
     }
 
-    /// The advance and the outline of a letter, with its size as a share of the others' and its height above the line.
+    /// Returns the advance and outline of a glyph, its relative size and its height above the
+    /// baseline.
     fn get(&self, letter: char) -> (f32, &'static str, f32, f32) {
         let (letter, size, height) = match exponent(letter) {
             Some(digit) => (digit, SMALL, RAISED),
@@ -41,7 +43,7 @@ impl Letters {
         word.chars().map(|letter| self.get(letter).0).sum::<f32>() * size / EM
     }
 
-    /// The outline of a word in letters of a size, from the origin to the right, y downwards.
+    /// Returns the outline of a word at a font size, from the origin to the right, y downwards.
     pub(super) fn outline(&self, word: &str, size: f32) -> PathBuilder {
         let (mut path, mut at) = (PathBuilder::new(), 0.0);
         for (advance, outline, share, height) in word.chars().map(|letter| self.get(letter)) {
@@ -52,11 +54,11 @@ impl Letters {
     }
 }
 
-/// Size of the digits of an exponent, as a share of that of other letters, and their height above the line.
+/// Relative size of exponent digits, and their height above the baseline.
 const SMALL: f32 = 0.66;
 const RAISED: f32 = 340.0;
 
-/// The digit or sign that is written small and raised as this letter, such as 4 for ⁴.
+/// Returns the digit or sign for a superscript character, such as 4 for ⁴.
 fn exponent(letter: char) -> Option<char> {
     match letter {
         '¹' => Some('1'),
@@ -68,7 +70,7 @@ fn exponent(letter: char) -> Option<char> {
     }
 }
 
-/// Adds an outline to a path, its points moved by `place`.
+/// Appends an outline to a path, with its points transformed by `place`.
 fn trace(outline: &str, path: &mut PathBuilder, place: impl Fn(f32, f32) -> (f32, f32)) {
     let mut words = outline.split(' ');
     while let Some(command) = words.next() {
@@ -125,7 +127,7 @@ mod tests {
         assert_eq!(letters.width("11", 10.0), 2.0 * letters.width("8", 10.0), "digits are all as wide as each other");
         let bounds = letters.outline("H8", 10.0).finish().unwrap().bounds();
         assert!(bounds.left() > 0.0 && bounds.right() < letters.width("H8", 10.0), "{bounds:?}");
-        // on the line and above it, some three quarters of the size high
+        // on the baseline, and about three quarters of the size high
         assert!(bounds.bottom().abs() < 0.3 && (-8.0..-6.5).contains(&bounds.top()), "{bounds:?}");
         assert!(letters.outline(" ", 10.0).finish().is_none());
     }

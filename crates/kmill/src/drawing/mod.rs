@@ -1,4 +1,5 @@
-//! Pictures of shapes and words, as SVG and as pixels, with one look: the rules of `drawing.css`.
+//! Drawings of shapes and words, as SVG and as raster images, with the same style: the rules of
+//! `drawing.css`.
 
 mod ink;
 mod letters;
@@ -14,22 +15,22 @@ use std::path::Path;
 /// A point in units of the drawing, y downwards.
 pub(crate) type Point = (f64, f64);
 
-/// Size of letters in units of the drawing, as in the style rules.
+/// Font size in units of the drawing, as in the style rules.
 pub(crate) const LETTERS: f64 = 12.0;
 
-/// Style rules of pictures, on a page and alone; their colours are variables of the page.
+/// Style rules of drawings; their colours are variables of the page.
 pub(crate) const STYLE: &str = include_str!("drawing.css");
 
 /// The colours of a light page, as variables.
 pub(crate) const COLOURS: &str = include_str!("colours.css");
 
-/// The style rules of a picture that stands alone: with the colours of a light page.
+/// Returns the style rules of a standalone drawing, with the colours of a light page.
 fn own_style() -> String {
     let colour = |rule: &'static str| {
         let (name, colour) = rule.split_once(':')?;
         Some((&name[name.find("--")?..], colour.trim()))
     };
-    // before them stands `:root {`
+    // `:root {` precedes the rules
     let rules = COLOURS.split_once('{').map_or("", |(_, rules)| rules).split(';');
     rules
         .filter_map(colour)
@@ -40,24 +41,24 @@ fn own_style() -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Anchor {
     Start,
-    /// The middle of the word is at the point.
+    /// Centres the word at the point.
     Middle,
     End,
-    /// The word runs upwards, and its middle is at the point.
+    /// Runs the word upwards, centred at the point.
     Upwards,
 }
 
-/// Draws shapes. The rules of `drawing.css` for `class` set the look of a shape; `says` is the text under the pointer, where there is
-/// one.
+/// A target for drawing shapes. The rules of `drawing.css` for `class` set the style of a shape;
+/// `says` is its optional tooltip.
 pub(crate) trait Canvas {
     fn rectangle(&mut self, class: &str, corner: Point, size: Point, says: Option<&str>);
     fn lines(&mut self, class: &str, pieces: &[[Point; 2]], says: Option<&str>);
-    /// Draws a line through points, or the area within it where it is closed.
+    /// Draws a polyline, or a filled polygon if `closed`.
     fn path(&mut self, class: &str, points: &[Point], closed: bool, says: Option<&str>);
     fn circle(&mut self, class: &str, centre: Point, radius: f64, says: Option<&str>);
-    /// Draws a word whose baseline is at the height of `place`.
+    /// Draws a word with its baseline at `place`.
     fn word(&mut self, class: &str, word: &str, place: Point, anchor: Anchor);
-    /// Gives attributes to the next shape, for the script of a page.
+    /// Adds attributes to the next shape, for the script of a page.
     fn mark(&mut self, _attributes: String) {}
     /// Begins a group of shapes with attributes, for the script of a page.
     fn begin(&mut self, _attributes: String) {}
@@ -66,9 +67,9 @@ pub(crate) trait Canvas {
 
 pub(crate) trait Drawing {
     fn size(&self) -> Point;
-    /// The title, in a line.
+    /// Returns the title, in one line.
     fn name(&self) -> String;
-    /// The middle of the title where the picture stands alone; `None` where nothing has to be said above it.
+    /// Returns the centre of the title in a standalone drawing; `None` for no title.
     fn heading(&self) -> Option<Point> {
         None
     }
@@ -76,7 +77,7 @@ pub(crate) trait Drawing {
     fn draw(&self, canvas: &mut dyn Canvas);
 }
 
-/// Draws a picture that stands alone, on a ground of paper.
+/// Draws a standalone picture on a background.
 fn alone<C: Canvas>(picture: &dyn Drawing, mut canvas: C) -> C {
     canvas.rectangle("paper", (0.0, 0.0), picture.size(), None);
     picture.draw(&mut canvas);
@@ -94,7 +95,7 @@ pub(crate) fn png(picture: &dyn Drawing) -> std::io::Result<Vec<u8>> {
     alone(picture, Pixels::new(picture.size())).png()
 }
 
-/// Writes a picture, as SVG where the name ends with .svg and as PNG elsewhere.
+/// Writes a drawing, as SVG if the file name ends with .svg, otherwise as PNG.
 pub(crate) fn write(picture: &dyn Drawing, path: &Path) -> Result<()> {
     let bytes = match output::extension(path).as_deref() {
         Some("svg") => svg(picture).into_bytes(),

@@ -1,13 +1,14 @@
-//! A picture drawn as pixels, and its PNG file.
+//! Raster images and their PNG files.
 //!
-//! Reference: W3C, "Portable Network Graphics (PNG) Specification (Third Edition)", 2025, sections 5 and 11.
+//! Reference: W3C, "Portable Network Graphics (PNG) Specification (Third Edition)", 2025, sections
+//! 5 and 11.
 
 use super::{Anchor, Canvas, LETTERS, Point, ink::Ink, letters::Letters};
 use flate2::{Compression, Crc, write::ZlibEncoder};
 use std::io::{self, Write};
 use tiny_skia::{FillRule, LineCap, Paint, PathBuilder, Pixmap, Rect, Stroke, StrokeDash, Transform};
 
-/// Pixels in a unit of the drawing: sharp on screens of twice the usual density.
+/// Pixels per unit of the drawing: sharp on screens of twice the usual density.
 const DENSITY: f32 = 2.0;
 
 #[derive(Debug)]
@@ -18,14 +19,14 @@ pub(crate) struct Pixels {
 }
 
 impl Pixels {
-    /// A sheet of this width and height, in units of the drawing.
+    /// Returns an empty image of this size, in units of the drawing.
     pub(crate) fn new((width, height): Point) -> Self {
         let pixels = |length: f64| (f64::from(DENSITY) * length) as u32;
         let map = Pixmap::new(pixels(width), pixels(height)).expect("a picture has a size");
         Self { map, letters: Letters::new(), style: super::own_style() }
     }
 
-    /// Fills a shape, and draws its rim: before it, or after it.
+    /// Fills a shape and strokes its outline, before or after filling.
     fn shape(&mut self, path: PathBuilder, class: &str, to: Transform, rim_first: bool) {
         let Some(path) = path.finish() else { return };
         let ink = Ink::of(&self.style, class);
@@ -44,7 +45,7 @@ impl Pixels {
         let (width, height) = (self.map.width(), self.map.height());
         let mut rows = ZlibEncoder::new(Vec::new(), Compression::default());
         for row in self.map.data().chunks_exact(4 * width as usize) {
-            // no filter; the ground is opaque, so that there is no transparency to keep
+            // no filter; the background is opaque, so transparency is dropped
             let colours: Vec<u8> = row.chunks_exact(4).flat_map(|pixel| &pixel[..3]).copied().collect();
             rows.write_all(&[0])?;
             rows.write_all(&colours)?;
@@ -78,7 +79,7 @@ impl Canvas for Pixels {
         let ink = Ink::of(&self.style, class);
         let there = Rect::from_xywh(x as f32, y as f32, width as f32, height as f32);
         if let (Some(there), Some(paint)) = (there, paint(ink.fill, ink.opacity)) {
-            // crisp: blurred edges of neighbours would show as seams
+            // without anti-aliasing, which would show seams between adjacent rectangles
             let paint = Paint { anti_alias: false, ..paint };
             self.map.fill_rect(there, &paint, scaled(), None);
         }
@@ -124,7 +125,7 @@ impl Canvas for Pixels {
             .post_rotate(turn)
             .post_translate(x as f32, y as f32)
             .post_scale(DENSITY, DENSITY);
-        // a ground of the paper's colour lies behind the letters, where they have one
+        // the background-coloured outline, if any, lies behind the letters
         self.shape(self.letters.outline(word, size), class, to, true);
     }
 }

@@ -1,17 +1,18 @@
-//! A picture as SVG.
+//! Drawings as SVG.
 
 use super::{Anchor, Canvas, Point};
 use kstore::shown::lines;
 use std::fmt::Write;
 
-/// Text as HTML and SVG show it, also within an attribute's quotes; control characters become escapes.
+/// Escapes text for HTML and SVG, including quoted attributes; control characters become escapes.
 pub(crate) fn text(raw: &str) -> String {
-    // the first letter is part of the escapes
+    // the ampersand comes first, because the other escapes include it
     let escapes = [('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;"), ('"', "&quot;"), ('\'', "&#39;")];
     escapes.into_iter().fold(lines(raw).into_owned(), |text, (letter, escape)| text.replace(letter, escape))
 }
 
-/// The SVG elements drawn so far, and the attributes of the next one. Writing to a string cannot fail.
+/// The SVG elements drawn so far, and the attributes of the next one. Writing to a string cannot
+/// fail.
 #[derive(Debug, Default)]
 pub(crate) struct Svg {
     elements: String,
@@ -19,7 +20,8 @@ pub(crate) struct Svg {
 }
 
 impl Svg {
-    /// An empty drawing with an identifier and a name; a drawing that stands alone holds its style rules.
+    /// Returns an empty drawing with an identifier and a name; a standalone drawing includes its
+    /// style rules.
     pub(crate) fn new(id: &str, name: &str, (width, height): Point, style: &str) -> Self {
         let style = if style.is_empty() { String::new() } else { format!("<style>{style}</style>") };
         let elements = format!(
@@ -39,7 +41,7 @@ impl Svg {
         };
     }
 
-    /// The elements alone, without the drawing they belong to.
+    /// Returns only the elements, without the enclosing drawing.
     pub(crate) fn elements(self) -> String {
         self.elements
     }
@@ -51,7 +53,7 @@ impl Svg {
 
 impl Canvas for Svg {
     fn rectangle(&mut self, class: &str, (x, y): Point, (width, height): Point, says: Option<&str>) {
-        // corners are rounded, not lengths, so that neighbours meet without a seam
+        // round corners instead of lengths, so that neighbours meet without a seam
         let round = |v: f64| (100.0 * v).round() / 100.0;
         let (width, height) = (round(x + width) - round(x), round(y + height) - round(y));
         let shape = format!("x=\"{x:.2}\" y=\"{y:.2}\" width=\"{width:.2}\" height=\"{height:.2}\"");

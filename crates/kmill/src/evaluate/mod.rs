@@ -1,4 +1,4 @@
-//! `kmill evaluate`: a model's scores on a table that has the target.
+//! `kmill evaluate`: the scores of a model on a table that has the target.
 
 mod page;
 mod report;

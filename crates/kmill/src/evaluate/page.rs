@@ -1,4 +1,5 @@
-//! Scores as a page: residuals of a regression; confusions, curves of the ranking and calibration of a classification.
+//! Scores as a page: residuals of a regression; confusion matrix, ROC and precision-recall curves
+//! and calibration of a classification.
 
 use super::report::{self, EvaluateReport};
 use crate::page::{self, Axis, Chart, Mark, Page, Scale, Section, Series, extent};
@@ -8,7 +9,7 @@ use ksolve::predict::{
 };
 use std::path::Path;
 
-/// Most classes with which the confusion matrix is shown.
+/// Maximum number of classes for which the confusion matrix is shown.
 const CLASSES: usize = 30;
 
 pub(super) fn page(report: &EvaluateReport, details: &Details, model: &Path) -> Page {
@@ -26,7 +27,7 @@ pub(super) fn page(report: &EvaluateReport, details: &Details, model: &Path) -> 
     Page {
         title: "Evaluation".to_string(),
         subtitle: format!("{} on {rows} rows", model.display()),
-        // a curve is a line; its points are there for the values under the pointer
+        // the curves are lines; their invisible points provide tooltips
         style: "#roc .c0.mark, #precision .c0.mark { opacity: 0; }\n#roc .line.c1, #precision .line.c1 { display: none; }\n".to_string(),
         sections,
         data: serde_json::to_value(report).unwrap_or_default(),
@@ -37,7 +38,7 @@ fn linear(label: impl Into<String>, values: impl IntoIterator<Item = f64>) -> Op
     Axis::new(label, Scale::Linear, values)
 }
 
-/// The line that something is compared with.
+/// Returns a reference line.
 fn against(name: &str, line: [(f64, f64); 2]) -> Option<(String, Vec<(f64, f64)>)> {
     Some((name.to_string(), line.to_vec()))
 }
@@ -73,19 +74,20 @@ fn residuals(report: &RegressionScores, details: &Details) -> Option<String> {
     Some(page::charts([&truth, &left, &histogram]) + &page::note(&format!("{of}{which}.")))
 }
 
-/// Standard deviations around the mean that the histogram shows.
+/// Half-width of the histogram around the mean, in standard deviations.
 const SHOWN: f64 = 4.0;
 
-/// The histogram of truth − prediction; the first and the last bar also have what is beyond.
+/// Returns the histogram of truth − prediction; the first and the last bar include all values
+/// beyond.
 fn histogram(residuals: Vec<f64>) -> Option<Chart> {
     let n = residuals.len() as f64;
     let mean = residuals.iter().sum::<f64>() / n.max(1.0);
     let deviation = (residuals.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / n.max(1.0)).sqrt();
     let (least, most) = extent(residuals.iter().copied());
     let (low, high) = (least.max(mean - SHOWN * deviation), most.min(mean + SHOWN * deviation));
-    // residuals that are all the same have no width
+    // a constant residual has no width
     let (low, high) = if high > low { (low, high) } else { (low - 0.5, low + 0.5) };
-    // about the root of their number (Velleman)
+    // about the square root of the number of residuals (Velleman)
     let count = (n.sqrt() as usize).clamp(5, 40);
     let width = (high - low) / count as f64;
     let mut rows = vec![0u64; count];
@@ -95,7 +97,7 @@ fn histogram(residuals: Vec<f64>) -> Option<Chart> {
     let bar = |(i, rows): (usize, &u64)| (low + i as f64 * width, low + (i + 1) as f64 * width, *rows as f64);
     let bars: Vec<(f64, f64, f64)> = rows.iter().enumerate().map(bar).collect();
     let x = linear("truth − prediction", [low, high])?;
-    // a bar is as high as it has rows: the axis begins at 0
+    // the height of a bar is its number of rows, so the axis starts at 0
     let most = bars.iter().map(|bar| bar.2).fold(1.0, f64::max);
     let y = Axis::within("rows; the outer bars have all beyond", (0.0, 1.04 * most));
     Some(Chart { bars, ..Chart::new("histogram", "Histogram of the residuals", x, y) })
@@ -139,7 +141,7 @@ fn novelty(report: &NoveltyScores, details: &Details) -> Vec<Section> {
     std::iter::once(scores).chain(ranking(details)).collect()
 }
 
-/// The curves of a ranking of the rows: ROC, and precision against recall.
+/// Returns the ROC and precision-recall curves.
 fn ranking(details: &Details) -> Option<Section> {
     let curve = |points: &[(f64, f64)], of: &str| {
         model(points.iter().map(|point| Mark::new(*point, format!("{of} {}", number(point.0, 4)))))
@@ -179,7 +181,8 @@ fn ranking(details: &Details) -> Option<Section> {
     (!charts.is_empty()).then(|| Section::new("Ranking", page::charts(&charts) + &note))
 }
 
-/// The confusion matrix as HTML, in shares of each true class, strongest where most rows are.
+/// Returns the confusion matrix as HTML, as fractions of each true class; the largest ones have the
+/// strongest colour.
 fn confusions(report: &ClassificationScores) -> String {
     let share = |row: &Vec<f64>, n: f64| Some(n / row.iter().sum::<f64>().max(f64::MIN_POSITIVE));
     let scores = report.confusion.iter().map(|row| row.iter().map(|n| share(row, *n)).collect());

@@ -14,7 +14,8 @@ pub(crate) enum EvaluateReport {
     Ranking(RankingScores),
 }
 
-/// Classes up to which the whole confusion matrix is shown; beyond, a line for each class.
+/// Maximum number of classes for which the whole confusion matrix is shown; beyond it, one line per
+/// class.
 const SHOWN: usize = 10;
 
 fn share(value: Option<f64>) -> String {
@@ -136,7 +137,8 @@ pub(super) fn confusions(scores: &ClassificationScores) -> Grid {
     }
 }
 
-/// A table of the classes: rows, precision, recall and F1 of each, and the class it is mistaken for most often.
+/// Returns a table of the classes: rows, precision, recall and F1 of each, and the class with which
+/// it is confused most often.
 pub(super) fn by_class(scores: &ClassificationScores) -> Table {
     let heads = ["class", "rows", "precision", "recall", "f1"].map(|head| (head, Align::Right));
     let mut table = Table::new(heads.into_iter().chain([("most often taken for", Align::Left)]));

@@ -1,4 +1,4 @@
-//! Targets that are classes: groups of points in the plane, with noise in both coordinates.
+//! Generators with class targets: clusters of points in the plane, with noise in both coordinates.
 
 use super::{Generator, Target};
 use std::f64::consts::PI;
@@ -17,10 +17,11 @@ pub(super) static MOONS: Generator = Generator::rule("moons", 2, Target::Class, 
 /// Number of clusters of `blobs`.
 const CENTRES: u64 = 3;
 
-/// Number of the first random draw for the centres, far above those of the rows.
+/// Index of the first random draw for the centres, far above the draws for the rows.
 const CENTRE: u64 = 1 << 40;
 
-/// Three classes with centres uniform in (−10, 10)^d, and points normal around them with standard deviation `noise`.
+/// Three classes with centres uniform in (−10, 10)^d, and points normal around them with standard
+/// deviation `noise`.
 pub(super) static BLOBS: Generator = Generator::rule("blobs", 2, Target::Class, |recipe, row, x| {
     let class = ((recipe.uniform(0, row) * CENTRES as f64) as u64).min(CENTRES - 1);
     for (axis, x) in (0..).zip(x) {
@@ -33,7 +34,8 @@ pub(super) static BLOBS: Generator = Generator::rule("blobs", 2, Target::Class, 
 .noise(1.0)
 .about("three classes: normal clusters around centres uniform in (-10, 10)^d");
 
-/// (t, t² + class), t uniform in (-2, 2): no line parts them, a function of degree two does.
+/// (t, t² + class), t uniform in (-2, 2): not linearly separable, but separable by a quadratic
+/// function.
 pub(super) static PARABOLAS: Generator = Generator::rule("parabolas", 2, Target::Class, |recipe, row, x| {
     let upper = f64::from(u8::from(recipe.uniform(0, row) < 0.5));
     let t = 4.0 * recipe.uniform(1, row) - 2.0;
@@ -43,7 +45,7 @@ pub(super) static PARABOLAS: Generator = Generator::rule("parabolas", 2, Target:
 .noise(0.05)
 .about("two classes: the parabolas x1 = x0^2 and x1 = x0^2 + 1 for x0 in (-2, 2), with noise");
 
-/// Class 0: (cos t, sin t); class 1: half of that; t uniform in (0, 2π).
+/// Class 0: (cos t, sin t); class 1: half of this; t uniform in (0, 2π).
 pub(super) static CIRCLE: Generator = Generator::rule("circle", 2, Target::Class, |recipe, row, x| {
     let inner = recipe.uniform(0, row) < 0.5;
     let (t, radius) = (2.0 * PI * recipe.uniform(1, row), if inner { 0.5 } else { 1.0 });

@@ -1,14 +1,17 @@
-//! Tables most of whose rows are much alike, so that a uniform sample misses the others.
+//! Tables in which most rows are similar, so that a uniform sample misses the others.
 //!
-//! Y. Chen, E. N. Epperly, J. A. Tropp, R. J. Webber, "Randomly pivoted Cholesky", arXiv 2207.06503, section 2.
+//! Y. Chen, E. N. Epperly, J. A. Tropp, R. J. Webber, "Randomly pivoted Cholesky", arXiv
+//! 2207.06503, section 2.
 
 use super::{Generator, Recipe, Target, spaced};
 use std::f64::consts::TAU;
 
-/// A face, its rows in order: left eye, right eye, mouth, outline; the target numbers the parts 0 to 3.
+/// A face, with rows in the order left eye, right eye, mouth, outline; the target numbers these
+/// parts from 0 to 3.
 ///
-/// Each eye has ⌈√n⌉ points, uniform in the unit disc centred at (±4, 4); the mouth ⌈n/10⌉ points, x evenly spaced over
-/// [−5, 5], y = x²/16 − 5; the remaining points lie at evenly spaced angles over [0, 2π] on the circle of radius 10.
+/// Each eye has ⌈√n⌉ points, uniform in the unit disc centred at (±4, 4); the mouth ⌈n/10⌉ points,
+/// x evenly spaced over [−5, 5], y = x²/16 − 5; the remaining points lie at evenly spaced angles
+/// over [0, 2π] on the circle of radius 10.
 pub(super) static SMILE: Generator = Generator {
     // two eyes of 3 points and a mouth of 1
     fewest_rows: 7,
@@ -16,7 +19,7 @@ pub(super) static SMILE: Generator = Generator {
         .about("a face in the plane: two dense eyes, a mouth, and an outline of most points; y numbers the parts")
 };
 
-/// The numbers of points of one eye and of the mouth, of n in all.
+/// Returns the number of points of one eye and of the mouth, for n points in total.
 fn parts(n: u64) -> (u64, u64) {
     let root = n.isqrt();
     (root + u64::from(root * root < n), n.div_ceil(10))
@@ -41,7 +44,8 @@ fn smile(recipe: &Recipe, row: u64, x: &mut [f64]) -> f64 {
     part
 }
 
-/// t = s⁶ for s evenly spaced over [0, 2], largest first; points e^{0.2 t} (cos t, sin t); the target is t.
+/// t = s⁶ for s evenly spaced over [0, 2], largest first; points e^{0.2 t} (cos t, sin t); the
+/// target is t.
 pub(super) static ROBSPIRAL: Generator = Generator::rule("robspiral", 2, Target::Number, |recipe, row, x| {
     let t = spaced(row, recipe.rows, 2.0, 0.0).powi(6);
     let radius = (0.2 * t).exp();
@@ -80,7 +84,7 @@ mod tests {
         }
         let at = |row: usize| (x[2 * row], x[2 * row + 1]);
         assert_eq!([at(200), at(1199), at(1200)], [(-5.0, 25.0 / 16.0 - 5.0), (5.0, 25.0 / 16.0 - 5.0), (10.0, 0.0)]);
-        // the last angle is 2π again
+        // the last angle is 2π, the same point as the first
         assert!((at(9999).0 - 10.0).abs() < 1e-12 && at(9999).1.abs() < 1e-12);
     }
 

@@ -1,7 +1,7 @@
-//! Generated tables: each row a pure function of (seed, row number), so any number of rows streams in the memory of
-//! one chunk, and every chunking gives the same table.
+//! Generated tables. Each row is a pure function of (seed, row number), so a table of any size
+//! streams in the memory of one chunk, and is the same for every chunk size.
 //!
-//! To add one: a static [`Generator`] with its facts and its rule, and a line in `GENERATORS`.
+//! To add a generator: write a static [`Generator`], and add a line to `GENERATORS`.
 
 mod classes;
 mod crowded;
@@ -34,20 +34,20 @@ impl Named for &'static Generator {
     }
 }
 
-/// Every generator: those of this crate, then those that were registered.
+/// Returns all generators: built-in ones, then registered ones.
 pub(crate) fn all() -> Vec<&'static Generator> {
     GENERATORS.all().into_iter().copied().collect()
 }
 
-/// The generator with the given name; `None` where there is none.
+/// Returns the generator with this name, if any.
 pub(crate) fn find(name: &str) -> Option<&'static Generator> {
     GENERATORS.by_name(name).copied()
 }
 
-/// Makes a generator of another crate known by its name, in this process and from now on.
+/// Registers a generator of another crate for this process.
 ///
 /// # Errors
-/// [`kstore::Error::Register`] for a name that is taken or is no word.
+/// [`kstore::Error::Register`] for a name that is already registered or is not a word.
 pub fn register(generator: &'static &'static Generator) -> Result<()> {
     Ok(GENERATORS.register(generator)?)
 }
@@ -66,37 +66,37 @@ pub enum Target {
 pub struct Recipe {
     /// Number of rows of the table.
     pub rows: u64,
-    /// Number of features of a row.
+    /// Number of features per row.
     pub features: usize,
-    /// Seed of every random number.
+    /// Seed of all random numbers.
     pub seed: u64,
     /// Standard deviation of the noise, in the units of the values that it is added to.
     pub noise: f64,
 }
 
-/// A rule that makes row `i` of a table, and the facts about it.
+/// A function that generates row `i` of a table, and its metadata.
 #[derive(Debug)]
 pub struct Generator {
-    /// The name on the command line.
+    /// Name on the command line.
     pub name: &'static str,
     /// One sentence for the help text.
     pub about: &'static str,
-    /// Number of features unless asked otherwise.
+    /// Default number of features.
     pub features: usize,
-    /// Fewest features, where their number can be chosen; `None` where it is fixed.
+    /// Minimum number of features; `None` if the number is fixed.
     pub fewest_features: Option<usize>,
-    /// Noise unless asked otherwise; `None` where there is no place for noise.
+    /// Default noise; `None` if noise is not supported.
     pub noise: Option<f64>,
-    /// Fewest rows that make the shape.
+    /// Minimum number of rows that form the shape.
     pub fewest_rows: u64,
     /// Kind of the target column.
     pub target: Target,
-    /// Writes the features of a row, by its number, and returns its target.
+    /// Function that writes the features of a row, given its number, and returns its target.
     pub row: fn(&Recipe, u64, &mut [f64]) -> f64,
 }
 
 impl Generator {
-    /// A generator of any number of rows, with so many features and without noise.
+    /// Returns a generator of any number of rows, with this number of features and without noise.
     pub const fn new(
         name: &'static str,
         about: &'static str,
@@ -107,7 +107,7 @@ impl Generator {
         Self { name, about, features, fewest_features: None, noise: None, fewest_rows: 1, target, row }
     }
 
-    /// As [`Generator::new`]; what it is about follows.
+    /// Same as [`Generator::new`], without a description.
     const fn rule(
         name: &'static str,
         features: usize,
@@ -121,7 +121,7 @@ impl Generator {
         Self { about, ..self }
     }
 
-    /// With noise, of this deviation unless asked otherwise.
+    /// Adds noise, with this default standard deviation.
     const fn noise(self, noise: f64) -> Self {
         Self { noise: Some(noise), ..self }
     }
@@ -132,8 +132,8 @@ impl Generator {
 }
 
 impl Recipe {
-    /// A recipe for `generator`; features and noise are the generator's own where none are given. Refuses too few rows or features, and options
-    /// that the generator has no use for.
+    /// Returns a recipe for `generator`, with its default features and noise if none are given.
+    /// Rejects too few rows or features, and options that the generator does not support.
     pub(crate) fn new(
         generator: &Generator,
         rows: u64,
@@ -174,21 +174,21 @@ impl Recipe {
         Ok(Self { rows, features, seed, noise })
     }
 
-    /// Writes the features of a point with noise in each.
+    /// Writes the coordinates of a point, with noise in each.
     fn near(&self, point: &[f64], row: u64, x: &mut [f64]) {
         for ((axis, x), at) in (0..).zip(x).zip(point) {
             *x = at + self.noise * self.normal(axis, row);
         }
     }
 
-    /// A uniform number in (0, 1) for draw `draw` of row `row`.
+    /// Returns a uniform number in (0, 1) for draw `draw` of row `row`.
     fn uniform(&self, draw: u64, row: u64) -> f64 {
         Stream::new(self.seed, Purpose::Data, draw).uniform(row)
     }
 
-    /// A standard normal number for draw `draw` of row `row`, by Box and Muller.
+    /// Returns a standard normal number for draw `draw` of row `row` (Box and Muller).
     ///
-    /// Its two uniform numbers come from rounds far above those of [`Recipe::uniform`].
+    /// Its two uniform numbers use draw indices far above those passed to [`Recipe::uniform`].
     fn normal(&self, draw: u64, row: u64) -> f64 {
         const NORMAL: u64 = 1 << 32;
         let radius = (-2.0 * self.uniform(NORMAL + 2 * draw, row).ln()).sqrt();
@@ -196,7 +196,7 @@ impl Recipe {
     }
 }
 
-/// Point `i` of `points` evenly spaced from `from` to `to`, both ends included.
+/// Returns point `i` of `points` evenly spaced points from `from` to `to`, both included.
 fn spaced(i: u64, points: u64, from: f64, to: f64) -> f64 {
     if points < 2 { from } else { from + (to - from) * (i as f64 / (points - 1) as f64) }
 }
@@ -227,7 +227,7 @@ pub(crate) mod tests {
             for chunk in [1usize, 7, 333] {
                 let (mut x, mut y) = (vec![0.0; whole_x.len()], vec![0.0; 1000]);
                 let parts = x.chunks_mut(chunk * recipe.features).zip(y.chunks_mut(chunk)).enumerate();
-                // backwards: a row must not know which came before
+                // in reverse order, because a row must not depend on previous ones
                 for (i, (x, y)) in parts.collect::<Vec<_>>().into_iter().rev() {
                     fill(generator, &recipe, (i * chunk) as u64, x, y);
                 }

@@ -1,12 +1,14 @@
-//! Targets that are numbers: smooth functions of features in a cube, and the place along a sheet in three
-//! dimensions, with noise in all coordinates.
+//! Generators with numeric targets: smooth functions of features in a cube, and the position on a
+//! sheet in three dimensions, with noise in all coordinates.
 
 use super::{Generator, Recipe, Target};
 use std::f64::consts::PI;
 
-/// y = 10 sin(π x0 x1) + 20 (x2 − ½)² + 10 x3 + 5 x4 + noise, every feature uniform in (0, 1): an interaction, and useless features.
+/// y = 10 sin(π x0 x1) + 20 (x2 − ½)² + 10 x3 + 5 x4 + noise, every feature uniform in (0, 1): an
+/// interaction, and irrelevant features.
 ///
-/// J. H. Friedman, "Multivariate adaptive regression splines", Annals of Statistics 19 (1991), section 4.3.
+/// J. H. Friedman, "Multivariate adaptive regression splines", Annals of Statistics 19 (1991),
+/// section 4.3.
 pub(crate) static FRIEDMAN1: Generator = Generator::rule("friedman1", 10, Target::Number, |recipe, row, x| {
     recipe.cube(row, x);
     let y = 10.0 * (PI * x[0] * x[1]).sin() + 20.0 * (x[2] - 0.5).powi(2) + 10.0 * x[3] + 5.0 * x[4];
@@ -16,8 +18,9 @@ pub(crate) static FRIEDMAN1: Generator = Generator::rule("friedman1", 10, Target
 .noise(1.0)
 .about("regression: 10 sin(pi x0 x1) + 20 (x2 - 1/2)^2 + 10 x3 + 5 x4 + noise, x uniform in (0, 1)");
 
-/// y = cos(1.5 (x0 + x1)) + cos(1.5 (x2 − x3)) + noise, every feature uniform in (−2, 2). No feature has a correlation with y: what a
-/// kernel of all distances cannot see, and one behind a learned metric can.
+/// y = cos(1.5 (x0 + x1)) + cos(1.5 (x2 − x3)) + noise, every feature uniform in (−2, 2). No
+/// feature is correlated with y. A kernel of distances in all features fails, one with a learned
+/// metric succeeds.
 pub(super) static HIDDEN: Generator = Generator::rule("hidden", 32, Target::Number, |recipe, row, x| {
     recipe.cube(row, x);
     x.iter_mut().for_each(|x| *x = 4.0 * *x - 2.0);

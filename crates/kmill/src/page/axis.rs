@@ -1,33 +1,34 @@
-//! The axes of charts: the position of a number, and the numbers that are written at the axis.
+//! The axes of charts: the position of a value, and the tick labels.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scale {
     /// Linear: equal differences have equal lengths.
     Linear,
-    /// Logarithmic: equal ratios have equal lengths; positive numbers only.
+    /// Logarithmic: equal ratios have equal lengths; positive values only.
     Log,
 }
 
-/// An axis of a chart, with its ends and the numbers written at it.
+/// An axis of a chart, with its ends and ticks.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Axis {
-    /// The name of the numbers, with their unit.
+    /// Name of the quantity, with its unit.
     pub(crate) label: String,
     scale: Scale,
     low: f64,
     high: f64,
-    /// Numbers with a label, ascending.
+    /// Labelled values, ascending.
     pub(crate) ticks: Vec<f64>,
 }
 
-/// Most labels that have room beside each other.
+/// Maximum number of labels that fit side by side.
 const MOST_TICKS: usize = 7;
 
-/// Share of the axis that is left free at either end.
+/// Fraction of the axis that is left free at either end.
 const MARGIN: f64 = 0.04;
 
 impl Axis {
-    /// An axis for these numbers; `None` where none of them has a place on it, as 0 on a logarithmic scale.
+    /// Returns an axis for these values; `None` if none of them can be shown, such as 0 on a
+    /// logarithmic scale.
     pub(crate) fn new(label: impl Into<String>, scale: Scale, values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let fits = |value: &f64| value.is_finite() && (scale == Scale::Linear || *value > 0.0);
         let (low, high) = extent(values.into_iter().filter(fits));
@@ -42,18 +43,18 @@ impl Axis {
         Some(Self { label, scale, low, high, ticks })
     }
 
-    /// A linear axis that begins and ends with these numbers.
+    /// Returns a linear axis with these ends.
     pub(crate) fn within(label: impl Into<String>, (low, high): (f64, f64)) -> Self {
         Self { label: label.into(), scale: Scale::Linear, low, high, ticks: linear_ticks(low, high) }
     }
 
-    /// The numbers at the axis with their texts, all in one notation: where one of them needs an exponent, all have one.
+    /// Returns the ticks with their labels in one notation: if one needs an exponent, all have one.
     pub(crate) fn written(&self) -> impl Iterator<Item = (f64, String)> {
         let exponents = self.ticks.iter().any(|tick| needs_exponent(*tick));
         self.ticks.iter().map(move |tick| (*tick, if exponents { scientific(*tick) } else { label(*tick) }))
     }
 
-    /// The axis with other numbers written at it, where these are few and far enough from each other.
+    /// Replaces the ticks if the new ones are few and far enough apart.
     pub(crate) fn with_ticks(self, ticks: &[f64]) -> Self {
         let places: Vec<f64> = ticks.iter().filter_map(|tick| self.place(*tick, 0.0, 1.0)).collect();
         let far = places.windows(2).all(|pair| pair[1] - pair[0] > 0.5 / MOST_TICKS as f64);
@@ -61,12 +62,13 @@ impl Axis {
         if fits { Self { ticks: ticks.to_vec(), ..self } } else { self }
     }
 
-    /// True for a number between the ends of the axis.
+    /// Returns true for a value between the ends of the axis.
     pub(crate) fn holds(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }
 
-    /// The position of a number where the axis goes from `from` to `to`; `None` where it has none on this scale.
+    /// Returns the position of a value on an axis from `from` to `to`; `None` if it has none on
+    /// this scale.
     pub(crate) fn place(&self, value: f64, from: f64, to: f64) -> Option<f64> {
         let (low, high, value) = match self.scale {
             Scale::Linear => (self.low, self.high, value),
@@ -78,12 +80,13 @@ impl Axis {
     }
 }
 
-/// The smallest and the largest of some numbers; without any the first is above the second.
+/// Returns the minimum and maximum of some values; without values, the first is larger than the
+/// second.
 pub(crate) fn extent(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
     values.into_iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)))
 }
 
-/// The ends of an axis for numbers from `low` to `high`.
+/// Returns the ends of an axis for values from `low` to `high`.
 fn spread(scale: Scale, low: f64, high: f64) -> (f64, f64) {
     match scale {
         Scale::Linear => {
@@ -97,8 +100,8 @@ fn spread(scale: Scale, low: f64, high: f64) -> (f64, f64) {
     }
 }
 
-/// The labels of a logarithmic axis: 1, 2 and 5 times powers of ten, or powers alone, or every second power …, as many
-/// as have room.
+/// Returns the ticks of a logarithmic axis: 1, 2 and 5 times powers of ten, or powers alone, or
+/// every second power, and so on, as many as fit.
 fn log_ticks(low: f64, high: f64) -> Vec<f64> {
     let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
     let within = |value: &f64| (low..=high).contains(value);
@@ -112,12 +115,14 @@ fn log_ticks(low: f64, high: f64) -> Vec<f64> {
         .unwrap_or_default()
 }
 
-/// mantissa·10^exponent, correctly rounded by reading it as decimal text: 5e-3 is exactly the number written 0.005.
+/// Returns mantissa·10^exponent, correctly rounded by parsing decimal text: 5e-3 is exactly the
+/// literal 0.005.
 fn power(mantissa: f64, exponent: i32) -> f64 {
     format!("{mantissa}e{exponent}").parse().unwrap_or(f64::NAN)
 }
 
-/// The labels of a linear axis: multiples of 1, 2, 2.5 or 5 times a power of ten, as many as have room.
+/// Returns the ticks of a linear axis: multiples of 1, 2, 2.5 or 5 times a power of ten, as many as
+/// fit.
 fn linear_ticks(low: f64, high: f64) -> Vec<f64> {
     let rough = (high - low) / (MOST_TICKS - 1) as f64;
     let exponent = rough.log10().floor() as i32;
@@ -126,18 +131,18 @@ fn linear_ticks(low: f64, high: f64) -> Vec<f64> {
     let few = |step: &f64| ends(*step).1 - ends(*step).0 < MOST_TICKS as i64;
     let step = steps.into_iter().find(few).unwrap_or(rough);
     let (first, last) = ends(step);
-    // a division rounds to the number that is written, a product need not
+    // a division rounds to the written decimal number, a product need not
     let inverse = 1.0 / step;
     let whole = inverse >= 1.0;
     (first..=last).map(|i| if whole { i as f64 / inverse.round() } else { i as f64 * step }).collect()
 }
 
-/// True for a number that is long without an exponent.
+/// Returns true for a number that is long without an exponent.
 fn needs_exponent(value: f64) -> bool {
     value != 0.0 && !(1e-4..1e5).contains(&value.abs())
 }
 
-/// The text of a number at an axis: `50`, `0.001`, `10,000`, `10⁶`, `2·10⁶`.
+/// Formats the label of a tick: `50`, `0.001`, `10,000`, `10⁶`, `2·10⁶`.
 pub(crate) fn label(value: f64) -> String {
     if needs_exponent(value) {
         return scientific(value);
@@ -152,7 +157,7 @@ pub(crate) fn label(value: f64) -> String {
     }
 }
 
-/// The text of a number with an exponent: `10⁻³`, `2·10⁶`; 0 and 1 have none.
+/// Formats a number with an exponent: `10⁻³`, `2·10⁶`; 0 and 1 have none.
 fn scientific(value: f64) -> String {
     if value < 0.0 {
         return format!("−{}", scientific(-value));
@@ -216,7 +221,7 @@ mod tests {
         let ranks = [25.0, 50.0, 100.0, 200.0, 400.0];
         let axis = Axis::new("rank", Scale::Log, ranks).unwrap();
         assert_eq!(axis.clone().with_ticks(&ranks).ticks, ranks);
-        // too near to each other, too many, or none
+        // too close to each other, too many, or none
         for others in [&[100.0, 101.0][..], &[25.0, 50.0, 75.0, 100.0, 150.0, 200.0, 300.0, 400.0], &[]] {
             assert_eq!(axis.clone().with_ticks(others), axis);
         }

@@ -5,13 +5,14 @@ use crate::drawing::{Anchor, Canvas, LETTERS, Point, Svg, text};
 use crate::table::number;
 use std::{f64::consts::FRAC_1_SQRT_2, fmt};
 
-/// Width and height of a chart on a page, in units of the drawing. Style rules set the size of letters for narrow and wide screens.
+/// Width and height of a chart on a page, in units of the drawing. Style rules set the font size
+/// for narrow and wide screens.
 const SIZE: Point = (480.0, 330.0);
 
-/// The area between the axes of a chart on a page.
+/// Area between the axes of a chart on a page.
 const PLANE: Edges = Edges { left: 66.0, right: SIZE.0 - 14.0, top: 14.0, bottom: SIZE.1 - 52.0 };
 
-/// Series with whole lines and shapes of their own; the lines of further series are dashed.
+/// Number of series with solid lines and distinct marks; the lines of further series are dashed.
 const WHOLE: usize = 7;
 
 /// Distance below which the mark of one line hides that of another, in units of the drawing.
@@ -34,7 +35,7 @@ pub(crate) struct Plane<'a> {
 }
 
 impl Plane<'_> {
-    /// The place of a point; `None` where an axis has none for it.
+    /// Returns the position of a point; `None` if an axis has none for it.
     pub(crate) fn place(&self, (x, y): (f64, f64)) -> Option<Point> {
         let Edges { left, right, top, bottom } = self.edges;
         Some((self.x.place(x, left, right)?, self.y.place(y, bottom, top)?))
@@ -55,13 +56,13 @@ impl Plane<'_> {
             canvas.word("tick", &words, (x, bottom + 18.0), Anchor::Middle);
         }
         for (words, y) in self.y.written().filter_map(|(tick, words)| Some((words, self.y.place(tick, bottom, top)?))) {
-            // the middle of a digit is a third of its size above the line
+            // the middle of a digit is a third of the font size above the baseline
             canvas.word("tick", &words, (left - 7.0, y + 0.34 * LETTERS), Anchor::End);
         }
         canvas.word("name", &self.x.label, ((left + right) / 2.0, bottom + 40.0), Anchor::Middle);
     }
 
-    /// Draws the name of the vertical axis at a distance from the left edge of the drawing.
+    /// Draws the name of the vertical axis at `x`.
     pub(crate) fn name_upwards(&self, canvas: &mut dyn Canvas, name: &str, x: f64) {
         canvas.word("name", name, (x, (self.edges.top + self.edges.bottom) / 2.0), Anchor::Upwards);
     }
@@ -71,10 +72,10 @@ impl Plane<'_> {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Mark {
     pub(crate) x: f64,
-    /// The value, a median as a rule.
+    /// Value, usually a median.
     pub(crate) y: f64,
     pub(crate) band: (f64, f64),
-    /// The text shown with the value when the pointer is on the mark.
+    /// Tooltip, shown with the value.
     pub(crate) note: String,
 }
 
@@ -84,20 +85,20 @@ impl Mark {
     }
 }
 
-/// A line of a chart: marks that belong together.
+/// A line of a chart.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Series {
     pub(crate) name: String,
-    /// Number in the palette, which sets the colour, the dashes and the shape of the marks.
+    /// Palette index, which determines colour, dashes and mark shape.
     pub(crate) place: usize,
-    /// The marks of the line, in ascending order of x.
+    /// Marks of the line, in ascending order of x.
     pub(crate) marks: Vec<Mark>,
 }
 
-/// A chart with lines, bands and points over two axes; displayed as a figure of HTML.
+/// A chart with lines, bands and points over two axes; displayed as an HTML figure.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Chart {
-    /// Identifier, unique on the page; also the name of the file when the chart is saved.
+    /// Identifier, unique on the page; also the file name of a saved chart.
     pub(crate) id: String,
     pub(crate) title: String,
     pub(crate) x: Axis,
@@ -105,14 +106,14 @@ pub(crate) struct Chart {
     pub(crate) series: Vec<Series>,
     /// Points without a line.
     pub(crate) cloud: Vec<(f64, f64)>,
-    /// Bars from the horizontal axis: where each begins and ends, and its height.
+    /// Bars on the horizontal axis: start, end and height.
     pub(crate) bars: Vec<(f64, f64, f64)>,
-    /// A line that nothing can be below, with its name.
+    /// Lower bound of all lines, with its name.
     pub(crate) floor: Option<(String, Vec<(f64, f64)>)>,
 }
 
 impl Chart {
-    /// Two axes with nothing between them yet.
+    /// Returns an empty chart with two axes.
     pub(crate) fn new(id: impl Into<String>, title: impl Into<String>, x: Axis, y: Axis) -> Self {
         let (id, title) = (id.into(), title.into());
         Self { id, title, x, y, series: Vec::new(), cloud: Vec::new(), bars: Vec::new(), floor: None }
@@ -126,7 +127,7 @@ impl Chart {
         self.draw_bars(canvas, plane);
         self.draw_cloud(canvas, plane);
         if let Some((name, points)) = &self.floor {
-            // at the rim it would look like a floor that ends there
+            // clipped to the edge, it would look like a floor that ends there
             let shown = points.iter().filter(|(x, y)| self.x.holds(*x) && self.y.holds(*y));
             let places: Vec<Point> = shown.filter_map(|point| plane.place(*point)).collect();
             if places.len() > 1 {
@@ -136,7 +137,7 @@ impl Chart {
         self.series.iter().for_each(|series| series.draw(canvas, plane));
     }
 
-    /// The lines that cannot be seen because later ones lie on them, in a sentence.
+    /// Lists the lines that are hidden under later ones, in a sentence.
     pub(crate) fn hidden(&self) -> Option<String> {
         let plane = Plane { x: &self.x, y: &self.y, edges: PLANE };
         let place = |series: &Series| series.marks.iter().filter_map(|mark| plane.place((mark.x, mark.y))).collect();
@@ -151,13 +152,14 @@ impl Chart {
         (!told.is_empty()).then(|| told.join("; "))
     }
 
-    /// Draws the points without a line as lines of no length with round ends, which takes a few letters a point.
+    /// Draws unconnected points as lines of zero length with round caps, which takes a few
+    /// characters per point.
     fn draw_cloud(&self, canvas: &mut dyn Canvas, plane: Plane<'_>) {
         let placed: Vec<_> = self.cloud.iter().filter_map(|point| Some((point, plane.place(*point)?))).collect();
         if placed.is_empty() {
             return;
         }
-        // the numbers, in the same order, for the box under the pointer
+        // the values in the same order, for the tooltip
         let numbers: String =
             placed.iter().map(|((x, y), _)| format!("{} {} ", number(*x, 4), number(*y, 4))).collect();
         let names = [&self.x.label, &self.y.label].map(|name| text(name)).join("|");
@@ -222,18 +224,18 @@ fn colour(place: usize) -> String {
     format!("c{}", place % COLOURS)
 }
 
-/// The classes of a line: those beyond the shapes are dashed.
+/// Returns the style classes of a line; dashed if all mark shapes are used up.
 fn stroke(place: usize) -> String {
     format!("line {}{}", colour(place), if place >= WHOLE { " dashed" } else { "" })
 }
 
-/// Corners of a cross with arms of one width: those of one arm, and the same after each quarter of a turn.
+/// Returns the corners of a cross: the corners of one arm, rotated by quarter turns.
 fn cross() -> [Point; 12] {
     let arm = [(-1.4, -4.6), (1.4, -4.6), (1.4, -1.4)];
     std::array::from_fn(|i| (0..i / 3).fold(arm[i % 3], |(x, y): Point, _| (-y, x)))
 }
 
-/// Draws the mark of a line at a point; its shape tells lines apart without colour.
+/// Draws the mark of a line at a point; its shape distinguishes lines without colour.
 fn shape(canvas: &mut dyn Canvas, place: usize, (x, y): Point, says: Option<&str>) {
     let class = format!("mark {}", colour(place));
     let mut corners = |points: &[Point]| {
@@ -251,7 +253,7 @@ fn shape(canvas: &mut dyn Canvas, place: usize, (x, y): Point, says: Option<&str
     }
 }
 
-/// Draws a short line with the mark of a place in the palette, for a legend.
+/// Draws a short line with the mark of a palette index, for a legend.
 pub(crate) fn key(canvas: &mut dyn Canvas, place: usize, (x, y): Point) {
     canvas.path(&stroke(place), &[(x, y), (x + 24.0, y)], false, None);
     shape(canvas, place, (x + 12.0, y), None);
@@ -288,10 +290,9 @@ mod tests {
         assert!(svg.contains("data-name=\"a&amp;b\"") && svg.contains("line c8 dashed") && svg.contains("&lt;b&gt;"));
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         assert!(svg.contains(">50</text>") && svg.contains(">2000</text>") && svg.contains("class=\"floor\""));
-        // of the points and the bars too
         assert!(svg.contains("data-names=\"rank|error\" data-values=\"50.00 0.1000 \""), "{svg}");
         assert!(svg.contains("<title>100.0 to 200.0: 0.1000</title>"), "{svg}");
-        // the numbers are there to the last digit
+        // values are written with full precision
         assert!(svg.contains("data-x=\"5e1\" data-y=\"5e-1\" data-low=\"2.5e-1\" data-high=\"1e0\""), "{svg}");
     }
 

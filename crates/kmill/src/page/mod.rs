@@ -1,7 +1,8 @@
 //! The report page: one HTML file that needs no network.
 //!
-//! Everything on it is there without a script: charts are SVG made here, tabs and toggles are style rules. The script
-//! only adds values under the pointer and the saving of charts. Text that comes from a user goes through `drawing::text`.
+//! The page is complete without a script: charts are SVG generated here, tabs and toggles are style
+//! rules. The script only adds tooltips and the saving of charts. User-supplied text is escaped by
+//! `drawing::text`.
 
 mod axis;
 mod chart;
@@ -19,10 +20,10 @@ use std::path::Path;
 
 const STYLE: &str = include_str!("style.css");
 
-/// The script that shows values under the pointer and saves charts.
+/// Script that shows tooltips and saves charts.
 const SCRIPT: &str = include_str!("script.js");
 
-/// Colours of the palette; further classes and series repeat them.
+/// Number of colours in the palette; further classes and series repeat them.
 pub(crate) const COLOURS: usize = 24;
 
 /// A page with its sections.
@@ -32,11 +33,11 @@ pub struct Page {
     pub title: String,
     /// One line under the title.
     pub subtitle: String,
-    /// Style rules for this page alone.
+    /// Style rules specific to this page.
     pub style: String,
-    /// The sections of the page, from top to bottom.
+    /// Sections of the page, from top to bottom.
     pub sections: Vec<Section>,
-    /// Every number of the page as one JSON value.
+    /// All numbers of the page, as one JSON value.
     pub data: serde_json::Value,
 }
 
@@ -77,7 +78,7 @@ impl fmt::Display for Page {
              <header>\n<h1>{title}</h1>\n<p>{subtitle}</p>\n</header>\n{sections}</main>\n\
              <script type=\"application/json\" id=\"data\">{data}</script>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
             style = self.style,
-            // JSON that cannot end the script element it stands in
+            // escaped JSON cannot end the script element
             data = self.data.to_string().replace('<', "\\u003c"),
         )
     }

@@ -5,13 +5,13 @@ use crate::drawing::{Canvas, Svg, text};
 use crate::machine;
 use crate::table::{self, Grid, count};
 
-/// A list of names and values, as HTML.
+/// Formats names and values as an HTML list.
 pub fn facts<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> String {
     let row = |(name, value): (&str, String)| format!("<dt>{}</dt><dd>{}</dd>\n", text(name), text(&value));
     format!("<dl>\n{}</dl>", pairs.into_iter().map(row).collect::<String>())
 }
 
-/// A table as HTML: the first column names the row, the others are numbers.
+/// Formats an HTML table: the first column names the row, the others are numbers.
 pub(crate) fn table<S: AsRef<str>>(head: &[S], rows: &[Vec<String>]) -> String {
     let heads: String = head.iter().map(|head| format!("<th>{}</th>", text(head.as_ref()))).collect();
     let cell = |(i, cell): (usize, &String)| match i {
@@ -22,19 +22,19 @@ pub(crate) fn table<S: AsRef<str>>(head: &[S], rows: &[Vec<String>]) -> String {
     sheet(&heads, &rows.iter().map(row).collect::<String>())
 }
 
-/// A table from its cells in HTML.
+/// Formats a table from its HTML cells.
 fn sheet(heads: &str, rows: &str) -> String {
     format!("<div class=\"scroll\"><table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>")
 }
 
-/// A grid as HTML, without shades.
+/// Formats a grid as HTML, without shading.
 pub(crate) fn grid(grid: &Grid) -> String {
     let head: Vec<&String> = std::iter::once(&grid.corner).chain(&grid.columns).collect();
     let row = |(name, cells): &(String, Vec<String>)| std::iter::once(name).chain(cells).cloned().collect();
     table(&head, &grid.rows.iter().map(row).collect::<Vec<_>>())
 }
 
-/// Names with their shares of 1, each with a bar as long as its share of the largest, as HTML.
+/// Formats names with fractions as HTML, each with a bar proportional to its fraction.
 pub(crate) fn bars(head: [&str; 2], shares: &[(String, f64, String)]) -> String {
     let largest = shares.iter().map(|(_, share, _)| *share).fold(0.0, f64::max);
     let row = |(name, share, shown): &(String, f64, String)| {
@@ -51,8 +51,10 @@ pub(crate) fn bars(head: [&str; 2], shares: &[(String, f64, String)]) -> String 
     sheet(&format!("<th>{name}</th><th>{value}</th><th></th>"), &rows)
 }
 
-/// A grid as HTML whose cells are shaded by their scores, row by row: the smaller, the fainter; without one a cell stays blank. Linear, for
-/// shares: from 0 to the largest. Logarithmic, for errors: from the smallest to the largest, or linear between them where one is not positive.
+/// Formats a grid as HTML with cells shaded by their scores, row by row; smaller scores are
+/// lighter, and a cell without a score is blank. Linear shading, for fractions, ranges from 0 to
+/// the largest. Logarithmic shading, for errors, ranges from the smallest to the largest; it is
+/// linear between them if a score is not positive.
 pub(crate) fn heat(title: &str, grid: &Grid, shading: Scale, scores: &[Vec<Option<f64>>]) -> String {
     let all = || scores.iter().flatten().flatten().copied().filter(|score| score.is_finite());
     let logs = shading == Scale::Log && all().all(|score| score > 0.0);
@@ -82,7 +84,7 @@ pub(crate) fn heat(title: &str, grid: &Grid, shading: Scale, scores: &[Vec<Optio
 /// Width of the whole bar, in units of the drawing.
 const BAR: f64 = 1000.0;
 
-/// A bar of the times of the stages, by their names, in seconds, with a table of them, as HTML.
+/// Formats the times of named stages, in seconds, as an HTML bar with a table.
 fn stages(stages: &[(String, f64)]) -> String {
     let total: f64 = stages.iter().map(|(_, seconds)| seconds.max(0.0)).sum();
     if total <= 0.0 {
@@ -110,8 +112,8 @@ fn stages(stages: &[(String, f64)]) -> String {
     )
 }
 
-/// The section on the run behind a page: its command line where one made it, the program and the machine, other facts and the times
-/// of its stages.
+/// Returns the section on the run behind a page: its command line if there was one, the version,
+/// the machine, other facts and the times of its stages.
 pub(crate) fn run(by_command: bool, more: Vec<(&str, String)>, seconds: &[(String, f64)]) -> Section {
     let typed = || format!("<pre class=\"command\">{}</pre>", text(&machine::command()));
     let command = if by_command { typed() } else { String::new() };
@@ -120,12 +122,12 @@ pub(crate) fn run(by_command: bool, more: Vec<(&str, String)>, seconds: &[(Strin
     Section::new("Run", format!("{command}\n{}", beside(&facts, &stages(seconds))))
 }
 
-/// Two parts beside each other where there is room, as HTML.
+/// Places two parts side by side if they fit, as HTML.
 pub(crate) fn beside(left: &str, right: &str) -> String {
     format!("<div class=\"pair\"><div>{left}</div><div>{right}</div></div>")
 }
 
-/// Charts beside each other where there is room, as HTML.
+/// Places charts side by side if they fit, as HTML.
 pub(crate) fn charts<'c>(charts: impl IntoIterator<Item = &'c Chart>) -> String {
     let charts: Vec<String> = charts.into_iter().map(ToString::to_string).collect();
     format!("<div class=\"charts\">\n{}\n</div>", charts.join("\n"))
@@ -135,12 +137,12 @@ pub(crate) fn note(words: &str) -> String {
     format!("<p class=\"note\">{}</p>", text(words))
 }
 
-/// A part that is shown when its title is clicked, as HTML.
+/// Formats a part that is shown when its title is clicked, as HTML.
 pub(crate) fn details(title: &str, body: &str) -> String {
     format!("<details><summary>{}</summary>{body}</details>", text(title))
 }
 
-/// Facts beside a table of the first features, as HTML.
+/// Places facts next to a table of the first features, as HTML.
 pub(crate) fn data<const N: usize>(
     facts: Vec<(&str, String)>,
     title: &str,

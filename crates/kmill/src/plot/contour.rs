@@ -1,11 +1,14 @@
-//! Lines of equal height of a function on a grid: marching squares.
+//! Contour lines of a function on a grid: marching squares.
 //!
-//! Every square of four neighbouring grid points is crossed where the level lies between two corners, at the place that is
-//! linear in their heights. Two opposite corners above and two below are joined by the height of the middle.
+//! A contour crosses the edge of a square of four neighbouring grid points if the level lies
+//! between the values at its ends, at the position found by linear interpolation. In the saddle
+//! case, with two opposite corners above and two below, the mean of the corners decides the
+//! connection.
 //!
-//! Reference: Maple, "Geometric design and space planning using the marching squares and marching cube algorithms", 2003.
+//! Reference: Maple, "Geometric design and space planning using the marching squares and marching
+//! cube algorithms", 2003.
 
-/// The values of a function on a grid, row after row from the lowest y.
+/// The values of a function on a grid, row by row from the lowest y.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct FunctionGrid {
     pub(super) width: usize,
@@ -13,7 +16,7 @@ pub(super) struct FunctionGrid {
     pub(super) values: Vec<f64>,
 }
 
-/// A piece of a line, in units of the grid.
+/// A line segment, in units of the grid.
 pub(super) type Piece = [(f64, f64); 2];
 
 impl FunctionGrid {
@@ -21,7 +24,7 @@ impl FunctionGrid {
         self.values[row * self.width + column]
     }
 
-    /// The pieces of the lines where the function has the value `level`.
+    /// Returns the segments of the contour line at `level`.
     pub(super) fn contour(&self, level: f64) -> Vec<Piece> {
         let mut pieces = Vec::new();
         for row in 0..self.height.saturating_sub(1) {
@@ -33,7 +36,7 @@ impl FunctionGrid {
     }
 
     fn square(&self, column: usize, row: usize, level: f64, pieces: &mut Vec<Piece>) {
-        // corners against the clock from the lower left, with their heights above the level
+        // corners counter-clockwise from the lower left, with their heights above the level
         let corners = [(0, 0), (1, 0), (1, 1), (0, 1)].map(|(x, y)| (column + x, row + y));
         let above = corners.map(|(x, y)| self.at(x, y) - level);
         if above.iter().any(|height| !height.is_finite()) {
@@ -84,7 +87,7 @@ mod tests {
     #[test]
     fn saddles_and_holes_are_no_trouble() {
         let grid = |values: [f64; 4]| FunctionGrid { width: 2, height: 2, values: values.to_vec() };
-        // opposite corners above: the middle is above, so that they are joined
+        // opposite corners above: the middle is above, so they are connected
         assert_eq!(grid([2.0, -1.0, -1.0, 2.0]).contour(0.0).len(), 2);
         assert_eq!(grid([1.0, 1.0, 1.0, 1.0]).contour(0.0), Vec::<Piece>::new());
         assert_eq!(grid([1.0, f64::NAN, -1.0, 1.0]).contour(0.0), Vec::<Piece>::new());

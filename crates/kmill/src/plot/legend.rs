@@ -1,4 +1,4 @@
-//! What colours mean: the names of classes, and the numbers of shades.
+//! Legends: the names of classes, and the values of shades.
 
 use crate::drawing::{Anchor, Canvas, LETTERS};
 use crate::page::{Axis, COLOURS, Edges};
@@ -9,10 +9,10 @@ pub(super) const SHADES: usize = 12;
 
 const LINE: f64 = 21.0;
 
-/// Letters of a name that are shown.
+/// Maximum number of characters of a name.
 const SHOWN: usize = 14;
 
-/// Cells around the middle of a region that a name needs.
+/// Number of cells around the middle of a region that a name needs.
 const ROOM: usize = 7;
 
 pub(super) fn short(name: &str) -> String {
@@ -20,7 +20,7 @@ pub(super) fn short(name: &str) -> String {
     if letters <= SHOWN { name.to_string() } else { name.chars().take(SHOWN - 1).chain(['…']).collect() }
 }
 
-/// Draws the names of the classes beside their colours, to the right of the plane.
+/// Draws the names of the classes next to their colours, to the right of the plot area.
 pub(super) fn classes(canvas: &mut dyn Canvas, names: &[String], plane: Edges) {
     let Edges { right, top, bottom, .. } = plane;
     let most = ((bottom - top) / LINE) as usize;
@@ -36,8 +36,8 @@ pub(super) fn classes(canvas: &mut dyn Canvas, names: &[String], plane: Edges) {
     }
 }
 
-/// Draws a bar of the shades from the smallest to the largest value, with numbers, to the right of the plane; their styles are called
-/// `name` and a number.
+/// Draws a colour bar from the smallest to the largest value, with ticks, to the right of the plot
+/// area; the style classes are `name` followed by a number.
 pub(super) fn shades(canvas: &mut dyn Canvas, range: (f64, f64), (shades, name): (usize, &str), plane: Edges) {
     let Edges { right, top, bottom, .. } = plane;
     let height = (bottom - top) / shades as f64;
@@ -51,14 +51,16 @@ pub(super) fn shades(canvas: &mut dyn Canvas, range: (f64, f64), (shades, name):
     }
 }
 
-/// The place of each region where a name has most room, as column and row of the grid; none for a region that is too narrow.
+/// Returns the cell of each region where a name has most room, as column and row of the grid;
+/// regions that are too narrow are left out.
 ///
-/// The room of a cell is the number of steps to the nearest cell of another class, by two passes over the grid: Rosenfeld and Pfaltz,
-/// "Sequential operations in digital picture processing", 1966.
+/// The room of a cell is the number of steps to the nearest cell of another class, computed in two
+/// passes over the grid: Rosenfeld and Pfaltz, "Sequential operations in digital picture
+/// processing", 1966.
 pub(super) fn middles(regions: &[usize], width: usize, classes: usize) -> Vec<(usize, (usize, usize))> {
     let height = regions.len() / width.max(1);
     let same = |a: usize, b: usize| regions[a] == regions[b];
-    // at the rim a name would be cut off
+    // close to the edge a name would be cut off
     let mut room: Vec<usize> = (0..regions.len())
         .map(|at| {
             [at % width, width - 1 - at % width, at / width, height - 1 - at / width].into_iter().min().unwrap_or(0) + 1

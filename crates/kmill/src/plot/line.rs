@@ -8,17 +8,17 @@ use crate::{Error, Result, args::Run, plot::PlotArgs, table::number};
 use ksolve::{Task, predict::Predictor};
 use kstore::budget::Term;
 
-/// Points of the line: one for every other unit of the drawing.
+/// Number of points of the line: one per two units of the drawing.
 const STEPS: usize = 300;
 
 struct Line<'a> {
     feature: &'a str,
     what: String,
     bounds: (f64, f64),
-    /// The line of each output that is drawn: its place among the colours, and its values at equal steps.
+    /// Palette index and values at equal steps of each output that is drawn.
     functions: Vec<(usize, Vec<f64>)>,
     points: &'a Points,
-    /// The value that decides: equal scores, the border of novelty, or even chances.
+    /// Decision boundary: equal scores, the boundary of novelty, or probability ½.
     border: Option<f64>,
 }
 
@@ -37,7 +37,7 @@ pub(super) fn run(predictor: &Predictor, feature: &String, args: &PlotArgs, run:
     let x: Vec<f64> = (0..STEPS).map(|i| bounds.0 + share(i) * (bounds.1 - bounds.0)).collect();
     let mut scores = vec![0.0; STEPS * outputs];
     predictor.predict(&x, &mut scores)?;
-    // classes are drawn by their probabilities where there are some, all of them
+    // if the model has probabilities, those of all classes are drawn
     let (values, width) = match &card.link {
         Some(link) => {
             let (mut all, mut row) = (Vec::new(), Vec::new());
@@ -91,14 +91,14 @@ impl Drawing for Line<'_> {
         let heights = self.functions.iter().flat_map(|(_, values)| values).copied().chain(truths);
         let across = Axis::new(self.feature, Scale::Linear, [self.bounds.0, self.bounds.1]);
         let up = Axis::new(&self.what, Scale::Linear, heights.chain(self.border));
-        // predictions are finite: there always is an axis
+        // predictions are finite, so the axes exist
         let (Some(x), Some(y)) = (across, up) else { return };
         let plane = Plane { x: &x, y: &y, edges: PLANE };
         let place = |point: (f64, f64)| plane.place(point).unwrap_or((PLANE.left, PLANE.bottom));
         plane.grid(canvas);
         for row in &self.points.drawn {
             let (x, y) = place(row.place.into());
-            // without a truth the rows stand on the axis
+            // without a target, the rows are drawn on the axis
             let place = (x, if self.points.truth { y } else { PLANE.bottom - 6.0 });
             self.points.circle(canvas, row, place, &self.says(row));
         }

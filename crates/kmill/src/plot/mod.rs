@@ -1,8 +1,10 @@
-//! `kmill plot`: a picture of a model's predictions over two of its features, with the rows of a table; or of the rows alone.
+//! `kmill plot`: a picture of a model's predictions over two of its features, with the rows of a
+//! table; or of the rows alone.
 //!
-//! The model is evaluated on a grid over the two features; all others stand at their mean over the training rows. Classes
-//! are regions, with the line where the scores are equal; numbers and components are shades, with lines of equal value. A model with
-//! one feature is a line over it. Groups are the colours of the rows, and regions where the model has no other features.
+//! The model is evaluated on a grid over the two features; all others are set to their means over
+//! the training rows. Classes are drawn as regions, with the line of equal scores; numbers and
+//! components as shades, with contour lines. A model with one feature is drawn as a line. Clusters
+//! are the colours of the rows, and regions if the model has no other features.
 
 mod contour;
 mod legend;
@@ -59,14 +61,14 @@ pub(crate) struct PlotArgs {
     pub(crate) run: RunArgs,
 }
 
-/// Width and height of a picture, and the edges of the area between its axes.
+/// Width and height of a picture, and the edges of the plot area.
 const SIZE: Point = (760.0, 520.0);
 const PLANE: Edges = Edges { left: 76.0, right: 626.0, top: 34.0, bottom: 460.0 };
 
-/// The middle of the title of a picture that stands alone.
+/// Centre of the title of a standalone picture.
 const HEADING: Point = ((PLANE.left + PLANE.right) / 2.0, PLANE.top - 14.0);
 
-/// Grid points along the two features: a cell is some three pixels wide.
+/// Number of grid points along the two features; a cell is about three pixels wide.
 const GRID: (usize, usize) = (200, 150);
 
 #[derive(Clone, Debug, serde::Serialize)]
@@ -75,7 +77,7 @@ pub(crate) struct PlotReport {
     pub y: String,
     pub rows: u64,
     pub drawn: usize,
-    /// Smallest and largest score on the grid, for each output.
+    /// Smallest and largest score on the grid, per output.
     pub scores: Vec<(f64, f64)>,
     #[serde(serialize_with = "kstore::shown::lossy_path")]
     pub output: std::path::PathBuf,
@@ -95,10 +97,10 @@ impl std::fmt::Display for PlotReport {
     }
 }
 
-/// The names and the places of the two features of a picture.
+/// The two features of a picture.
 struct Axes {
     names: [String; 2],
-    /// Their places among the features of the model.
+    /// Indices among the features of the model.
     at: [usize; 2],
 }
 
@@ -132,17 +134,17 @@ pub(crate) fn run(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
     draw(&predictor, axes, &points, args, run)
 }
 
-/// Opens the table whose rows are drawn, which the picture must not replace.
+/// Opens the table whose rows are drawn, and rejects a picture that would replace it.
 fn opened(paths: &[PathBuf], args: &PlotArgs) -> Result<Table> {
     let (table, _) = open::table(paths, &args.data.text.options(), &[])?;
     output::spare([&args.output], output::inputs(&table).chain([args.model.as_path()]))?;
     Ok(table)
 }
 
-/// Draws the picture that `kmill plot` draws with these words behind its name, for callers in another language.
+/// Draws the same picture as `kmill plot` with these arguments, for callers in other languages.
 ///
 /// # Errors
-/// Those of the command.
+/// The errors of the command.
 pub fn picture(words: &[String]) -> Result<()> {
     let words = ["plot"].into_iter().chain(words.iter().map(String::as_str));
     let args: PlotArgs =
@@ -186,7 +188,7 @@ fn draw(predictor: &Predictor, axes: Axes, points: &Points, args: &PlotArgs, run
     let card = predictor.card();
     let regions = match (predictor.classes(), card.task) {
         (Some(classes), _) => Some(scores.chunks(outputs).map(|row| classes.decide(row.iter().copied())).collect()),
-        // a plane through the mean of other features says nothing of a group
+        // a slice through the mean of other features says nothing about a cluster
         (None, Task::Clusters) if card.features.len() == 2 => Some(scores.chunks(outputs).map(largest).collect()),
         _ => None,
     };
@@ -200,12 +202,12 @@ fn draw(predictor: &Predictor, axes: Axes, points: &Points, args: &PlotArgs, run
     Ok(PlotReport::new(axes.names, points, scores, args))
 }
 
-/// The position of the largest of the scores: the group of a row.
+/// Returns the index of the largest score: the cluster of a row.
 fn largest(scores: &[f64]) -> usize {
     (0..scores.len()).reduce(|best, at| if scores[at] > scores[best] { at } else { best }).unwrap_or(0)
 }
 
-/// The number of the output that is drawn, from 0.
+/// Returns the index of the output that is drawn, from 0.
 fn component(predictor: &Predictor, args: &PlotArgs) -> Result<usize> {
     let (outputs, component) = (predictor.outputs(), args.component.unwrap_or(1));
     if component > outputs {
@@ -215,7 +217,7 @@ fn component(predictor: &Predictor, args: &PlotArgs) -> Result<usize> {
     Ok(component - 1)
 }
 
-/// What is drawn: the name of the target, or which score or component it is.
+/// Describes what is drawn: the name of the target, or which score or component.
 fn what(card: &Card, component: usize, outputs: usize) -> String {
     match (card.task, &card.targets[..]) {
         (Task::Regression | Task::Classification, targets) => match targets.get(component).or(targets.first()) {
@@ -228,17 +230,18 @@ fn what(card: &Card, component: usize, outputs: usize) -> String {
     }
 }
 
-/// Bytes of a drawing: its pixels or its text, and the file made of it.
+/// Memory of a drawing: its pixels or its text, and the encoded file, in bytes.
 const DRAWING: usize = 8 << 20;
 
-/// The term of the plan for the picture: the scores of the grid twice, a line of it, and the drawing.
+/// Returns the memory term of the picture: the scores of the grid twice, a line of it, and the
+/// drawing.
 fn picture_term(predictor: &Predictor) -> Term {
     let line = 2 * 8 * GRID.0 * predictor.features() + predictor.scratch_bytes();
     Term::new("grid and drawing", 2 * 8 * GRID.0 * GRID.1 * predictor.outputs() + line + DRAWING, "")
 }
 
-/// The scores of the model at every grid point, row-major, one row a point. The other features have their means over the training
-/// rows.
+/// Returns the scores of the model at every grid point, row-major, one row per point. The other
+/// features have their means over the training rows.
 fn evaluate(predictor: &Predictor, axes: &Axes, bounds: [(f64, f64); 2]) -> Result<Vec<f64>> {
     let (d, t) = (predictor.features(), predictor.outputs());
     let mut x: Vec<f64> = (0..GRID.0).flat_map(|_| predictor.means()).copied().collect();
@@ -255,7 +258,7 @@ fn evaluate(predictor: &Predictor, axes: &Axes, bounds: [(f64, f64); 2]) -> Resu
     Ok(scores)
 }
 
-/// What a page says of a picture: a line under its title, and facts.
+/// The description of a picture on a page: a line below its title, and facts.
 type About = (String, Vec<(&'static str, String)>);
 
 fn about(card: &Card, args: &PlotArgs) -> About {

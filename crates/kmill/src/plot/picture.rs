@@ -12,12 +12,12 @@ pub(super) struct Picture<'a> {
     pub(super) bounds: [(f64, f64); 2],
     pub(super) points: &'a Points,
     pub(super) grids: &'a [FunctionGrid],
-    /// The class at every grid point, for a classifier; `None` for other models.
+    /// Class at every grid point, for a classifier; `None` for other models.
     pub(super) regions: Option<Vec<usize>>,
-    /// Number of the output that is drawn where there are no classes, from 0.
+    /// Index of the output that is drawn if there are no classes, from 0.
     pub(super) component: usize,
     pub(super) what: String,
-    /// The value whose line tells two kinds of rows apart: 0 for a model of novelty.
+    /// Level of the boundary between two kinds of rows: 0 for novelty detection.
     pub(super) border: Option<f64>,
 }
 
@@ -65,7 +65,7 @@ impl Drawing for Picture<'_> {
 }
 
 impl<'a> Picture<'a> {
-    /// A picture of the rows alone.
+    /// Returns a picture of the rows alone.
     pub(super) fn new(names: &'a [String; 2], points: &'a Points) -> Self {
         let (bounds, what) = (points.bounds(), String::new());
         Self { names, bounds, points, grids: &[], regions: None, component: 0, what, border: None }
@@ -73,7 +73,8 @@ impl<'a> Picture<'a> {
 }
 
 impl Picture<'_> {
-    /// Writes the name of each class where its region is widest, so that nobody has to know it by its colour.
+    /// Writes the name of each class where its region is widest, so that no colour legend is
+    /// needed.
     fn labels(&self, canvas: &mut dyn Canvas) {
         let (Some(regions), Some(grid)) = (&self.regions, self.grids.first()) else { return };
         for (class, (column, row)) in legend::middles(regions, grid.width, self.points.labels.len()) {
@@ -94,14 +95,14 @@ impl Picture<'_> {
         (PLANE.left + share(column, grid.width) * width, PLANE.bottom - share(row, grid.height) * height)
     }
 
-    /// Draws the cells of the grid; runs of equal cells in a row become one rectangle.
+    /// Draws the cells of the grid; runs of equal cells in a row are merged into one rectangle.
     fn cells(&self, canvas: &mut dyn Canvas, kinds: &[usize], class: &dyn Fn(usize) -> String) {
         let Some(grid) = self.grids.first() else { return };
         for (row, kinds) in kinds.chunks(grid.width).enumerate() {
             let mut start = 0;
             for run in kinds.chunk_by(|a, b| a == b) {
                 let end = start + run.len();
-                // a cell reaches half way to its neighbours, and those at the rim to the rim
+                // a cell extends half way to its neighbours, and to the edge at the border
                 let edge = |at: usize, last: usize| if at == 0 { 0.0 } else { (at as f64 - 0.5).min(last as f64) };
                 let last = (grid.width - 1, grid.height - 1);
                 let right = if end == grid.width { last.0 as f64 } else { edge(end, last.0) };
@@ -125,7 +126,8 @@ impl Picture<'_> {
         let (low, high) = range(grid);
         let mut ticks = Axis::new("", Scale::Linear, [low, high]).map_or(Vec::new(), |axis| axis.ticks);
         let border = match (&self.regions, self.grids.len()) {
-            // scores of two classes are ±1 at the rows: where they are equal, as far as the codes, and beyond
+            // scores of two classes are ±1 at the rows: draw the boundary, the ±1 levels, and those
+            // beyond
             (Some(_), 1) => {
                 ticks.extend([-1.0, 1.0]);
                 Some(0.0)
@@ -135,7 +137,7 @@ impl Picture<'_> {
         };
         ticks.extend(border);
         ticks.sort_by(f64::total_cmp);
-        // a tick may be a rounding away from a whole number
+        // a tick may differ from an integer by rounding
         let near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * (high - low);
         ticks.dedup_by(|a, b| near(*a, *b));
         for level in ticks {
@@ -150,7 +152,8 @@ impl Picture<'_> {
         }
     }
 
-    /// Draws the lines where the largest score changes from one class to another; scores of pairs have none.
+    /// Draws the lines where the class with the largest score changes; one-vs-one scores have no
+    /// such lines.
     fn edges(&self, canvas: &mut dyn Canvas) {
         let Some(first) = self.grids.first().filter(|_| self.grids.len() == self.points.labels.len()) else { return };
         for (k, grid) in self.grids.iter().enumerate() {
@@ -174,7 +177,7 @@ impl Picture<'_> {
     }
 }
 
-/// The range of the values of a grid, not empty.
+/// Returns the range of the values of a grid, with positive length.
 fn range(grid: &FunctionGrid) -> (f64, f64) {
     let (low, high) = extent(grid.values.iter().copied());
     if high > low { (low, high) } else { (low, low + 1.0) }

@@ -11,13 +11,13 @@ use kstore::pass::lanes::{self, Lane};
 use kstore::{Coded, Kind, Label, Missing, Reading, RowBlock, Selection, Table, Workers, budget::Term};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Most rows that are drawn: more would hide each other.
+/// Maximum number of rows that are drawn; more would hide each other.
 pub(super) const DRAWN: usize = 2_000;
 
-/// Share of the rows' range that is left free around them.
+/// Fraction of the rows' range that is left free around them.
 const MARGIN: f64 = 0.05;
 
-/// The random keys of rows: those with the smallest are drawn.
+/// Returns the random keys of rows; the rows with the smallest keys are drawn.
 pub(super) fn keys() -> Stream {
     Stream::new(0, Purpose::Quality, 0)
 }
@@ -26,7 +26,7 @@ pub(super) fn keys() -> Stream {
 pub(super) struct Drawn {
     pub(super) key: u64,
     pub(super) place: [f64; 2],
-    /// The value that colours the row, where that is a number.
+    /// Value that colours the row, if it is a number.
     pub(super) value: f64,
     label: Option<Label>,
     pub(super) class: Option<usize>,
@@ -36,31 +36,33 @@ pub(super) struct Drawn {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Points {
     pub(super) rows: u64,
-    /// The sampled rows in random order, so that no class always lies on top.
+    /// Sampled rows in random order, so that no class is always on top.
     pub(super) drawn: Vec<Drawn>,
     pub(super) range: Option<[(f64, f64); 2]>,
-    /// True where the second number of a place is the truth of a model with one feature; such a model may have no truth, and its places then have
-    /// the feature twice.
+    /// True if the second coordinate is the target of a model with one feature. Such a model may
+    /// lack a target; both coordinates are then the feature.
     pub(super) truth: bool,
-    /// The names of the colours; none where rows have none, or where they are shades.
+    /// Names of the colours; empty if the rows have no colours, or if the colours are shades.
     pub(super) labels: Vec<String>,
-    /// The numbers of the palest and the strongest colour, where colours are numbers.
+    /// Values of the palest and the strongest colour, if colours represent numbers.
     pub(super) shades: Option<(f64, f64)>,
 }
 
-/// What is read of a row.
+/// The columns that are read.
 pub(super) struct Columns<'a> {
-    /// The columns of its place; behind them a number that colours it.
+    /// Columns of the coordinates, followed by a number that colours the row.
     pub(super) places: Vec<String>,
-    /// The column of labels that colours it.
+    /// Column of labels that colours the row.
     pub(super) label: Option<&'a str>,
     pub(super) known: Option<&'a [Label]>,
     pub(super) missing: Missing,
-    /// How the model makes features of columns, if the places are features of a model with categories or times.
+    /// Encoding of columns as features, if the coordinates are features of a model with categories
+    /// or times.
     pub(super) encoding: Option<&'a Encoding>,
 }
 
-/// The part of an encoding that makes these features; a name that is none of its features is a column of numbers.
+/// Returns the part of an encoding that makes these features; a name that is not one of its
+/// features is a numeric column.
 fn making(encoding: &Encoding, features: &[String]) -> Encoding {
     let names = |column: &CodedColumn| Encoding::new(vec![column.clone()]).names();
     let makes = |column: &&CodedColumn| names(column).iter().any(|name| features.contains(name));
@@ -72,8 +74,8 @@ fn making(encoding: &Encoding, features: &[String]) -> Encoding {
 }
 
 impl Points {
-    /// Reads the rows of the table of a model: their values of two features, or of one and of the target where the table has it. `held` is
-    /// the memory that the run holds beside it.
+    /// Reads the rows of a table for a model: their values of two features, or of one feature and
+    /// the target if the table has it. `held` is the memory that the run uses in addition.
     pub(super) fn read(card: &Card, args: &PlotArgs, features: &[String], held: Vec<Term>, run: &Run) -> Result<Self> {
         let (table, select) = (opened(&args.data.paths, args)?, &args.data);
         let there = |name: &&String| table.schema().columns.iter().any(|column| column.name == **name);
@@ -83,19 +85,19 @@ impl Points {
         let missing = match (select.missing, card.missing()) {
             (Some(missing), _) => missing,
             (None, Missing::Error) => Missing::Error,
-            // a row without a place is not drawn
+            // a row without coordinates is not drawn
             (None, _) => Missing::Drop,
         };
         let places = features.iter().chain(truth).cloned().collect();
         let encoding = card.encoding.as_deref();
         let columns = Columns { places, label, known: label.map(|_| &card.classes[..]), missing, encoding };
         let points = Self::of(&table, select, columns, held, run)?;
-        // regions have names where the rows have none
+        // regions have names even if the rows have none
         Ok(Self { truth: truth.is_some(), labels: card.classes.iter().map(ToString::to_string).collect(), ..points })
     }
 
-    /// Reads rows of a table that are coloured by a column: text and truth values by their values, numbers by their size, or by their values
-    /// where these are few whole numbers.
+    /// Reads rows of a table that are coloured by a column: text and Boolean values by value;
+    /// numbers by size, or by value if they are a few distinct integers.
     pub(super) fn coloured(
         table: &Table,
         select: &SelectArgs,
@@ -127,7 +129,8 @@ impl Points {
         Ok(points)
     }
 
-    /// Draws a row in the colour of its class or its value; under the pointer its class, where it is known, and what else is said of it.
+    /// Draws a row in the colour of its class or value, with a tooltip of its class, if known, and
+    /// `says`.
     pub(super) fn circle(&self, canvas: &mut dyn Canvas, drawn: &Drawn, place: Point, says: &str) {
         let class = match (drawn.class, self.shades) {
             (Some(class), _) => format!("row c{}", class % COLOURS),
@@ -166,7 +169,7 @@ impl Points {
         let source = selected.rows::<f64>(Reading { classes, ..Reading::default() })?;
         let drawn = (DRAWN + lanes::TILE) * size_of::<Drawn>();
         let lane = Lane { tile: lanes::TILE, name: "rows drawn", bytes: 2 * drawn, shared: held };
-        // the picture is the same however many; the pass is short
+        // the picture does not depend on the number of lanes, and the pass is short
         lanes::lanes("plot", &source, &lane, run.memory, run.threads)?;
         let (workers, stage) = (Workers::sequential(), run.progress.stage("rows", selected.known_rows()));
         let mut points = Self::default();
@@ -194,7 +197,7 @@ impl Points {
         Ok(points)
     }
 
-    /// The ranges of the two axes of the picture, with a margin.
+    /// Returns the ranges of the two axes of the picture, with a margin.
     pub(super) fn bounds(&self) -> [(f64, f64); 2] {
         self.range.unwrap_or([(0.0, 1.0); 2]).map(|(low, high)| {
             let room = if high > low { MARGIN * (high - low) } else { low.abs().max(1.0) / 2.0 };
@@ -202,18 +205,19 @@ impl Points {
         })
     }
 
-    /// Colours the rows by the groups of their scores, which are known by key.
+    /// Colours the rows by cluster; `scores` has the cluster scores by row key.
     pub(super) fn group(&mut self, scores: &BTreeMap<u64, Vec<f64>>, groups: usize) {
         self.drawn.iter_mut().for_each(|drawn| drawn.class = scores.get(&drawn.key).map(|scores| largest(scores)));
         self.labels = (0..groups).map(|group| format!("group {group}")).collect();
     }
 
-    /// Makes the ranges those of the rows that are drawn.
+    /// Sets the ranges to those of the rows that are drawn.
     pub(super) fn measure(&mut self) {
         self.range = self.drawn.iter().map(|drawn| drawn.place.map(|v| (v, v))).reduce(wider);
     }
 
-    /// Takes in the rows of a block, whose places are features `at`, and keeps those with the smallest random keys.
+    /// Adds the rows of a block, whose coordinates are the features `at`, and keeps those with the
+    /// smallest random keys.
     fn add(&mut self, block: &RowBlock<'_, f64>, at: &[usize]) {
         let (width, keys) = (block.x.len() / block.rows.len().max(1), keys());
         for (i, row) in block.rows.iter().enumerate() {
@@ -235,7 +239,7 @@ impl Points {
     }
 }
 
-/// The ranges that hold two pairs of ranges.
+/// Returns the union of two pairs of ranges.
 fn wider(a: [(f64, f64); 2], b: [(f64, f64); 2]) -> [(f64, f64); 2] {
     std::array::from_fn(|i| (a[i].0.min(b[i].0), a[i].1.max(b[i].1)))
 }

@@ -1,4 +1,5 @@
-//! Pictures of rows alone: columns of a table, such as predictions, or components of a model, coloured by a column.
+//! Pictures of rows alone: columns of a table, such as predictions, or components of a model,
+//! coloured by a column.
 
 use super::points::{DRAWN, Points, keys};
 use super::{About, DRAWING, PlotArgs, PlotReport, about, opened, picture::Picture, write};
@@ -8,7 +9,7 @@ use ksolve::predict::{Extras, Predictor};
 use kstore::{Kind, Selection, Table, budget::Term};
 use std::collections::BTreeMap;
 
-/// Names of the columns of components in predictions.
+/// Prefix of the names of component columns in predictions.
 const COMPONENT: &str = "component_";
 
 const PREDICTION: &str = "prediction";
@@ -25,7 +26,7 @@ pub(super) fn table(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
     drawn(axes, &points, colour, (name.clone(), vec![("table", name)]), args)
 }
 
-/// The column that colours the rows of a table: labels that were predicted go without saying.
+/// Returns the column that colours the rows of a table; by default, predicted labels.
 fn colour_of(table: &Table, args: &PlotArgs) -> Option<String> {
     let label = |kind: &Kind| matches!(kind, Kind::Int { .. } | Kind::Text | Kind::Bool);
     let is_axis = [&args.x, &args.y].into_iter().flatten().any(|name| name == PREDICTION);
@@ -33,7 +34,7 @@ fn colour_of(table: &Table, args: &PlotArgs) -> Option<String> {
     args.colour.clone().or((predicted && !is_axis).then(|| PREDICTION.to_string()))
 }
 
-/// The columns along the axes: components, else the first two of numbers.
+/// Returns the columns along the axes: components, otherwise the first two numeric columns.
 fn axes(table: &Table, args: &PlotArgs, colour: Option<&str>) -> Result<[String; 2]> {
     let columns = table.schema().columns.iter().filter(|column| column.kind.is_feature());
     let given = [args.x.as_deref(), args.y.as_deref()];
@@ -53,8 +54,8 @@ fn axes(table: &Table, args: &PlotArgs, colour: Option<&str>) -> Result<[String;
     Ok([x, y])
 }
 
-/// The two components that are asked for, by the names that they have in predictions; of a model with more than two features, and for a
-/// colour, the first two without being asked for.
+/// Returns the two requested components, by their names in predictions; by default the first two,
+/// for a model with more than two features or if a colour is requested.
 pub(super) fn components(predictor: &Predictor, args: &PlotArgs) -> Option<[usize; 2]> {
     let (card, outputs) = (predictor.card(), predictor.outputs());
     let number = |name: &Option<String>| {
@@ -89,7 +90,7 @@ pub(super) fn of_components(
     drawn(axes, &points, args.colour.clone(), about(predictor.card(), args), args)
 }
 
-/// The scores of the rows that are drawn, by their keys.
+/// Returns the scores of the rows that are drawn, by row key.
 pub(super) fn scores(predictor: &Predictor, args: &PlotArgs, run: &Run) -> Result<BTreeMap<u64, Vec<f64>>> {
     let selected = open::select(&mut predictor.clone(), &args.data, &[], Selection::default())?;
     let (mut found, keys, t) = (BTreeMap::new(), keys(), predictor.outputs().max(1));

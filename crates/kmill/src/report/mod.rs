@@ -1,4 +1,4 @@
-//! The report of a fit: its JSON, which scripts rely on; its text for people and its page are made from the same facts.
+//! The report of a fit. Scripts rely on its JSON; its text and its page show the same facts.
 
 mod page;
 mod plan;
@@ -16,41 +16,42 @@ use serde::Serializer;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The report of `kmill fit`: that of the library, with the time, memory and files of the process.
+/// The report of `kmill fit`: the report of the library, with the time, memory and files of the
+/// process.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct FitReport {
-    /// The report of the library: what was learned, and from what.
+    /// Report of the library: what was learned, and from which rows.
     #[serde(flatten)]
     pub fit: job::FitReport,
-    /// What the run took, and its warnings.
+    /// Resources used by the run, and its warnings.
     #[serde(flatten)]
     pub spent: Spent,
     /// Number of threads; it never changes the result.
     pub threads: usize,
-    /// The weights that a sum of kernels got from the target; absent without `--combine`.
+    /// Learned weights of a sum of kernels; absent without `--combine`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub combination: Option<Combination>,
-    /// The model file; absent where none was written.
+    /// Model file; absent if none was written.
     #[serde(flatten)]
     pub model: Option<ModelFile>,
-    /// How much of this people are shown.
+    /// Verbosity of the text.
     #[serde(skip)]
     pub voice: Voice,
 }
 
-/// What a run took, and its warnings.
+/// The resources used by a run, and its warnings.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct Spent {
     /// Seconds of each stage, in the order in which they ended.
     #[serde(serialize_with = "as_map")]
     pub seconds: Vec<(String, f64)>,
-    /// Bytes read from storage over all passes.
+    /// Bytes read from storage in all passes.
     pub bytes_read: u64,
-    /// Highest resident memory of the process, everything counted; `None` where the system does not tell.
+    /// Peak resident memory of the process, in bytes; `None` if the system does not report it.
     pub peak_rss_bytes: Option<usize>,
-    /// The memory budget, in bytes.
+    /// Memory budget, in bytes.
     pub memory_budget_bytes: usize,
-    /// The warnings, one sentence each: rank reduced, constant feature, tolerance not reached, …
+    /// Warnings, one sentence each: rank reduced, constant feature, tolerance not reached, …
     pub warnings: Vec<String>,
 }
 
@@ -83,7 +84,7 @@ impl Spent {
 /// A model file that was written.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct ModelFile {
-    /// The path of the model file.
+    /// Path of the model file.
     #[serde(rename = "model", serialize_with = "kstore::shown::lossy_path")]
     pub path: PathBuf,
     /// Size of the model file, in bytes.
@@ -119,7 +120,7 @@ impl FitReport {
     }
 }
 
-/// Serialises pairs as an object that keeps their order.
+/// Serialises pairs as an object, preserving their order.
 fn as_map<S: Serializer>(pairs: &[(String, f64)], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(pairs.iter().map(|(name, seconds)| (name, (seconds * 1e6).round() / 1e6)))
 }

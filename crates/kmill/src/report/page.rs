@@ -8,7 +8,7 @@ use kfit::metric::RoundReport;
 use ksolve::job::MetricReport;
 
 impl FitReport {
-    /// The report as an HTML page, which is what `--report` writes.
+    /// Returns the report as an HTML page, as written by `--report`.
     pub fn page(&self) -> Page {
         let fit = &self.fit;
         let mut result = self.results();
@@ -45,7 +45,8 @@ impl FitReport {
         Some(format!("{heat}{}{folds}", page::note(&note)))
     }
 
-    /// A chart of the relative trace error at every rank of the surface; `None` without certificates.
+    /// Returns a chart of the relative trace error at every rank of the surface; `None` without
+    /// certificates.
     fn certificates(&self) -> Option<Chart> {
         if self.fit.certificates.len() < 2 {
             return None;
@@ -75,7 +76,7 @@ impl FitReport {
         ];
         facts.extend(self.spent.facts(Some(self.fit.passes), Some(self.fit.planned_bytes)));
         facts.extend(self.spent.warnings.iter().map(|warning| ("warning", warning.clone())));
-        // a fit without a file is one of another program, which no command line repeats
+        // a fit without a file was run by another program, so no command line repeats it
         page::run(self.model.is_some(), facts, &self.spent.seconds)
     }
 }

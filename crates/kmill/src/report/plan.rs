@@ -7,7 +7,8 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use std::fmt;
 
-/// The plan of a fit: its stages with their memory and passes, and whether it fits the memory budget.
+/// The plan of a fit: its stages with their memory and passes, and whether it fits the memory
+/// budget.
 #[derive(Clone, Debug)]
 pub(crate) struct PlanReport(pub(crate) Forecast);
 

@@ -1,11 +1,12 @@
-//! The surface of a fit: its errors over rank x lambda, and fold by fold.
+//! The surface of a fit: its errors over rank x lambda, and per fold.
 
 use super::FitReport;
 use crate::table::{Grid, optional, short};
 use ksolve::Cell;
 
 impl FitReport {
-    /// The surface with its best cell marked: by `cv_error` where every cell has one, else by `cv_mse`.
+    /// Returns the surface with its best cell marked: by `cv_error` if every cell has one,
+    /// otherwise by `cv_mse`.
     pub(super) fn surface_grid(&self) -> Option<Grid> {
         let scores = self.surface_scores();
         if self.fit.surface.len() < 2 || scores.iter().flatten().all(Option::is_none) {
@@ -22,7 +23,7 @@ impl FitReport {
         })
     }
 
-    /// The numbers that the cells of [`Self::surface_grid`] show, lambda by lambda.
+    /// Returns the values of the cells of [`Self::surface_grid`], lambda by lambda.
     pub(super) fn surface_scores(&self) -> Vec<Vec<Option<f64>>> {
         let by_error = self.is_chosen_by_error();
         let score = |cell: &Cell| if by_error { cell.cv_error } else { cell.cv_mse };
@@ -33,12 +34,12 @@ impl FitReport {
         self.lambdas().iter().map(|lambda| ranks.iter().map(|rank| cell(*rank, *lambda)).collect()).collect()
     }
 
-    /// A grid of the errors of every fold, at the best lambda of each rank, with the chosen rank marked, and its
-    /// numbers; `None` without folds.
+    /// Returns a grid of the errors of every fold, at the best lambda of each rank, with the chosen
+    /// rank marked, and its values; `None` without folds.
     pub(super) fn folds_grid(&self) -> Option<(Grid, Vec<Vec<Option<f64>>>)> {
         let best = |rank: &usize| {
             let own = self.fit.surface.iter().filter(|cell| cell.rank == *rank && !cell.fold_mse.is_empty());
-            // the chosen cell speaks for its rank, by whatever it was chosen
+            // the chosen cell represents its rank, whatever the criterion
             let chosen = |cell: &Cell| *rank == self.fit.rank && Some(cell.lambda) == self.fit.lambda;
             let key = |cell: &&Cell| (!chosen(cell), cell.cv_mse.unwrap_or(f64::INFINITY));
             own.min_by(|a, b| key(a).0.cmp(&key(b).0).then(key(a).1.total_cmp(&key(b).1)))
@@ -60,7 +61,7 @@ impl FitReport {
         Some((grid, cells.iter().map(|cell| cell.fold_mse.clone()).collect()))
     }
 
-    /// True where every cell has a `cv_error`, which then chooses.
+    /// Returns true if every cell has a `cv_error`, which is then the criterion.
     pub(super) fn is_chosen_by_error(&self) -> bool {
         self.fit.surface.iter().all(|cell| cell.cv_error.is_some())
     }
@@ -103,7 +104,7 @@ mod tests {
         assert_eq!(grid.rows[0], ("250, 1e-7".to_string(), ["2.000", "–", "0.5000"].map(str::to_string).to_vec()));
         assert_eq!(scores[1], [Some(5.0), None, Some(0.5)]);
         assert_eq!(grid.marked, Some((1, 0)), "the worst fold of the model");
-        // the model's cell, though another of its rank has a smaller squared error
+        // the model's cell, although another cell of its rank has a smaller squared error
         report.fit.lambda = Some(1e-8);
         assert_eq!(report.folds_grid().unwrap().1, [[Some(2.0), None, Some(0.5)], [Some(3.0), None, Some(0.5)]]);
     }

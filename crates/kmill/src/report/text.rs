@@ -1,4 +1,4 @@
-//! The report of a fit as text, and the facts that its page has too.
+//! The report of a fit as text, and the facts that it shares with the page.
 
 use super::FitReport;
 use crate::importance::{bars, described, importance, most_important, slopes};
@@ -10,11 +10,12 @@ use ksolve::Certificate;
 use kstore::{budget::bytes, shown};
 use std::fmt;
 
-/// Rows of a surface on either side of the chosen one that are shown, where the whole has more than [`WHOLE_SURFACE`].
+/// Number of surface rows on either side of the chosen one that are shown, if the surface has more
+/// than [`WHOLE_SURFACE`] rows.
 const AROUND: usize = 1;
 const WHOLE_SURFACE: usize = 4;
 
-/// The rows of a surface about the marked one, and what is said of the others.
+/// Returns the rows of a surface around the marked one, and a note on the others.
 fn about_the_best(mut grid: Grid) -> (Grid, String) {
     let all = grid.rows.len();
     let Some((row, column)) = grid.marked.filter(|_| all > WHOLE_SURFACE) else { return (grid, String::new()) };
@@ -39,7 +40,7 @@ pub(crate) fn certified(certificate: &Certificate) -> String {
 }
 
 impl FitReport {
-    /// The targets after a comma; nothing where there are none.
+    /// Returns the targets after a comma; empty if there are none.
     pub(super) fn targets(&self) -> String {
         match &self.fit.target_names[..] {
             [] => String::new(),
@@ -47,7 +48,7 @@ impl FitReport {
         }
     }
 
-    /// The columns that may have several features.
+    /// Returns the columns that may have several features.
     pub(super) fn coded(&self) -> Vec<&str> {
         self.fit.columns.iter().map(|(name, _)| &name[..]).collect()
     }
@@ -57,7 +58,7 @@ impl FitReport {
         figure.values.first().map(|nodes| *nodes as u64)
     }
 
-    /// What was learned with, and how good the approximation is.
+    /// Describes the method, and the quality of the approximation.
     pub(super) fn means(&self) -> Vec<(&'static str, String)> {
         let (fit, whole) = (&self.fit, self.voice == Voice::Full);
         let kernel = |kernel: &String| if whole { kernel.clone() } else { rounded(kernel) };
@@ -82,7 +83,7 @@ impl FitReport {
         facts
     }
 
-    /// What was chosen, and how good it is.
+    /// Describes what was chosen, and its quality.
     pub(super) fn results(&self) -> Vec<(&'static str, String)> {
         let fit = &self.fit;
         let mut facts = Vec::new();
@@ -111,7 +112,7 @@ impl FitReport {
         facts
     }
 
-    /// A table of time, passes and memory, stage by stage.
+    /// Returns a table of time, passes and memory, stage by stage.
     fn cost(&self) -> Table {
         let [time, read, memory] = self.spent.facts(Some(self.fit.passes), None);
         let stage = |(name, took): &(String, f64)| (format!("  {name}"), seconds(*took));
@@ -149,7 +150,7 @@ impl fmt::Display for FitReport {
         if whole {
             writeln!(f, "{}\n{}", self.cost(), fit.lambda_convention)?;
         }
-        // whoever is not quiet has read them on stderr
+        // otherwise they were already printed to stderr
         for warning in self.spent.warnings.iter().filter(|_| self.voice == Voice::Quiet) {
             writeln!(f, "warning: {}", shown::line(warning))?;
         }

@@ -1,4 +1,5 @@
-//! `kmill tune`: the kernel of a fit by successive halving on growing samples, its solver by trials, and then the fit.
+//! `kmill tune`: chooses the kernel by successive halving on growing samples and the solver by
+//! trials, then fits.
 
 mod report;
 mod search;
@@ -76,7 +77,7 @@ pub(crate) struct TuneArgs {
     pub(crate) run: RunArgs,
 }
 
-/// The names of the solvers that learn from a target, as the values that clap accepts.
+/// Returns the names of supervised solvers, as values for clap.
 fn solvers() -> PossibleValuesParser {
     let families = kfit::solver::registry().into_iter().filter(|family| family.task.has_target());
     PossibleValuesParser::new(families.map(|family| family.name).chain([ksolve::tune::ANY]))
@@ -99,7 +100,8 @@ pub(crate) fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
     }
     let any = args.solver == ANY;
     let select = &args.data.select;
-    // a gap costs a feature, and only in the columns that have one; other ways throw rows away, or what a gap tells
+    // an indicator costs one feature, only in columns with missing values; the alternatives lose
+    // rows, or the information in a missing value
     let missing = select.missing.unwrap_or(Missing::Indicator);
     let rows = Selection { missing, ..open::learned_from(&args.data) };
     let solver = if any { "ridge" } else { &args.solver };
@@ -115,7 +117,7 @@ pub(crate) fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
         match kind {
             Kind::Json => output::json_file(path, &report)?,
             Kind::Table => output::table(path, &report::COLUMNS, &report.rows)?,
-            // the fit has written it
+            // the fit has already written it
             _ => {}
         }
     }
@@ -129,7 +131,7 @@ fn tables() -> String {
     format!(".json, {}", output::extensions(OutputKind::Text))
 }
 
-/// The output files, of which one is a model at most.
+/// Checks the output files, which may include at most one model.
 fn outputs(paths: &[PathBuf]) -> Result<Outputs> {
     let remedy = format!("end it with .safetensors for the model, or with {}", tables());
     let why = "its extension names neither a model nor a table";
@@ -142,7 +144,7 @@ fn outputs(paths: &[PathBuf]) -> Result<Outputs> {
     Ok(outputs)
 }
 
-/// The search that the options describe.
+/// Returns the search that the options describe.
 fn search(args: &TuneArgs, fit: Fit) -> Result<Tune> {
     let MapArgs { kernel, metric, landmarks, scale, .. } = &args.learn;
     let has_kernel = *kernel != Kernel::default();
@@ -228,7 +230,7 @@ fn tune<T: kapprox::Real>(
     Ok(report)
 }
 
-/// Everything that tells this search from another one of the same fit.
+/// Describes everything that distinguishes this search from others of the same fit.
 fn described(args: &TuneArgs, search: &TuneOptions, options: &FitOptions) -> String {
     let TuneOptions { kernels, factors, score, select, sample, blocks, lambdas, intercept, .. } = search;
     let select = select.map_or(String::new(), |by| format!("; measure {by}"));

@@ -1,4 +1,4 @@
-//! The report of a search: its JSON, the rows of its table, and its text for people.
+//! The report of a search: its JSON, the rows of its table, and its text.
 
 use crate::args::Run;
 use crate::output::Column::{self, Number, Text, Whole};
@@ -12,26 +12,26 @@ use ksolve::{Task, job::MetricReport};
 use kstore::Selected;
 use std::{collections::HashSet, fmt};
 
-/// A row of the table of the search: the scores of a kernel at a rank and a lambda, on one sample.
+/// A row of the table of the search: the scores of a kernel at one rank and lambda, on one sample.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub(crate) struct Row {
-    /// Number of the comparison, from 0.
+    /// Index of the comparison, from 0.
     pub rung: usize,
     pub rows: u64,
     pub kernel: String,
-    /// The metric before it: none, given, full, diagonal, low-rank(5).
+    /// Metric: none, given, full, diagonal, low-rank(5).
     pub metric: String,
-    /// The scaling of the features before that: standard, asinh.
+    /// Scaling of the features before the metric: standard, asinh.
     pub scale: String,
     #[serde(flatten)]
     pub cell: TuneCell,
-    /// True where this is the cell by which the kernel was compared.
+    /// True for the cell by which the kernel was compared.
     pub best: bool,
-    /// True where the kernel went on, or won.
+    /// True if the kernel continued or won.
     pub kept: bool,
 }
 
-/// The columns of the table of rows, named and ordered as the fields of the JSON.
+/// Columns of the table, with the names and order of the JSON fields.
 pub(super) static COLUMNS: [(&str, Column<Row>); 12] = [
     ("rung", Whole(|row| row.rung as u64)),
     ("rows", Whole(|row| row.rows)),
@@ -49,50 +49,52 @@ pub(super) static COLUMNS: [(&str, Column<Row>); 12] = [
 
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct TuneReport {
-    /// Name of the solver: the one that won, for `any`.
+    /// Name of the solver; for `any`, of the winner.
     pub solver: String,
     pub score: Score,
-    /// The kernel that won, every parameter a number.
+    /// Winning kernel, with numeric parameters.
     pub kernel: String,
     pub metric: String,
-    /// The scaling of the features before that: standard, asinh.
+    /// Scaling of the features before the metric: standard, asinh.
     pub scale: String,
-    /// The rounds in which the metric of each kernel was learned.
+    /// Rounds of metric learning of each kernel.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub learned: Vec<RoundReport>,
     pub folds: String,
-    /// The correlation of the targets of rows that follow each other, where blocks took the place of random folds for it.
+    /// Correlation of consecutive targets, if contiguous folds replaced random folds because of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alike: Option<f64>,
-    /// The error of the winner on rows at random, there.
+    /// In this case, error of the winner on random rows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_random: Option<Apart>,
-    /// Its errors on new rows that are not like those of the table.
+    /// Errors of the winner on kinds of new rows that differ from the table.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub elsewhere: Vec<Elsewhere>,
     pub select: Select,
-    /// The share of the rarer of two classes, where it was chosen for that.
+    /// Fraction of the rarer of two classes, if it determined `select`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rarer: Option<f64>,
-    /// What was learned, which says what an error is.
+    /// Task, which determines the meaning of an error.
     #[serde(skip)]
     pub task: Task,
-    /// Every cell of every comparison.
+    /// All cells of all comparisons.
     pub rows: Vec<Row>,
-    /// The solvers and penalties that were tried, each with its errors on the folds; one alone was not tried.
+    /// Solvers and regularisation parameters that were compared, with their errors on the folds; a
+    /// single contender is not tried.
     pub contenders: Vec<ContenderReport>,
-    /// The error of the winner, fitted on the sample, on held-out rows of the sample; `None` with fewer than three folds.
+    /// Error of the winner, fitted on the sample, on test rows of the sample; `None` with fewer
+    /// than three folds.
     pub test: Option<Apart>,
-    /// The steps of the search and the trials of solvers that were made.
+    /// Number of steps of the search and of trials of solvers.
     pub work: SearchWork,
-    /// The options that give this model on any machine in the place of `--time`; absent without that.
+    /// Options that give this model on any machine instead of `--time`; absent without `--time`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeat: Option<String>,
-    /// What was done when, and the least error so far.
+    /// Steps of the search in order of time, each with the lowest error so far.
     pub history: Vec<Moment>,
-    /// The fit on all rows; `None` where no model was asked for.
+    /// Fit on all rows; `None` if no model was requested.
     pub fit: Option<FitReport>,
-    /// Passes over the table of the search; the fit counts its own.
+    /// Passes of the search over the table; the fit counts its own.
     pub passes: u64,
     #[serde(flatten)]
     pub spent: Spent,
@@ -117,7 +119,8 @@ impl TuneReport {
             ..
         } = found;
         let fit = fit.map(|mut fit| {
-            // the fit took the metric of the search as a given one, and knows nothing of its folds
+            // the fit used the metric of the search as a given one, and has no information on its
+            // folds
             if let (Some(metric), Some(report), Some(spread)) = (&metric, &mut fit.fit.metric, &tuned.spread) {
                 let (source, rounds) = (report.source.clone(), report.rounds.clone());
                 let shares = selected.feature_names().into_iter().zip(metric.importance()).collect();
@@ -167,7 +170,8 @@ impl TuneReport {
         }
     }
 
-    /// A grid of the score of every kernel on every sample, with the last score of the winner marked.
+    /// Returns a grid of the score of every kernel on every sample, with the last score of the
+    /// winner marked.
     fn grid(&self) -> Option<Grid> {
         let score = |row: &Row| match self.score {
             Score::Cv => row.cell.cv_mse,
@@ -186,7 +190,7 @@ impl TuneReport {
         let winner = self.rows.iter().rfind(|row| row.kept);
         let marked = winner.and_then(|row| Some((names.iter().position(|other| *other == name(row))?, row.rung)));
         let row = |kernel: &String| (kernel.clone(), rungs.iter().map(|rung| shown(kernel, rung)).collect());
-        // the comparison of refined kernels comes last, on no more rows than the one before
+        // the comparison of refined kernels comes last, and has no more rows than the previous one
         let heading = |rung: &&[Row]| match rung[0].rung > 0 && rung[0].rows <= first {
             true => format!("rank {}", count(rung[0].cell.rank as u64)),
             false => count(rung[0].rows),
@@ -199,7 +203,8 @@ impl TuneReport {
         })
     }
 
-    /// The solvers that were tried, with their mean error and its spread over folds.
+    /// Returns the solvers that were tried, with their mean error and its standard deviation over
+    /// folds.
     fn leaderboard(&self) -> Option<Table> {
         let mut order: Vec<&ContenderReport> = self.contenders.iter().filter(|found| found.was_tried()).collect();
         if order.len() < 2 {
@@ -220,7 +225,7 @@ impl TuneReport {
         Some(table)
     }
 
-    /// The name of what solvers were compared by.
+    /// Returns the name of the measure by which solvers were compared.
     fn measure(&self) -> &'static str {
         match (self.select, self.task) {
             (Select::Error, Task::Regression) => "mse",
@@ -232,7 +237,7 @@ impl TuneReport {
         }
     }
 
-    /// An error on rows that were kept apart, in words.
+    /// Formats an error on test rows.
     fn errors(&self, apart: &Apart) -> String {
         let mut told = vec![match (self.task, apart.r2) {
             (Task::Regression, Some(r2)) => format!("mse {}, r2 {r2:.4}", number(apart.error, 4)),
@@ -247,7 +252,7 @@ impl TuneReport {
         told.join(", ")
     }
 
-    /// The error on held-out rows, in words.
+    /// Formats the error on the test rows.
     fn apart(&self) -> Option<String> {
         let apart = self.test.as_ref()?;
         let (rows, others) = (count(apart.rows), count(apart.learned_from));
@@ -259,7 +264,8 @@ impl TuneReport {
         ))
     }
 
-    /// What decided: the folds, and the measure of the solvers; why, and what else there is.
+    /// Describes the criteria: the folds, and the measure of the solvers; with reasons and
+    /// alternatives.
     fn decided(&self) -> Vec<(&'static str, String)> {
         let folds = match (self.alike, self.folds.parse::<usize>()) {
             (Some(correlation), _) => format!(
@@ -289,7 +295,7 @@ impl TuneReport {
         facts
     }
 
-    /// The errors on new rows of other kinds, in words.
+    /// Formats the errors on new rows of other kinds.
     fn others(&self) -> impl Iterator<Item = String> {
         self.elsewhere.iter().map(|Elsewhere { rows, folds, apart }| {
             let how = folds.as_ref().map_or(String::new(), |folds| format!("; --folds {folds} chooses for such rows"));
@@ -297,20 +303,20 @@ impl TuneReport {
         })
     }
 
-    /// Why the choice is not the line with the least error, if it is not.
+    /// Explains why the choice is not the row with the lowest error, if so.
     fn reasons(&self) -> Vec<String> {
         let score = |row: &Row| row.cell.cv_mse.filter(|_| row.best && self.score == Score::Cv);
         let star = self.rows.iter().rfind(|row| row.kept);
         let least = star.and_then(|star| self.rows.iter().rfind(|row| row.best && row.kept && row.rung == star.rung));
         let less = |row: &&Row| score(row).zip(least.and_then(score)).is_some_and(|(other, least)| other < least);
-        // within a scaling the least error wins
+        // within a scaling the lowest error wins
         let bent = self.rows.iter().find(|row| row.scale != self.scale && less(row));
         let bent = bent.map(|row| format!("scaling {} wins only with 5 % less error than {}", row.scale, self.scale));
         let chosen = self.contenders.iter().filter(|contender| contender.chosen).filter_map(|one| one.why.clone());
         bent.into_iter().chain(chosen).collect()
     }
 
-    /// The title of the grid of kernels.
+    /// Returns the title of the grid of kernels.
     fn compared(&self) -> String {
         let what = match self.score {
             Score::Cv if !self.learned.is_empty() => {
@@ -323,7 +329,7 @@ impl TuneReport {
         format!("{what} of each kernel over ranks and lambdas, on growing samples")
     }
 
-    /// The page of `--report`: what decided, the kernels, the solvers, and the fit.
+    /// Returns the page of `--report`: the criteria, the kernels, the solvers, and the fit.
     pub(super) fn page(&self) -> Page {
         let facts = self.decided().into_iter().chain(self.apart().map(|apart| ("on held-out rows", apart)));
         let facts = facts.chain(self.others().map(|other| ("new rows", other)));
@@ -347,7 +353,7 @@ impl TuneReport {
     }
 }
 
-/// The name of a candidate; the default scaling goes without saying.
+/// Formats a candidate; the default scaling is omitted.
 fn candidate(kernel: &str, metric: &str, scale: &str) -> String {
     let metric = if metric == MetricSource::None.to_string() { String::new() } else { format!(", {metric} metric") };
     let scale = if scale == Scaling::default().to_string() { String::new() } else { format!(", {scale}") };

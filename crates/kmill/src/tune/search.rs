@@ -1,4 +1,4 @@
-//! The search of `kmill tune` as the terminal shows it.
+//! The terminal display of `kmill tune`.
 
 use crate::args::Run;
 use crate::interrupt;
@@ -10,7 +10,8 @@ use kstore::pass::Observer;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Shows the stages until the first steps begin; after that the steps are shown, and their stages and warnings are not.
+/// Shows the stages until the first steps begin; afterwards shows the steps, without their stages
+/// and warnings.
 pub(super) struct SearchStages<'a> {
     run: &'a Run,
     pace: &'a Pace,

@@ -1,4 +1,4 @@
-//! The cost of making the features of every row: seconds, kernel evaluations, passes and bytes.
+//! The cost of computing the features of every row: seconds, kernel evaluations, passes and bytes.
 
 use crate::{Result, linalg::strips::lock};
 use faer::{Mat, MatRef};
@@ -43,7 +43,7 @@ impl<'a> Meter<'a> {
     }
 }
 
-/// An observer of the choice of landmarks, which records its cost at every number of landmarks.
+/// An observer of landmark selection that records the cost at every number of landmarks.
 pub(super) struct Milestones<'a> {
     inner: &'a dyn Observer,
     pub(super) meter: Meter<'a>,
@@ -55,8 +55,8 @@ impl<'a> Milestones<'a> {
         Self { inner, meter: Meter::start(table), reached: Mutex::default() }
     }
 
-    /// The cost of the first `count` landmarks when there first were so many; that of the whole choice where the scheme
-    /// did not report its progress.
+    /// Returns the cost when `count` landmarks were first selected; `whole` if the scheme did not
+    /// report its progress.
     pub(super) fn at(&self, count: usize, whole: Cost) -> Cost {
         let reached = lock(&self.reached);
         reached.iter().find(|(landmarks, _)| *landmarks >= count).map_or(whole, |(_, cost)| *cost)
@@ -79,7 +79,7 @@ impl Observer for Milestones<'_> {
     }
 }
 
-/// Makes the features of every row in one pass and drops them, to measure the cost.
+/// Computes the features of every row in one pass and discards them, to measure the cost.
 pub(super) fn form<T: Real>(
     map: &dyn FeatureMap<T>,
     source: &dyn RowSource<T>,
@@ -114,7 +114,7 @@ mod tests {
         let whole = milestones.meter.cost(4, 400);
         let at = |count| (milestones.at(count, whole).passes, milestones.at(count, whole).evaluations);
         assert_eq!([1, 4, 5, 9, 10].map(at), [(1, 100), (1, 100), (2, 220), (2, 220), (3, 300)]);
-        // what the choice did not tell of costs all of it
+        // beyond the reported progress, the cost of the whole selection applies
         assert_eq!(at(11), (4, 400));
         assert!(milestones.at(1, whole).seconds <= milestones.at(10, whole).seconds);
     }

@@ -1,5 +1,5 @@
-//! One pass for all that needs the features of every row: their errors, and the Gram matrix that is learned from. And one for the error of
-//! several linear functions of the features on test rows.
+//! The pass that computes the features of every row, their errors and the Gram matrix for training,
+//! and the pass that scores several linear heads on test rows.
 
 use crate::{
     Error, GramScratch, GramState, Head, Result, bins::Targets, linalg::dots::widen, linalg::strips::for_each_strip,
@@ -10,12 +10,13 @@ use kapprox::{FeatureMap, Real};
 use kstore::{Coded, Fold, RowBlock, Workers};
 use std::time::Instant;
 
-/// The fold that measures. A row costs its features, c kernel evaluations and 2cp flops for c columns, and p² for the
-/// Gram matrix; a lane holds a tile of features, once in `T` and once in f64.
+/// The fold that measures errors. Per row: the features, c kernel evaluations and 2cp flops for c
+/// columns, and p² flops for the Gram matrix. Each worker lane stores a tile of features, once in
+/// `T` and once in f64.
 pub(super) struct Measuring<'a, T: Real> {
     pub(super) map: &'a dyn FeatureMap<T>,
     pub(super) columns: &'a ColumnFold<'a, T>,
-    /// The targets to learn; `None` where nothing is learned.
+    /// Targets to learn; `None` if nothing is learned.
     pub(super) targets: Option<&'a Targets>,
     pub(super) tile: usize,
 }
@@ -23,7 +24,7 @@ pub(super) struct Measuring<'a, T: Real> {
 pub(super) struct MeasuredSums {
     pub(super) columns: ColumnSums,
     pub(super) gram: Option<GramState>,
-    /// Seconds that the forming of features took, in all processes together.
+    /// Time to compute the features, in seconds, over all processes.
     pub(super) forming: f64,
 }
 
@@ -33,7 +34,7 @@ pub(super) struct Scratch<T> {
     phi: Mat<T>,
     columns: ColumnScratch,
     gram: GramScratch<T>,
-    /// The targets of a tile, b x t, column-major.
+    /// Targets of a tile, b x t, column-major.
     y: Vec<f64>,
 }
 
@@ -78,14 +79,14 @@ impl<T: Real> Fold<T> for Measuring<'_, T> {
     }
 }
 
-/// Rows scored at once by one thread: 256 x 2,000 features in f64 are 4 MB.
+/// Number of rows that one thread scores at once: 256 x 2,000 features in f64 take 4 MB.
 const STRIP: usize = 256;
 
-/// The fold that scores the heads. A row costs its features and 2·rank·t flops for each head; a lane holds a tile of
-/// features, and a strip of them in f64 for each thread.
+/// The fold that scores linear heads. Per row: the features, and 2·rank·t flops per head. Each
+/// worker lane stores a tile of features, and each thread a strip of them in f64.
 pub(super) struct TestErrors<'a, T: Real> {
     pub(super) map: &'a dyn FeatureMap<T>,
-    /// The linear functions, each of some leading features.
+    /// Linear heads, each on some leading features.
     pub(super) heads: &'a [Head],
     pub(super) targets: &'a Targets,
     pub(super) tile: usize,
@@ -94,12 +95,14 @@ pub(super) struct TestErrors<'a, T: Real> {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct TestSums {
     rows: u64,
-    /// For each head the sum of squared errors over rows and targets, or the number of wrong classes.
+    /// Per head, the sum of squared errors over rows and targets, or the number of misclassified
+    /// rows.
     losses: Vec<f64>,
 }
 
 impl TestSums {
-    /// The mean error of each head over rows, and over targets of a regression; `None` without rows.
+    /// Returns the mean error of each head over the rows, and over the targets of a regression;
+    /// `None` without rows.
     pub(super) fn means(&self, targets: &Targets) -> Option<Vec<f64>> {
         let each = match targets {
             Targets::Numeric { centre } => centre.len() as f64,
@@ -134,7 +137,7 @@ impl<T: Real> Fold<T> for TestErrors<'_, T> {
             let rows = strip * STRIP..((strip + 1) * STRIP).min(b);
             self.score(phi, block, rows, losses);
         });
-        // strips in their order: threads never change a sum
+        // strips are added in order, so the number of threads never changes a sum
         for (i, loss) in losses.iter().enumerate() {
             state.losses[i % heads] += loss;
         }
@@ -164,7 +167,7 @@ impl<T: Real> TestErrors<'_, T> {
                 let y = &block.y[row * block.t..(row + 1) * block.t];
                 scores.zip(y).map(|(score, y)| (y - score).powi(2)).sum()
             }
-            // a label that the training rows do not have is never predicted rightly
+            // a label that is missing in the training rows always counts as misclassified
             Targets::Classes(classes) => {
                 let code = block.classes.as_ref().map_or(Coded::UNKNOWN, |coded| coded.codes[row]);
                 let is_wrong = code == Coded::UNKNOWN || classes.decide(scores) != code as usize;

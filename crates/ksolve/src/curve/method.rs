@@ -1,11 +1,11 @@
-//! The methods that are compared, and the runs that measure them.
+//! The compared methods, and the runs that measure them.
 
 use crate::{Error, Result};
 use kapprox::landmark::{self, Scheme};
 use kapprox::map::{self, MapSpec};
 use std::{fmt, str::FromStr};
 
-/// A method that makes features of rows: a landmark scheme under the Nyström map, or another map.
+/// A method that computes features: a landmark scheme with the Nyström map, or another map.
 #[derive(Clone, Debug)]
 pub enum Method {
     /// The Nyström map on landmarks of this scheme.
@@ -15,17 +15,17 @@ pub enum Method {
 }
 
 impl Method {
-    /// The error for the exact kernel, which cannot be compared.
+    /// Returns the error for the exact kernel, which has no approximation error to compare.
     pub(super) fn no_approximation(name: &str) -> Error {
         Error::option("methods", format!("{name:?}"), "it is the kernel itself and has no error; leave it out")
     }
 
-    /// True where one run gives every rank.
+    /// Returns true if one run covers every rank.
     pub(crate) fn is_nested(&self) -> bool {
         matches!(self, Self::Scheme(scheme) if scheme.nested)
     }
 
-    /// True where another seed may find something else.
+    /// Returns true if the result depends on the seed.
     pub(crate) fn is_seeded(&self) -> bool {
         match self {
             Self::Scheme(scheme) => scheme.seeded,
@@ -75,12 +75,12 @@ impl FromStr for Method {
     }
 }
 
-/// A run: one method with one seed, at every rank if one run gives them all, else at one rank.
+/// A run: one method with one seed, at every rank if one run covers them all, otherwise at one
+/// rank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CurveRun {
-    /// The method.
     pub method: Method,
-    /// Number of the repetition, from 0; it is added to the seed of the options.
+    /// Index of the repetition, from 0; it is added to the seed of the options.
     pub repeat: u64,
     /// Ranks, ascending.
     pub ranks: Vec<usize>,
@@ -98,8 +98,8 @@ impl fmt::Display for CurveRun {
 }
 
 impl super::CurveOptions {
-    /// Every run: all methods once, then all once more with the next seed, so that a curve that is stopped has something
-    /// of each. Without chance in it a method is run once.
+    /// Returns every run: all methods once, then all again with the next seed, so that an
+    /// interrupted curve has some results of each method. A deterministic method runs once.
     pub fn runs(&self) -> Vec<CurveRun> {
         let mut runs = Vec::new();
         for repeat in 0..self.repeats {

@@ -1,34 +1,40 @@
 //! Error against rank: the errors and the costs of landmark schemes and maps on the same rows.
 //!
-//! With K the kernel matrix of n rows and K̂ = ΦΦᵀ that of a map with r features, a [`CurveCell`] holds, for one method, rank
-//! and seed,
+//! With K the kernel matrix of n rows and K̂ = ΦΦᵀ the kernel matrix of a map with r features, a
+//! [`CurveCell`] holds, for one method, rank and seed,
 //!
-//! | number | what it is |
+//! | quantity | definition |
 //! |---|---|
 //! | trace error | tr(K − K̂)/tr K, exact over all rows; projections only |
-//! | Frobenius error | ‖K − K̂‖_F/‖K‖_F; exact up to [`EXACT_ROWS`] rows, beyond from [`Setting::columns`] of them |
-//! | spectral error | ‖K − K̂‖₂/‖K‖₂; block Krylov up to [`EXACT_ROWS`] rows, beyond on [`SPECTRAL_ROWS`] of them, within bounds |
-//! | test error | ridge regression on the r features, on rows that no method has seen |
-//! | seconds, passes, bytes read | to choose landmarks, to make the map, and to form the features of every row once |
-//! | kernel evaluations | the same: those of the choice, r² for the factor, n·r for the features |
+//! | Frobenius error | ‖K − K̂‖_F/‖K‖_F; beyond [`EXACT_ROWS`] rows from [`Setting::columns`] |
+//! | spectral error | ‖K − K̂‖₂/‖K‖₂ by block Krylov; beyond [`EXACT_ROWS`] rows an interval |
+//! | test error | ridge regression on the r features, on rows that no method uses |
+//! | seconds, passes, bytes | to select landmarks, build the map, and compute all features once |
+//! | kernel evaluations | of the selection, r² for the factor, n·r for the features |
 //!
-//! All methods see the same rows, scaled the same way, the same kernel (a median is taken once) and the same sampled
-//! columns, so that differences between cells are differences between methods.
+//! Up to [`EXACT_ROWS`] rows, the Frobenius error is exact and the block Krylov iteration uses all
+//! rows. Beyond, it uses [`SPECTRAL_ROWS`] rows, and the result lies within bounds for all rows.
 //!
-//! A scheme whose landmarks are nested runs once, at the largest rank. Its first r landmarks are its choice for rank r, and
-//! their cost is what the run had spent when it had r landmarks. Every other method runs anew at every rank. A
-//! method that makes no random choice runs with the first seed only.
+//! All methods use the same rows, scaling and kernel (a median is computed once) and the same
+//! sampled columns, so that differences between cells are differences between methods.
 //!
-//! With a journal that goes through a [`kstore::pass::Engine`], several processes share the passes over the table: each has the same
-//! cells, but for seconds and bytes. The pass that forms the features of every row once, to time it, is done whole by each.
+//! A scheme with nested landmarks runs once, at the largest rank. Its first r landmarks are its
+//! selection for rank r, and their cost is the cost of the run when it had r landmarks. Every other
+//! method runs again at every rank. A deterministic method runs with the first seed only.
+//!
+//! With a journal that uses a [`kstore::pass::Engine`], several processes share the passes over the
+//! table; their cells differ only in seconds and bytes. The pass that times the computation of the
+//! features is executed completely by each process.
 //!
 //! ```text
-//! rows ─▶ Setting ─▶ CurveRun: method, repeat, ranks ─▶ landmarks ─▶ map ─▶ features ─▶ errors, Gram matrix ─▶ ridge ─▶ Cells
-//!         scaling, kernel, floor                  └──── what it costs ────┘   └──── one pass ────┘
+//! rows ─▶ Setting ─▶ CurveRun ─▶ landmarks ─▶ map ─▶ features ─▶ errors, Gram ─▶ ridge ─▶ cells
+//!         scaling    method     └───── timed costs ────────┘
+//!         kernel     repeat                         └────── one pass ─────┘
+//!         floor      ranks
 //! ```
 //!
-//! Reference for the quantities compared: Kumar, Mohri, Talwalkar, "Sampling methods for the Nyström method", JMLR 13,
-//! 2012; Chen, Epperly, Tropp, Webber, "Randomly pivoted Cholesky", 2022.
+//! References for the compared quantities: Kumar, Mohri, Talwalkar, "Sampling methods for the
+//! Nyström method", JMLR 13, 2012; Chen, Epperly, Tropp, Webber, "Randomly pivoted Cholesky", 2022.
 
 mod cost;
 mod measuring;
@@ -45,58 +51,60 @@ use kapprox::kernel::Kernel;
 use kapprox::quality::{Evidence, Measure};
 use serde::{Deserialize, Serialize};
 
-/// Rows up to which Frobenius and spectral errors are taken over all pairs: a matrix of 5,000 rows has its norm in about
-/// a second, and a curve asks for it a hundred times.
+/// Number of rows up to which Frobenius and spectral errors are computed over all pairs. The norm
+/// of a matrix of 5,000 rows takes about a second, and a curve needs a hundred of them.
 pub const EXACT_ROWS: u64 = 5_000;
 
-/// Columns of K − K̂ that are formed for the Frobenius error of more rows; the same columns for all cells.
+/// Number of columns of K − K̂ for the Frobenius error of more rows; the same columns for all
+/// cells.
 pub(crate) const SAMPLED_COLUMNS: usize = 500;
 
-/// Rows on which the spectral error of more rows is estimated, from the matrices among them. Its interval holds for all
-/// rows. A residual whose spectrum is flat has a smaller share of the norm among more rows, so the estimate errs
-/// upwards.
+/// Number of rows on which the spectral error of more rows is estimated, from the matrices among
+/// them. Its interval holds for all rows. A residual with a flat spectrum has a smaller relative
+/// norm on more rows, so the estimate is biased upwards.
 pub const SPECTRAL_ROWS: usize = 1_000;
 
-/// Most rows whose spectrum gives the least possible errors: 4,000 take 128 MB for the matrix and some twenty seconds.
+/// Maximum number of rows whose spectrum gives the minimum errors: 4,000 rows take 128 MB for the
+/// matrix and some twenty seconds.
 pub(crate) const FLOOR_ROWS: usize = 4_000;
 
-/// The options of a curve, which define its numbers for given rows.
+/// The options of a curve, which determine its numbers for given rows.
 #[derive(Clone, Debug)]
 pub struct CurveOptions {
-    /// The methods to compare.
+    /// Methods to compare.
     pub methods: Vec<Method>,
     /// Ranks, ascending.
     pub ranks: Vec<usize>,
-    /// Number of seeds to try, from `seed` on.
+    /// Number of seeds to try, starting with `seed`.
     pub repeats: u64,
-    /// The landmark scheme for methods that are a map with landmarks.
+    /// Landmark scheme for maps that need landmarks.
     pub landmarks: &'static kapprox::landmark::Scheme,
-    /// Rows to measure on: a uniform sample of so many, held in memory, or all in `None`.
+    /// Size of the uniform sample to measure on, in memory; `None` for all rows.
     pub sample: Option<usize>,
-    /// Scaling of the features, from all rows.
+    /// Scaling of the features, computed from all rows.
     pub scaling: Scaling,
-    /// The kernel; a median still to be taken is taken on a sample.
+    /// Kernel; an unresolved median is computed on a sample.
     pub kernel: Kernel,
     /// Regression or classification, for the test error.
     pub task: Task,
-    /// The penalty of the test error, per row: (1/n)Σ loss + lambda‖w‖².
+    /// Regularisation parameter of the test error, per row: (1/n)Σ loss + lambda‖w‖².
     pub lambda: f64,
-    /// Treatment of the constant.
+    /// Treatment of the intercept.
     pub intercept: Intercept,
-    /// The first seed.
+    /// First seed.
     pub seed: u64,
 }
 
-/// A number that was measured exactly, or estimated with an interval.
+/// A number that was measured exactly, or an estimate with an interval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
-    /// The best guess.
+    /// Best estimate.
     pub value: f64,
     /// Lower end of the interval.
     pub low: f64,
-    /// Upper end; `None` where nothing bounds the number.
+    /// Upper end of the interval; `None` if unbounded.
     pub high: Option<f64>,
-    /// `exact`, `bounds`, or the probability that the interval holds, such as `95 % confidence`.
+    /// `exact`, `bounds`, or the confidence level of the interval, such as `95 % confidence`.
     pub evidence: String,
 }
 
@@ -112,38 +120,39 @@ impl From<Measure> for Estimate {
     }
 }
 
-/// Errors and costs of a method at a rank, with one seed.
+/// The errors and costs of a method at one rank, with one seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CurveCell {
-    /// The method, as it is asked for.
+    /// Name of the method, as requested.
     pub method: String,
-    /// Rank asked for.
+    /// Requested rank.
     pub rank: usize,
-    /// Number of the repetition, from 0.
+    /// Index of the repetition, from 0.
     pub repeat: u64,
-    /// Number of features: fewer than the rank where the rows span no more.
+    /// Number of features: fewer than the rank if the rows span fewer dimensions.
     pub features: usize,
-    /// Seconds to choose landmarks, make the map and form the features of every row once. Where processes share the passes, the time
-    /// of this one, in which it may wait for others; features that are timed while errors are measured count the time of all.
+    /// Time to select landmarks, build the map and compute the features of every row once, in
+    /// seconds. If processes share the passes, the time of this one, including waits for others;
+    /// features that are timed during the measurement of errors count the time of all processes.
     pub seconds: f64,
-    /// Number of kernel evaluations for that.
+    /// Number of kernel evaluations for these steps.
     pub kernel_evaluations: u64,
-    /// Number of passes over the rows for that.
+    /// Number of passes over the rows for these steps.
     pub passes: u64,
-    /// Bytes that this process read from storage for that; 0 where the rows are a sample in memory.
+    /// Bytes that this process read from storage for these steps; 0 for a sample in memory.
     pub bytes_read: u64,
-    /// Bytes of memory planned for the run, measures included.
+    /// Planned memory of the run, measurements included, in bytes.
     pub planned_bytes: usize,
-    /// The trace error tr(K − K̂)/tr K; `None` for maps that are no projection.
+    /// Trace error tr(K − K̂)/tr K; `None` for maps that are not projections.
     pub trace_error: Option<f64>,
-    /// Largest part of `trace_error` that may come from rounding.
+    /// Upper bound of the rounding error in `trace_error`.
     pub trace_rounding: f64,
-    /// The Frobenius error ‖K − K̂‖_F/‖K‖_F.
+    /// Frobenius error ‖K − K̂‖_F/‖K‖_F.
     pub frobenius: Estimate,
-    /// The spectral error ‖K − K̂‖₂/‖K‖₂; `None` where ‖K‖₂ is not known.
+    /// Spectral error ‖K − K̂‖₂/‖K‖₂; `None` if ‖K‖₂ is unknown.
     pub spectral: Option<Estimate>,
-    /// Mean squared error, or share of wrong classes, on the test rows; `None` without test rows, and where the system
-    /// could not be solved.
+    /// Mean squared error, or error rate, on the test rows; `None` without test rows, and if the
+    /// system could not be solved.
     pub test_error: Option<f64>,
 }
 

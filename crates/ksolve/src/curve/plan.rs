@@ -1,4 +1,4 @@
-//! The memory plan of a run, and how its passes are cut.
+//! The memory plan and the pass shape of a run.
 
 use super::{CurveOptions, EXACT_ROWS, FLOOR_ROWS, Method, SAMPLED_COLUMNS, SPECTRAL_ROWS};
 use crate::prepare::plan::{self, RANK, base, cut};
@@ -23,12 +23,13 @@ pub(super) fn training(options: &CurveOptions, method: &Method, rank: usize) -> 
     }
 }
 
-/// The systems of the test error.
+/// Returns the ridge options of the test error.
 pub(super) fn ridge(options: &CurveOptions, ranks: Vec<usize>, target_centre: Vec<f64>) -> RidgeOptions {
     RidgeOptions { ranks, lambdas: vec![options.lambda], intercept: options.intercept, target_centre }
 }
 
-/// Tiles, lanes and stages of a run at a largest rank; `t` targets are tested, none without test rows.
+/// Returns the pass shape and the plans of a run at its largest rank; `t` is the number of test
+/// targets, `None` without test rows.
 pub(super) fn plan<T: Real>(
     selected: &Selected,
     options: &CurveOptions,
@@ -49,14 +50,14 @@ pub(super) fn plan<T: Real>(
         plan::solve(&shape, cut, budget).term("system and its factor", ridge.solve_bytes(shape.map.p), RANK)
     };
     let (cut, mut plans) = cut(&shape, &last, budget);
-    // the Gram matrix comes from the pass that measures, and without test rows nothing is learned
+    // the measuring pass computes the Gram matrix, and without test rows nothing is learned
     let learned = if t.is_some() { plans.last().cloned() } else { None };
     plans.truncate(plans.iter().position(|plan| plan.what == GRAM).unwrap_or(plans.len()));
     plans.push(measures::<T>(&shape, options, cut, t, budget));
     plans.extend(learned);
     plans.push(spectrum(&shape, options, budget));
     if let Some(rows) = sample {
-        // twice while the best keys compete, once more in row order, and the targets
+        // two copies while the largest keys compete, one in row order, and the targets
         let bytes = 3 * rows as usize * (shape.d * shape.element + 40) + 8 * rows as usize * shape.t;
         plans = plans.into_iter().map(|plan| plan.term("sampled rows", bytes, "lower `sample`")).collect();
     }
@@ -67,15 +68,16 @@ pub(super) fn columns(n: u64) -> usize {
     if n <= EXACT_ROWS { n as usize } else { SAMPLED_COLUMNS }
 }
 
-/// Number of rows whose spectrum gives the least possible errors: four times the largest rank, so that a sample tells
-/// something about it, but [`FLOOR_ROWS`] at most.
+/// Returns the number of rows whose spectrum gives the minimum errors: four times the largest rank,
+/// so that a sample is informative there, but at least 2,000 and at most [`FLOOR_ROWS`].
 pub(super) fn floor_rows(n: u64, options: &CurveOptions) -> usize {
     let wanted = options.ranks.last().copied().unwrap_or(1).saturating_mul(4);
     usize::try_from(n).unwrap_or(usize::MAX).min(wanted.clamp(2_000, FLOOR_ROWS))
 }
 
-/// The plan of the pass that measures, and of the spectral errors behind it: the Gram matrix where there are targets,
-/// held columns with their features, sums over them, and a tile of features in both precisions.
+/// Returns the plan of the measuring pass and of the spectral errors after it: the Gram matrix if
+/// there are targets, stored columns with their features, sums over them, and a tile of features in
+/// both precisions.
 fn measures<T: Real>(
     shape: &ProblemSize,
     options: &CurveOptions,
@@ -84,10 +86,10 @@ fn measures<T: Real>(
     budget: usize,
 ) -> Plan {
     let (p, d, c, ranks) = (shape.map.p, shape.d, columns(shape.n), options.ranks.len());
-    // all rows, or those that the spectral error is estimated on, held twice
+    // all rows, or two copies of the sample for the spectral error
     let (among, held) =
         if shape.n <= EXACT_ROWS { (shape.n as usize, shape.n as usize) } else { (SPECTRAL_ROWS, 2 * SPECTRAL_ROWS) };
-    // a space and its images for each rank and for K, and copies of those that grow
+    // a Krylov space and its images for each rank and for K, and copies of the growing ones
     let spaces = 2 * KRYLOV * SpectralOptions::default().steps * (ranks + 1 + shape.threads);
     let tile = cut.tile * (p * (shape.element + 8) + 8 * (d + ranks + 1)) + shape.map.footprint.per_row;
     let plan = plan::rows(base("errors", shape, budget), shape, cut, 1, shape.element)
@@ -105,7 +107,7 @@ fn measures<T: Real>(
     }
 }
 
-/// The plan of the least possible errors: a kernel matrix and its decomposition.
+/// Returns the plan of the minimum errors: a kernel matrix and its eigendecomposition.
 fn spectrum(shape: &ProblemSize, options: &CurveOptions, budget: usize) -> Plan {
     let c = floor_rows(shape.n, options);
     base("floor", shape, budget).term("kernel matrix of a sample", 3 * 8 * c * c, "lower `ranks`")

@@ -1,4 +1,4 @@
-//! One run: landmarks, map, features, what they cost, and their errors at every rank.
+//! One run: landmarks, map, features, their costs, and their errors at every rank.
 
 use super::cost::{Cost, Meter, Milestones, form};
 use super::measuring::{MeasuredSums, Measuring, TestErrors};
@@ -16,17 +16,19 @@ use kapprox::{FeatureMap, MapSpec, NystromMap, Real};
 use kstore::pass::Observer;
 use kstore::{Pass, RowSource};
 
-/// Number of features from which on their cost is timed within the pass that measures, less its other work: decoding,
-/// which it hides, is far less. With fewer features a pass of its own costs little.
+/// Number of features from which their cost is timed within the measuring pass, minus its other
+/// work; decoding, which that work hides, takes far less. With fewer features, a separate pass is
+/// cheap.
 const TIMED_WITHIN: usize = 512;
 
 /// A map, and the cost of its features at each rank of the run.
 struct Made<T: Real> {
     map: Box<dyn FeatureMap<T>>,
-    /// The cost at each rank. For the last `whole` ranks, which take all features, without the pass that makes these.
+    /// Cost at each rank. For the last `whole` ranks, which use all features, the pass that
+    /// computes the features is not included yet.
     costs: Vec<Cost>,
     whole: usize,
-    /// Kernel evaluations for the features of a row.
+    /// Number of kernel evaluations per row.
     landmarks: usize,
 }
 
@@ -41,7 +43,7 @@ struct RunSetting<'s, 'a, T: Real> {
 }
 
 impl<T: Real> Setting<'_, T> {
-    /// Does a run and returns its cells.
+    /// Executes a run and returns its cells.
     ///
     /// # Errors
     /// Errors of the scheme, the map and the rows; [`kstore::Error::Interrupted`].
@@ -90,7 +92,8 @@ impl<T: Real> RunSetting<'_, '_, T> {
         Ok((set, whole))
     }
 
-    /// The Nyström map at the largest rank; the leading landmarks make that of every other.
+    /// Builds the Nyström map at the largest rank; its leading landmarks define the map at every
+    /// other rank.
     fn on_landmarks_of(&self, scheme: &Scheme) -> Result<Made<T>> {
         let (any, workers) = (&self.setting.any, self.setting.resources.workers);
         let table = self.setting.selected.table();
@@ -138,7 +141,7 @@ impl<T: Real> RunSetting<'_, '_, T> {
                 let (count, meter) = (set.len(), Meter::start(table));
                 let (data, workers) = (self.data(self.observer), resources.workers);
                 let map = make(OnLandmarks { spec, kernel: any, landmarks: set, rank, data: &data, seed, workers })?;
-                // every pass of the making forms the kernel with all landmarks
+                // every pass of the construction evaluates the kernel with all landmarks
                 let evaluations = count as u64 * (count as u64 + spec.passes() * self.setting.n);
                 let costs = vec![chosen.and(meter.cost(spec.passes(), evaluations))];
                 Ok(Made { map, costs, whole: 1, landmarks: count })
@@ -152,7 +155,7 @@ impl<T: Real> RunSetting<'_, '_, T> {
         let mut present: Vec<usize> = self.run.ranks.iter().map(|rank| *rank.min(&p)).collect();
         present.dedup();
         let approximation = Approximation { data: self.data(self.observer), kernel: any, map: &*made.map };
-        // the same columns for every cell: differences are then those of the methods
+        // the same columns for every cell, so that cells differ only by method
         let fold = approximation.column_fold(&present, self.setting.columns(), options.seed)?;
         let (measured, forming) = self.measure(&made, &fold)?;
         made.costs.iter_mut().rev().take(made.whole).for_each(|cost| *cost = cost.and(forming));
@@ -182,7 +185,8 @@ impl<T: Real> RunSetting<'_, '_, T> {
         Ok(self.run.ranks.iter().zip(&made.costs).map(cell).collect())
     }
 
-    /// Runs the pass over the features of every row, and returns its result and the cost of these features.
+    /// Runs the pass over the features of every row, and returns its result and the cost of these
+    /// features.
     fn measure(&self, made: &Made<T>, columns: &ColumnFold<'_, T>) -> Result<(MeasuredSums, Cost)> {
         let Setting { targets, test, selected, .. } = self.setting;
         let (map, targets) = (&*made.map, test.as_ref().map(|_| targets));
@@ -197,7 +201,8 @@ impl<T: Real> RunSetting<'_, '_, T> {
         Ok((measured, forming))
     }
 
-    /// The spectral errors at every rank: of all rows, or estimated on few and bounded on all.
+    /// Returns the spectral errors at every rank: exact, or estimated on a sample and bounded on
+    /// all rows.
     fn spectral(
         &self,
         approximation: &Approximation<'_, T>,
@@ -216,16 +221,17 @@ impl<T: Real> RunSetting<'_, '_, T> {
         let of_few = among_few.errors(ranks, few.len(), seed)?;
         let guesses = among_few.spectral(&of_few, products, seed)?;
         let one = |(errors, guess): (&Errors, &Norm)| {
-            // the norm of K is known already: no spectrum is needed for it
+            // the norm of K is already known, so its spectrum is not needed
             let bounds = errors.spectral_bounds(0.0).error.relative_to(*whole);
-            // what is outside of what is certain is not believed
+            // the bounds are certain, so an estimate outside of them is clipped
             let value = guess.relative().value.min(bounds.high).max(bounds.low);
             Some(Estimate::from(Measure { value, ..bounds }))
         };
         Ok(errors.iter().zip(&guesses).map(one).collect())
     }
 
-    /// Ridge regression on the leading features, and its error on the test rows; one value for each rank.
+    /// Fits ridge regression on the leading features, and returns its error on the test rows, one
+    /// value per rank.
     fn test(&self, map: &dyn FeatureMap<T>, ranks: &[usize], gram: Option<GramState>) -> Result<Vec<Option<f64>>> {
         let Setting { options, resources, targets, .. } = self.setting;
         let mut errors = vec![None; ranks.len()];
@@ -247,7 +253,7 @@ impl<T: Real> RunSetting<'_, '_, T> {
         drop(gram);
         let fold = TestErrors { map, heads: &heads, targets, tile: self.cut.tile };
         let test: &dyn RowSource<T> = test;
-        // a table, where the rows of the setting may be a sample of one
+        // a table, although the rows of the setting may be a sample in memory
         let sums = pass(self.cut, resources, self.observer).resume("errors on test rows", test, &fold)?.0;
         for (at, mean) in solved.into_iter().zip(sums.means(targets).into_iter().flatten()) {
             errors[at] = Some(mean).filter(|mean| mean.is_finite());

@@ -1,4 +1,4 @@
-//! The setting that all runs share: the rows, their scaling, the kernel, and the least possible errors.
+//! The setting that all runs share: the rows, their scaling, the kernel, and the minimum errors.
 
 use super::plan::{columns, floor_rows, plan};
 use super::{CurveOptions, EXACT_ROWS, Method, SAMPLED_COLUMNS, SPECTRAL_ROWS};
@@ -19,14 +19,15 @@ use kstore::pass::Observer;
 use kstore::{MemoryRows, Pass, Plan, RowSource, Selected, Statistics, TableRows, Workers};
 use std::sync::Arc;
 
-/// Landmarks of the map whose features bound ‖K‖₂ from below: that of the leading directions is known soon.
+/// Number of landmarks of the map that bounds ‖K‖₂ from below; few suffice for the leading
+/// direction.
 const NORM_RANK: usize = 256;
 
-/// The least error of any matrix of a rank.
+/// The minimum error of any matrix of a given rank.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Floor {
-    /// Number of rows in the matrix whose spectrum was taken. With fewer than all rows the errors are an estimate, too
-    /// low for ranks near that number.
+    /// Number of rows of the matrix whose spectrum was computed. With fewer than all rows, the
+    /// errors are estimates, too low for ranks close to this number.
     pub rows: usize,
     /// Ranks, ascending.
     pub ranks: Vec<usize>,
@@ -44,15 +45,16 @@ pub struct Floor {
 pub enum Tested {
     /// Mean squared error.
     Mse,
-    /// Share of wrong classes.
+    /// Error rate.
     Error,
 }
 
-/// The rows, the kernel and all else that is fixed before the first run.
+/// The rows, the kernel and everything else that is fixed before the first run.
 pub struct Setting<'a, T: Real> {
     pub(super) options: &'a CurveOptions,
     pub(super) resources: &'a Resources<'a>,
-    /// The resources of passes over the rows: those in memory are there in every process, and no pass over them is shared.
+    /// Resources of passes over the rows; without a journal for rows in memory, which every process
+    /// has and whose passes are not shared.
     pub(super) own: Resources<'a>,
     pub(super) selected: &'a Selected,
     survey: Survey,
@@ -64,7 +66,7 @@ pub struct Setting<'a, T: Real> {
     pub(super) any: Arc<dyn AnyKernel>,
     pub(super) targets: Targets,
     spectrum: Option<SampleSpectrum>,
-    /// ‖K‖₂, where runs do not find it themselves, and the rows they estimate spectral errors on.
+    /// ‖K‖₂ and the rows for estimating spectral errors, if runs do not compute them.
     pub(super) beyond: Option<(Measure, MemoryRows<T>)>,
 }
 
@@ -75,15 +77,16 @@ impl<T: Real> std::fmt::Debug for Setting<'_, T> {
 }
 
 impl<'a, T: Real> Setting<'a, T> {
-    /// Opens the rows to approximate, and those to test on; plans every run, scales, settles the kernel and finds the
-    /// floor.
+    /// Opens the training and test rows, plans every run, computes the scaling, resolves the kernel
+    /// and computes the minimum errors.
     ///
-    /// *Passes*: statistics; a sample where one is asked for; a median; those of 256 landmarks, three for ‖K‖₂ and one for a
-    /// sample beyond [`EXACT_ROWS`] rows; one for the floor.
+    /// *Passes*: statistics; the sample and the median, if requested; beyond [`EXACT_ROWS`] rows,
+    /// the passes to select 256 landmarks, three for ‖K‖₂ and one for a sample; one for the minimum
+    /// errors.
     ///
     /// # Errors
-    /// [`kstore::Error::OverBudget`] before the first pass where a run does not fit; bad rows with their place; a map that
-    /// is not for this kernel.
+    /// [`kstore::Error::OverBudget`] before the first pass if a run exceeds the memory; invalid
+    /// rows, with their position; a map that does not support the kernel.
     pub fn open(
         selected: &'a Selected,
         test: Option<&Selected>,
@@ -129,22 +132,22 @@ impl<'a, T: Real> Setting<'a, T> {
         Ok(Self { options, resources, own, selected, survey, source, test, n, kernel, any, targets, spectrum, beyond })
     }
 
-    /// Number of rows whose kernel matrix is approximated.
+    /// Returns the number of rows whose kernel matrix is approximated.
     pub fn rows(&self) -> u64 {
         self.n
     }
 
-    /// The statistics of all rows, from the first pass.
+    /// Returns the statistics of all rows, from the first pass.
     pub fn statistics(&self) -> &Statistics {
         &self.survey.statistics
     }
 
-    /// The kernel, every parameter a number.
+    /// Returns the kernel, with numeric parameters.
     pub fn kernel(&self) -> &Kernel {
         &self.kernel
     }
 
-    /// The kind of test error; `None` without test rows.
+    /// Returns the kind of test error; `None` without test rows.
     pub fn tested(&self) -> Option<Tested> {
         self.test.as_ref().map(|_| match self.options.task {
             Task::Classification => Tested::Error,
@@ -152,12 +155,13 @@ impl<'a, T: Real> Setting<'a, T> {
         })
     }
 
-    /// Number of columns of K that are formed for the Frobenius error; all of them where it is exact.
+    /// Returns the number of columns of K for the Frobenius error; all columns if it is exact.
     pub fn columns(&self) -> usize {
         columns(self.n)
     }
 
-    /// The least errors at the ranks of the options; `None` for kernels that are not positive definite.
+    /// Returns the minimum errors at the ranks of the options; `None` for kernels that are not
+    /// positive definite.
     pub fn floor(&self) -> Option<Floor> {
         let spectrum = self.spectrum.as_ref()?;
         let at = |error: &dyn Fn(usize) -> f64| self.options.ranks.iter().map(|rank| error(*rank)).collect();
@@ -170,10 +174,10 @@ impl<'a, T: Real> Setting<'a, T> {
         })
     }
 
-    /// The plan of a method at its largest rank.
+    /// Returns the plan of a method at its largest rank.
     ///
     /// # Errors
-    /// Errors of opening the rows.
+    /// The errors of opening the rows.
     pub fn plan(&self, method: &Method, rank: usize) -> Result<(PassShape, Vec<Plan>)> {
         let t = self.test.as_ref().map(|_| self.targets.count());
         plan::<T>(self.selected, self.options, method, rank, t, self.resources)
@@ -184,7 +188,8 @@ impl<'a, T: Real> Setting<'a, T> {
     }
 }
 
-/// A pass with all threads inside its steps: what it times is the work and not the lanes.
+/// Returns a pass that uses all threads within its steps, so that timing covers the work and not
+/// the worker lanes.
 pub(super) fn pass<'o>(cut: PassShape, resources: &'o Resources<'o>, observer: &'o dyn Observer) -> Pass<'o> {
     cut.pass(1, resources, observer)
 }
@@ -196,7 +201,7 @@ struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// Runs `work` on the rows as a stage of its own.
+    /// Runs `work` on the rows as a separate stage.
     fn stage<T: Real, R>(
         &self,
         name: &str,
@@ -208,7 +213,7 @@ impl Opening<'_> {
         work(Scan { source, pass: pass(self.cut, self.resources, &*observer), count })
     }
 
-    /// A sample of the rows, with its targets where those are needed; `None` where all rows are looked at.
+    /// Returns a sample of the rows, with targets if requested; `None` if all rows are used.
     fn sample<T: Real>(
         &self,
         rows: &TableRows<T>,
@@ -236,7 +241,8 @@ impl Opening<'_> {
         })
     }
 
-    /// Makes the maps that look at no rows once, so that one that is not for the kernel is refused before the work.
+    /// Builds the maps that need no rows, so that an unsupported kernel is rejected before the work
+    /// starts.
     fn try_maps<T: Real>(&self, kernel: &Kernel, d: usize) -> Result<()> {
         let (rank, seed) = (self.options.ranks.first().copied().unwrap_or(1), self.options.seed);
         for method in &self.options.methods {
@@ -248,7 +254,8 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// Bounds on ‖K‖₂: the largest eigenvalue of a Nyström approximation, and that plus the norm of the residual.
+    /// Bounds ‖K‖₂: from below by the largest eigenvalue of a Nyström approximation, from above by
+    /// this plus the norm of the residual.
     fn norm<T: Real>(&self, source: &dyn RowSource<T>, n: u64, any: &Arc<dyn AnyKernel>) -> Result<Measure> {
         self.stage("norm of the kernel matrix", source, n, |data| {
             let seed = self.options.seed;

@@ -1,4 +1,4 @@
-//! The rows that an estimator takes.
+//! The rows that an estimator accepts.
 
 use crate::{Error, Result};
 use faer::{Mat, MatRef};
@@ -7,7 +7,7 @@ use kstore::Table;
 use kstore::arrow::array::{ArrayRef, Float64Array, RecordBatch};
 use std::sync::Arc;
 
-/// Marks rows in memory, whose columns have numbers instead of names.
+/// Marks rows in memory, whose columns are identified by position.
 #[derive(Clone, Copy, Debug)]
 pub struct InMemory;
 
@@ -15,7 +15,7 @@ pub struct InMemory;
 #[derive(Clone, Copy, Debug)]
 pub struct Stored;
 
-/// The rows as the columns `x0`, `x1`, … of numbers, or as a table.
+/// Rows: either columns of numbers named `x0`, `x1`, …, or a table.
 #[doc(hidden)]
 #[derive(Clone, Debug)]
 pub enum Rows {
@@ -24,7 +24,7 @@ pub enum Rows {
 }
 
 impl Rows {
-    /// The number of rows in memory; `None` for a table.
+    /// Returns the number of rows in memory; `None` for a table.
     pub(super) fn count(&self) -> Option<usize> {
         match self {
             Self::Columns(columns) => columns.first().map(|(_, column)| column.len()),
@@ -32,7 +32,7 @@ impl Rows {
         }
     }
 
-    /// The table of these rows, with more columns.
+    /// Returns a table of these rows, with the columns `more` if the rows are in memory.
     pub(super) fn table(self, more: Vec<(String, ArrayRef)>) -> Result<Table> {
         match self {
             Self::Table(table) => Ok(table),
@@ -46,15 +46,15 @@ impl Rows {
     }
 }
 
-/// Rows that an estimator fits or predicts; see [the table of types](crate::estimator).
+/// Rows that an estimator fits or predicts; see [the list of types](crate::estimator).
 pub trait Inputs {
-    /// [`InMemory`] or [`Stored`]: decides which targets go with the rows.
+    /// [`InMemory`] or [`Stored`]: determines which target types the rows accept.
     type Kind;
 
     /// Returns the rows; values in memory are copied once.
     ///
     /// # Errors
-    /// Rows of different lengths, or none.
+    /// Rows of different lengths, or no rows.
     #[doc(hidden)]
     fn rows(&self) -> Result<Rows>;
 }
@@ -66,7 +66,7 @@ fn columns<P: Points + ?Sized>(points: &P) -> Result<Rows> {
     Ok(Rows::Columns((0..d).map(|j| (format!("x{j}"), column(j))).collect()))
 }
 
-// a blanket implementation for points would overlap with tables
+// a blanket implementation for `Points` would overlap with the one for tables
 macro_rules! in_memory {
     ($([$($generics:tt)*] $type:ty),* $(,)?) => {
         $(impl<$($generics)*> Inputs for $type {

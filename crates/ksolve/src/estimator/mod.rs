@@ -1,17 +1,23 @@
-//! Solvers as types: [`Ridge`], [`Svm`], [`Svr`], [`OneClassSvm`], [`Logistic`], [`KernelPca`], [`Fisher`] and [`KernelKMeans`].
+//! Solvers as types: [`Ridge`], [`Svm`], [`Svr`], [`OneClassSvm`], [`Logistic`], [`KernelPca`],
+//! [`Fisher`] and [`KernelKMeans`].
 //!
-//! Each is a builder of a [`Fit`](crate::job::Fit) with the defaults of the command, and takes rows in memory or tables:
+//! Each is a builder of a [`Fit`](crate::job::Fit) with the defaults of the command. It accepts
+//! rows in memory or tables:
 //!
-//! | rows | target | predictions |
-//! |---|---|---|
-//! | `[[f64; D]]`, `[Vec<f64>]`, `[f64]` (one column), faer `Mat` and `MatRef`, ndarray (feature `ndarray`) | `[f64]` or a faer matrix with a column for each target | numbers, `Vec` or `Mat` |
-//! | the same | `[&str]`, `[String]`, `[i64]`, `[bool]` | labels of the same type |
-//! | [`Table`](kstore::Table), Arrow `RecordBatch` | the name of a column, or several for numbers | numbers, or [`Label`](kstore::Label) |
+//! - Rows in memory are `[[f64; D]]`, `[Vec<f64>]`, `[f64]` (one column), faer `Mat` and `MatRef`,
+//!   and ndarray arrays (feature `ndarray`). With numeric targets, `[f64]` or a matrix with a
+//!   column for each target, the predictions are a `Vec<f64>` or `Mat<f64>`. With labels, `[&str]`,
+//!   `[String]`, `[i64]` or `[bool]`, they are labels of the same type.
+//! - Tables are [`Table`](kstore::Table) and Arrow `RecordBatch`. The target is the name of a
+//!   column, or several names for numeric targets; the predictions are numbers or
+//!   [`Label`](kstore::Label).
 //!
-//! Rows in memory and names of columns do not go together, nor do tables and slices of targets: such a call does not compile.
+//! Rows in memory need targets in memory, and tables need column names; any other combination does
+//! not compile.
 //!
 //! ```compile_fail
-//! let y = ksolve::Ridge::new().fit(&[[1.0, 2.0], [3.0, 4.0]], "y"); // rows in memory have no column "y"
+//! // rows in memory have no column "y"
+//! let y = ksolve::Ridge::new().fit(&[[1.0, 2.0], [3.0, 4.0]], "y");
 //! ```
 //!
 //! ```compile_fail
@@ -36,7 +42,7 @@
 //! # Ok::<(), ksolve::Error>(())
 //! ```
 //!
-//! The other solvers, and every parameter as text, are those of [`Fit::solver`](crate::job::Fit::solver).
+//! [`Fit::solver`](crate::job::Fit::solver) offers all other solvers, and every parameter as text.
 
 mod inputs;
 mod setup;

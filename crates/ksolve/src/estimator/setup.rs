@@ -1,4 +1,4 @@
-//! What every estimator holds: a fit, and the resources that it may take.
+//! The state of every estimator: a fit and its resources.
 
 use super::inputs::{Inputs, Rows};
 use super::trained::{Fitting, Predicted, Trained};
@@ -27,7 +27,8 @@ impl Resources {
     }
 }
 
-/// The selection of all columns. Columns in memory are numbers, whatever dates or codes they look like.
+/// Selects all columns. Columns in memory are numeric, even if their values look like dates or
+/// codes.
 fn selection(in_memory: bool, targets: Vec<String>) -> Selection {
     match in_memory {
         true => Selection { targets, categories: Categories::None, times: Times::None, ..Selection::default() },
@@ -40,7 +41,6 @@ impl Setup {
         Self { fit, resources: Resources::default() }
     }
 
-    /// Returns the setup with another fit.
     pub(super) fn with(self, change: impl FnOnce(Fit) -> Fit) -> Self {
         Self { fit: change(self.fit), ..self }
     }

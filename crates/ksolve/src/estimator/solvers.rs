@@ -9,7 +9,8 @@ use crate::request::{LandmarkSource, Scaling};
 use crate::{Kernel, Result};
 use kapprox::MapSpec;
 
-/// A builder with the setters of every solver, and its own: a method, the type of its value, and the parameter that it sets.
+/// Defines a builder with the setters common to all solvers and its own setters, each given as a
+/// method, the type of its value, and the parameter that it sets.
 macro_rules! estimator {
     ($(#[$doc:meta])* $name:ident, $solver:literal; $($(#[$about:meta])* $method:ident: $type:ty => $parameter:literal),* $(,)?) => {
         $(#[$doc])*
@@ -17,25 +18,28 @@ macro_rules! estimator {
         pub struct $name(Setup);
 
         impl $name {
-            /// Sets the kernel; `gaussian(sigma=auto)` by default, whose length scale the fit finds.
+            /// Sets the kernel; by default `gaussian(sigma=auto)`, whose length scale the fit
+            /// chooses.
             #[must_use]
             pub fn kernel(self, kernel: Kernel) -> Self {
                 Self(self.0.with(|fit| fit.kernel(kernel)))
             }
 
-            /// Sets the number of features, and of landmarks; 1,000 by default.
+            /// Sets the number of features and of landmarks; 1,000 by default.
             #[must_use]
             pub fn rank(self, rank: usize) -> Self {
                 Self(self.0.with(|fit| fit.rank(rank)))
             }
 
-            /// Sets the scheme that chooses the landmarks, a name of [`kapprox::landmark::registry`].
+            /// Sets the scheme that chooses the landmarks, a name of
+            /// [`kapprox::landmark::registry`].
             #[must_use]
             pub fn landmarks(self, scheme: &str) -> Self {
                 Self(self.0.with(|fit| fit.landmarks(LandmarkSource::Scheme(scheme.to_string()))))
             }
 
-            /// Sets the feature map, such as `MapSpec::exact()`, the kernel itself; the Nyström map by default.
+            /// Sets the feature map, such as `MapSpec::exact()` for the exact kernel; Nyström by
+            /// default.
             #[must_use]
             pub fn map(self, map: MapSpec) -> Self {
                 Self(self.0.with(|fit| fit.map(map)))
@@ -59,21 +63,23 @@ macro_rules! estimator {
                 Self(self.0.with(|fit| fit.precision(precision)))
             }
 
-            /// Sets another parameter of the solver, as the command reads it: `set("folds", "blocks:6")`.
+            /// Sets another parameter of the solver, with the syntax of the command:
+            /// `set("folds", "blocks:6")`.
             #[must_use]
             pub fn set(self, parameter: &str, value: impl ToString) -> Self {
                 Self(self.0.with(|fit| fit.set(parameter, value)))
             }
 
-            /// Sets the memory budget of the whole process, in bytes; half of the machine's by default. It changes no bit of
-            /// the result.
+            /// Sets the memory budget of the whole process in bytes; half of the machine's memory
+            /// by default. The result is bit-identical for every budget.
             #[must_use]
             pub fn memory(mut self, bytes: usize) -> Self {
                 self.0.resources.memory = Some(bytes);
                 self
             }
 
-            /// Sets the number of threads; one for each core by default. It changes no bit of the result.
+            /// Sets the number of threads; one per core by default. The result is bit-identical for
+            /// every number.
             #[must_use]
             pub fn threads(mut self, threads: usize) -> Self {
                 self.0.resources.threads = Some(threads);
@@ -98,7 +104,7 @@ fn of(solver: &str) -> Setup {
     Setup::new(Fit::solver(solver).expect("a solver of the registry"))
 }
 
-/// `new` without arguments, and the same as the default.
+/// Defines `new` without arguments, and `Default`.
 macro_rules! new {
     ($($name:ident, $solver:literal);* $(;)?) => {
         $(impl $name {
@@ -119,9 +125,11 @@ macro_rules! new {
 new!(Ridge, "ridge"; Svm, "svm"; Svr, "svr"; OneClassSvm, "oneclass"; Logistic, "logistic"; Fisher, "fisher");
 
 estimator!(
-    /// Kernel ridge regression: min (1/n) Σ (f(x_i) − y_i)² + lambda ‖f‖², with f in the span of the kernel functions of landmarks.
+    /// Kernel ridge regression: min (1/n) Σ (f(x_i) − y_i)² + lambda ‖f‖², with f in the span of
+    /// the kernel sections at the landmarks.
     ///
-    /// Ranks and lambdas are cross-validated in one pass over the rows unless `lambda` is given; see [`crate::solver::ridge`].
+    /// Ranks and lambdas are cross-validated in one pass over the rows unless `lambda` is given;
+    /// see [`crate::solver::ridge`].
     ///
     /// ```
     /// use ksolve::{Kernel, Ridge};
@@ -137,12 +145,13 @@ estimator!(
     lambda: f64 => "lambda",
     /// Sets the number of folds of cross-validation; 5 by default.
     folds: usize => "folds",
-    /// Sets whether the model predicts standard deviations too.
+    /// Sets whether the model also predicts standard deviations.
     std: bool => "std",
 );
 
 estimator!(
-    /// Support vector classification: min ½ ‖f‖² + C Σ max(0, 1 − y_i f(x_i)), one-vs-rest beyond two classes.
+    /// Support vector classification: min ½ ‖f‖² + C Σ max(0, 1 − y_i f(x_i)), one-vs-rest for more
+    /// than two classes.
     ///
     /// ```
     /// use ksolve::{Kernel, Svm};
@@ -153,7 +162,8 @@ estimator!(
     /// # Ok::<(), ksolve::Error>(())
     /// ```
     Svm, "svm";
-    /// Sets the penalty C of a margin violation, as in LIBSVM and scikit-learn; cross-validated by default.
+    /// Sets the cost C of a margin violation, as in LIBSVM and scikit-learn; cross-validated by
+    /// default.
     c: f64 => "C",
     /// Sets whether the model predicts probabilities, by Platt scaling.
     probabilities: bool => "probabilities",
@@ -162,14 +172,15 @@ estimator!(
 estimator!(
     /// Support vector regression: min ½ ‖f‖² + C Σ max(0, |f(x_i) − y_i| − epsilon).
     Svr, "svr";
-    /// Sets the penalty C of an error beyond epsilon; cross-validated by default.
+    /// Sets the cost C of an error above epsilon; cross-validated by default.
     c: f64 => "C",
-    /// Sets the error that costs nothing, in the unit of the target.
+    /// Sets the largest error without cost, in the unit of the target.
     epsilon: f64 => "epsilon",
 );
 
 estimator!(
-    /// The one-class support vector machine: a region that holds about a fraction 1 − nu of the rows.
+    /// The one-class support vector machine: a region that holds about a fraction 1 − nu of the
+    /// rows.
     OneClassSvm, "oneclass";
     /// Sets the fraction of rows outside the region, between 0 and 1.
     nu: f64 => "nu",
@@ -185,7 +196,8 @@ estimator!(
 );
 
 estimator!(
-    /// Kernel principal component analysis: coordinates along the directions of largest variance in feature space.
+    /// Kernel principal component analysis: coordinates along the directions of largest variance in
+    /// feature space.
     KernelPca, "kpca";
     /// Sets whether the coordinates are divided by their standard deviations.
     whiten: bool => "whiten",
@@ -194,22 +206,25 @@ estimator!(
 estimator!(
     /// Kernel Fisher discriminants: the directions of feature space that separate the classes best.
     Fisher, "fisher";
-    /// Sets the regularisation parameter of the covariance within classes, per row; cross-validated by default.
+    /// Sets the regularisation parameter of the within-class covariance, per row; cross-validated
+    /// by default.
     lambda: f64 => "lambda",
 );
 
 estimator!(
     /// Kernel k-means: clusters around means in feature space.
     KernelKMeans, "kmeans";
-    /// Sets the number of starts, of which the best is kept.
+    /// Sets the number of random starts, of which the best is kept.
     starts: usize => "starts",
 );
 
 impl Ridge {
-    /// Fits numbers, by columns of memory or of a table; see [the table of types](crate::estimator).
+    /// Fits numeric targets, in memory or in columns of a table; see [the list of
+    /// types](crate::estimator).
     ///
     /// # Errors
-    /// Another number of targets than of rows; invalid values with their row and column; a fit that exceeds the memory.
+    /// The number of targets differs from the number of rows; invalid values, with their row and
+    /// column; a fit that exceeds the memory budget.
     pub fn fit<X: Inputs + ?Sized, Y: NumberTarget<X::Kind> + ?Sized>(
         &self,
         x: &X,
@@ -220,7 +235,7 @@ impl Ridge {
 }
 
 impl Svr {
-    /// Fits numbers; see [`Ridge::fit`].
+    /// Fits numeric targets; see [`Ridge::fit`].
     ///
     /// # Errors
     /// The errors of [`Ridge::fit`].
@@ -233,14 +248,16 @@ impl Svr {
     }
 }
 
-/// Fits of labels.
+/// Defines `fit` for classifiers.
 macro_rules! classifiers {
     ($($name:ident),*) => {
         $(impl $name {
-            /// Fits labels, of memory or of a column of a table; see [the table of types](crate::estimator).
+            /// Fits labels, in memory or in a column of a table; see [the list of
+            /// types](crate::estimator).
             ///
             /// # Errors
-            /// Another number of labels than of rows, fewer than two classes, and the errors of [`Ridge::fit`].
+            /// The number of labels differs from the number of rows; fewer than two classes; the
+            /// errors of [`Ridge::fit`].
             pub fn fit<X: Inputs + ?Sized, Y: LabelTarget<X::Kind> + ?Sized>(
                 &self,
                 x: &X,
@@ -255,7 +272,7 @@ macro_rules! classifiers {
 classifiers!(Svm, Logistic, Fisher);
 
 impl OneClassSvm {
-    /// Fits the region of the rows.
+    /// Fits the region that contains most rows.
     ///
     /// # Errors
     /// The errors of [`Ridge::fit`].
@@ -270,7 +287,7 @@ impl KernelPca {
         Self(of("kpca")).set("components", components)
     }
 
-    /// Finds the components of the rows.
+    /// Computes the principal components of the rows.
     ///
     /// # Errors
     /// The errors of [`Ridge::fit`].
@@ -285,7 +302,7 @@ impl KernelKMeans {
         Self(of("kmeans")).set("clusters", clusters)
     }
 
-    /// Finds the clusters of the rows.
+    /// Computes the clusters of the rows.
     ///
     /// # Errors
     /// The errors of [`Ridge::fit`].

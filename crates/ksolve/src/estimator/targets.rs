@@ -10,7 +10,7 @@ use kstore::{Label, Table};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// Numbers to learn by regression, one or several for each row of `Kind`.
+/// Numeric targets for regression, one or several per row, for rows of `Kind`.
 pub trait NumberTarget<Kind> {
     /// The type of the predictions: `Vec<f64>` for one target, `Mat<f64>` for several.
     type Predicted: Predicted;
@@ -18,12 +18,12 @@ pub trait NumberTarget<Kind> {
     /// Returns the table of the rows with these targets, and the names of the target columns.
     ///
     /// # Errors
-    /// Another number of targets than of rows.
+    /// The number of targets differs from the number of rows.
     #[doc(hidden)]
     fn attach(&self, rows: Rows) -> Result<(Table, Vec<String>)>;
 }
 
-/// Labels to learn by classification, one for each row of `Kind`.
+/// Labels for classification, one per row, for rows of `Kind`.
 pub trait LabelTarget<Kind> {
     /// The type of the predictions.
     type Predicted: Predicted;
@@ -31,7 +31,7 @@ pub trait LabelTarget<Kind> {
     /// Returns the table of the rows with these labels, and the name of their column.
     ///
     /// # Errors
-    /// Another number of labels than of rows.
+    /// The number of labels differs from the number of rows.
     #[doc(hidden)]
     fn attach(&self, rows: Rows) -> Result<(Table, Vec<String>)>;
 }
@@ -52,7 +52,7 @@ pub trait OwnedLabel: Clone + Debug + PartialEq {
     fn of(label: &Label) -> Self;
 }
 
-/// The column of the targets beside columns of numbers, whose names are `x0`, `x1`, ….
+/// Name of the target column that is added to the columns `x0`, `x1`, … of rows in memory.
 const TARGET: &str = "y";
 
 fn join_columns(rows: Rows, columns: Vec<ArrayRef>) -> Result<(Table, Vec<String>)> {
@@ -155,7 +155,7 @@ impl LabelTarget<Stored> for str {
     }
 }
 
-/// A type of labels: how they are stored as a column, and how a predicted label is one again.
+/// Defines how a label type is stored as a column, and how a predicted label is converted back.
 macro_rules! label {
     ($type:ty => $owned:ty, $labels:ident => $column:expr) => {
         impl LabelValue for $type {

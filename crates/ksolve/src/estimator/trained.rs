@@ -1,4 +1,4 @@
-//! What an estimator returns: a model that predicts.
+//! The result of an estimator: a model that predicts.
 
 use super::inputs::Inputs;
 use super::setup::Resources;
@@ -15,12 +15,13 @@ use std::path::Path;
 
 /// The predictions of a model in memory: numbers, labels, or a row of numbers for each row.
 pub trait Predicted: Sized {
-    /// Returns the predictions from the scores of n rows, n x t row-major, and the classes of the model.
+    /// Returns the predictions from the scores of n rows, n x t row-major, and the classes of the
+    /// model.
     #[doc(hidden)]
     fn collect(scores: Scored, classes: Option<&Classes>) -> Self;
 }
 
-/// The scores of n rows, t for each, row-major.
+/// Scores of n rows, t per row, row-major.
 #[doc(hidden)]
 #[derive(Clone, Debug, Default)]
 pub struct Scored {
@@ -39,7 +40,6 @@ impl Scored {
     }
 }
 
-/// The numbers of a model with one output.
 impl Predicted for Vec<f64> {
     fn collect(scores: Scored, _: Option<&Classes>) -> Self {
         scores.numbers
@@ -52,7 +52,7 @@ impl Predicted for Mat<f64> {
     }
 }
 
-/// The positions of the largest scores, such as numbers of clusters.
+/// The index of the largest score of each row, such as its cluster.
 impl Predicted for Vec<usize> {
     fn collect(scores: Scored, _: Option<&Classes>) -> Self {
         let largest = |row: &[f64]| (0..row.len()).fold(0, |best, j| if row[j] > row[best] { j } else { best });
@@ -91,13 +91,14 @@ impl<P: Predicted> Trained<P> {
     /// Returns the predictions of the rows.
     ///
     /// # Errors
-    /// Other columns than those of the fit; a value that is not finite; a prediction that is not.
+    /// Columns that differ from the fit; a value or a prediction that is not finite.
     pub fn predict<X: Inputs + ?Sized>(&self, x: &X) -> Result<P> {
         let scores = self.scores(x)?;
         Ok(P::collect(scores, self.predictor.decisions().as_ref()))
     }
 
-    /// Returns the scores of the rows, n x t: targets, one score for each class beyond two, or the distance from the margin.
+    /// Returns the scores of the rows, n x t: one per target, one per class for more than two
+    /// classes, or one decision value.
     ///
     /// # Errors
     /// The errors of [`Trained::predict`].
@@ -108,8 +109,8 @@ impl<P: Predicted> Trained<P> {
     /// Returns the probabilities of the classes, n x classes, in the order of [`Trained::classes`].
     ///
     /// # Errors
-    /// A model without probabilities: fit [`Logistic`](super::Logistic), or [`Svm`](super::Svm) with `probabilities`; the
-    /// errors of [`Trained::predict`].
+    /// A model without probabilities: fit [`Logistic`](super::Logistic), or [`Svm`](super::Svm)
+    /// with `probabilities`; the errors of [`Trained::predict`].
     pub fn predict_proba<X: Inputs + ?Sized>(&self, x: &X) -> Result<Mat<f64>> {
         if self.predictor.card().link.is_none() {
             let why = "the scores of this model are not probabilities; fit logistic, or svm with `probabilities`";
@@ -124,7 +125,7 @@ impl<P: Predicted> Trained<P> {
         Ok(Scored { n: scores.n, numbers }.matrix())
     }
 
-    /// Returns the labels of the classes; none for a regression.
+    /// Returns the labels of the classes; empty for a regression.
     pub fn classes(&self) -> &[Label] {
         self.predictor.classes().map_or(&[], |classes| classes.labels())
     }
@@ -139,10 +140,10 @@ impl<P: Predicted> Trained<P> {
         &self.predictor
     }
 
-    /// Writes the model to a file, whole or not at all. [`Predictor::load`] and the command read it.
+    /// Writes the model to a file, atomically. [`Predictor::load`] and the command read it.
     ///
     /// # Errors
-    /// Numbers that are not finite, and errors of the file system.
+    /// Values that are not finite, and errors of the file system.
     pub fn save<F: AsRef<Path>>(&self, path: F) -> Result<()> {
         self.predictor.save(path.as_ref())
     }
@@ -164,7 +165,7 @@ impl<P: Predicted> Trained<P> {
 #[derive(Clone, Debug)]
 pub struct Transformer(pub(super) Trained<Mat<f64>>);
 
-/// A fitted model that tells outliers from the rows of the fit.
+/// A fitted model that separates outliers from inliers.
 #[derive(Clone, Debug)]
 pub struct OutlierDetector(pub(super) Trained<Vec<f64>>);
 
@@ -217,7 +218,8 @@ impl OutlierDetector {
         Ok(self.0.predict(x)?.into_iter().map(|score| score < 0.0).collect())
     }
 
-    /// Returns the scores of the rows: negative outside the region that holds a fraction 1 − nu of the rows of the fit.
+    /// Returns the scores of the rows: negative outside the region that holds a fraction 1 − nu of
+    /// the rows of the fit.
     ///
     /// # Errors
     /// The errors of [`Trained::predict`].

@@ -1,4 +1,4 @@
-//! What a prepared job says of itself: enough to make its fit and its selection again, on any machine.
+//! The metadata of a prepared job: sufficient to rebuild its fit and its selection on any machine.
 
 use crate::{FoldSpec, Result, job::Fit, train::target_names};
 use kstore::schema::{Column, Kind, Schema};
@@ -10,18 +10,18 @@ use std::ops::Range;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct JobCard {
     pub(super) version: String,
-    /// States of another instruction set would have other bits.
+    /// Instruction set; states of another one would not be bit-identical.
     pub(super) instruction_set: String,
     pub(super) fit: Fit,
-    /// The rows, the targets, and how columns become features.
+    /// Rows, targets, and the encoding of columns as features.
     selection: Selection,
     columns: Vec<Column>,
-    /// How text files with its rows are read.
+    /// Options for reading text files with rows of the job.
     #[serde(default, skip_serializing_if = "TextReading::is_default")]
     pub(super) reading: TextReading,
-    /// Stored rows of the table that it was prepared on.
+    /// Number of stored rows of the table that the job was prepared on.
     pub(super) stored: u64,
-    /// Why no row may come behind these; `None` where some may.
+    /// Reason why no rows can be appended; `None` if rows can be appended.
     pub(super) closed: Option<String>,
 }
 
@@ -32,7 +32,7 @@ impl JobCard {
             columns.any(|column| column.name == name && matches!(column.code, Code::Time(_)))
         };
         let column = |column: &Column| match column.kind {
-            // a table without rows has times in any type that may hold them
+            // a table without rows needs a type from which times can be parsed
             Kind::Time(_) if of_times(&column.name) => Column { kind: Kind::Text, name: column.name.clone() },
             // read as the integers that store them
             Kind::Time(_) => Column { kind: Kind::Int { bits: 64, signed: true }, name: column.name.clone() },
@@ -58,7 +58,7 @@ impl JobCard {
         }
     }
 
-    /// The rows and columns of the fit in a table that has the prepared rows, or more.
+    /// Selects the rows and columns of the fit in a table that has the prepared rows, or more.
     pub(super) fn select(&self, table: &Table) -> Result<Selected> {
         let Range { start, end } = self.selection.rows.clone().unwrap_or(0..self.stored);
         let rows = Some(start..if self.closed.is_none() { table.stored_rows() } else { end });
@@ -70,18 +70,19 @@ impl JobCard {
         options.like(self.reading.clone().knowing(self.selection.encoding.as_deref()))
     }
 
-    /// True where its rows are sparse ones of a table, and not texts that are counted.
+    /// Returns true if the rows have sparse columns in the table, as opposed to texts that are
+    /// counted.
     fn is_sparse(&self) -> bool {
         self.schema().has_sparse()
     }
 
-    /// The columns, for a table without rows.
+    /// Returns the schema of the columns, for a table without rows.
     pub(super) fn schema(&self) -> Schema {
         Schema { columns: self.columns.clone(), ..Schema::default() }
     }
 }
 
-/// Why no row may come behind those of a selection.
+/// Returns the reason why no rows can follow the rows of a selection, if any.
 fn closed(selected: &Selected, folds: &FoldSpec) -> Option<String> {
     let Range { start, end } = selected.range();
     match folds {

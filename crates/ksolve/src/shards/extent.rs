@@ -1,4 +1,4 @@
-//! Which segments a shard holds whole, which it has begun, and which rows some statistics are of.
+//! The rows of a shard: complete segments, parts of segments, and the rows that statistics cover.
 
 use crate::{Error, Result};
 use kstore::checkpoint::{Cut, StateFile, StateKey};
@@ -6,12 +6,13 @@ use kstore::pass::{Node, PassKey};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// What a file of statistics says of itself.
+/// The metadata of a file of statistics.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct StatisticsCard {
     pub(super) job_mark: String,
     pub(super) extent: Extent,
-    /// Pieces of the prepared rows that the shard has a part of, with the digests of that ([`kstore::RowDigests`]).
+    /// Pieces of the prepared rows that the shard has only a part of, with the digest of this part
+    /// ([`kstore::RowDigests`]).
     pub(super) edges: Vec<(u64, u64)>,
 }
 
@@ -24,16 +25,16 @@ impl StatisticsCard {
     }
 }
 
-/// The rows of a job, and how they are cut.
+/// The rows of a job, and their division into segments.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Extent {
-    /// The pass that shards are folded in, cut at the prepared rows.
+    /// Pass in which shards are folded, cut at the prepared rows.
     pub(super) pass: PassKey,
-    /// True where rows may come behind those that were prepared.
+    /// True if rows can be appended after the prepared ones.
     pub(super) grows: bool,
 }
 
-/// The name of the statistics of the columns of a shard, which no pass of a fit has.
+/// Key of the statistics of the columns of a shard, distinct from every pass of a fit.
 const COLUMNS: PassKey = PassKey {
     number: 0,
     name: String::new(),
@@ -41,33 +42,34 @@ const COLUMNS: PassKey = PassKey {
     cut: Cut { tile: 1, segment: 1, start: 0, end: u64::MAX },
 };
 
-/// The key of the statistics of the columns of some stored rows, `selected` of which take part.
+/// Returns the key of the column statistics of some stored rows, of which `selected` are used.
 pub(super) fn of_columns(stored: &Range<u64>, selected: u64) -> StateKey {
     StateKey { pass: COLUMNS, node: Node { segments: stored.clone(), rows: selected } }
 }
 
-/// True for a state of rows, and not of columns.
+/// Returns true for a state of rows, false for a state of columns.
 pub(super) fn is_of_rows(state: &StateKey) -> bool {
     state.pass.number != COLUMNS.number
 }
 
-/// Where some of the rows of statistics are.
+/// The location of some rows in a file of statistics.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Place {
-    /// In the state at this place of the file.
+    /// Index of the state that includes the rows.
     State(usize),
-    /// Among those that are in no state.
+    /// Index among the rows that are stored without a state.
     Rows(usize),
 }
 
 impl Extent {
-    /// The cut, with all rows that may come.
+    /// Returns the cut, including all rows that may be appended.
     fn cut(&self) -> Cut {
         let cut = self.pass.cut;
         if self.grows { Cut { end: u64::MAX, ..cut } } else { cut }
     }
 
-    /// The segments that lie whole in some rows, and the rest of the rows, each piece in a segment of its own.
+    /// Returns the segments that lie completely in some rows, and the remaining rows, each piece
+    /// within one segment.
     pub(super) fn split(&self, rows: &Range<u64>) -> (Range<u64>, Vec<Range<u64>>) {
         let (cut, size) = (self.cut(), self.pass.cut.segment.max(1));
         let (start, end) = (rows.start.clamp(cut.start, cut.end), rows.end.clamp(cut.start, cut.end));
@@ -80,7 +82,7 @@ impl Extent {
         (whole, edges.into_iter().filter(|rows| !rows.is_empty()).collect())
     }
 
-    /// The rows that a file has, in their order, and where.
+    /// Returns the rows of a file, in order, with their locations.
     pub(super) fn covered(&self, file: &StateFile) -> Vec<(Range<u64>, Place)> {
         let states = file.states().iter().enumerate().filter(|(_, state)| is_of_rows(state));
         let states = states.map(|(i, state)| (self.cut().rows(&state.node.segments), Place::State(i)));
@@ -94,7 +96,8 @@ impl Extent {
         self.covered(file).last().map_or(0, |(rows, _)| rows.end).max(self.pass.cut.end)
     }
 
-    /// Stored rows that a file does not have, up to its last one or the last prepared.
+    /// Returns the stored rows that are missing in a file, up to its last row or the last prepared
+    /// row.
     pub(super) fn holes(&self, file: &StateFile) -> Vec<Range<u64>> {
         let (mut holes, mut at) = (Vec::new(), self.pass.cut.start);
         let end = self.end(file);
@@ -137,7 +140,8 @@ mod tests {
         ] {
             assert_eq!(growing.split(&rows), (whole, begun), "{rows:?}");
         }
-        // the first segment begins where the selection does, and the last ends with a table that does not grow
+        // the first segment starts at the selection, and the last one ends with a table that does
+        // not grow
         let closed = extent(4..35, false);
         assert_eq!(closed.split(&(0..40)), (0..4, vec![]));
         assert_eq!(closed.split(&(4..9)).1, [4..9]);

@@ -1,4 +1,4 @@
-//! Statistics put together, and taken away.
+//! Merging and removing statistics.
 
 use super::extent::{Extent, Place, StatisticsCard, is_of_rows, listed};
 use crate::{Error, Result};
@@ -7,34 +7,34 @@ use kstore::pass::Node;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// What is in a file of merged statistics.
+/// The contents of a file of merged statistics.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Merged {
-    /// States.
+    /// Number of states.
     pub states: usize,
-    /// Rows that were folded into them, and rows of segments that are still to be folded.
+    /// Number of rows, both folded into states and stored for later folding.
     pub rows: u64,
-    /// How many of these are to be folded when the model is solved for.
+    /// Number of rows that are folded only when the model is solved for.
     pub begun: u64,
-    /// The stored row that comes next.
+    /// Index of the stored row that comes next.
     pub next: u64,
-    /// Stored rows that are still missing.
+    /// Stored rows that are missing.
     pub missing: Vec<Range<u64>>,
 }
 
-/// Rows that a file has.
+/// Rows of a file, and their location.
 struct Part {
     rows: Range<u64>,
     file: usize,
     place: Place,
 }
 
-/// Puts statistics of one job together, in whatever order, and writes them to `path`; the stored rows `without` are taken
-/// away: they count as rows that were never there.
+/// Merges statistics of one job, in any order, and writes them to `path`. The stored rows `without`
+/// are removed, as if they had never existed.
 ///
-/// Nothing is computed: states stay those of their nodes until a model is solved for. So what was merged can be taken
-/// away again wherever no state spans its edge.
+/// Nothing is computed: states stay separate until a model is solved for. Merged rows can therefore
+/// be removed again, unless a state spans their boundary.
 ///
 /// ```no_run
 /// let merged = ksolve::shards::merge(&["a.stats".into(), "b.stats".into()], &[], "ab.stats".as_ref())?;
@@ -43,7 +43,8 @@ struct Part {
 /// ```
 ///
 /// # Errors
-/// Statistics of another job; rows that are in two files; a state with some of the rows that are taken away, and others.
+/// Statistics of another job; rows that are in two files; a state that includes both removed and
+/// other rows.
 pub fn merge(files: &[PathBuf], without: &[Range<u64>], path: &Path) -> Result<Merged> {
     let mut files = files.iter().map(|path| Ok(StateFile::open(path)?)).collect::<Result<Vec<StateFile>>>()?;
     let Some(first) = files.first() else {
@@ -85,7 +86,7 @@ pub(super) fn rows(file: &StateFile) -> u64 {
     folded.chain(file.rows().iter().map(|key| key.rows)).sum()
 }
 
-/// Adds digests of parts of pieces: that of rows is the sum of theirs.
+/// Adds digests of parts of pieces: the digest of rows is the sum of their digests.
 fn add(edges: &mut Vec<(u64, u64)>, more: Vec<(u64, u64)>) {
     for (piece, sum) in more {
         match edges.iter_mut().find(|(there, _)| *there == piece) {
@@ -95,7 +96,7 @@ fn add(edges: &mut Vec<(u64, u64)>, more: Vec<(u64, u64)>) {
     }
 }
 
-/// The rows of all files, in their order, each once.
+/// Returns the rows of all files, in order, each once.
 fn parts(files: &[StateFile], extent: &Extent) -> Result<Vec<Part>> {
     let of = |(i, file): (usize, &StateFile)| {
         let parts = extent.covered(file).into_iter();
@@ -112,7 +113,7 @@ fn parts(files: &[StateFile], extent: &Extent) -> Result<Vec<Part>> {
     Ok(parts)
 }
 
-/// Copies what a file has at a place, or says that there are no such rows.
+/// Copies a state or rows of a file, or marks them as removed.
 fn put(out: &mut StateWriter, file: &mut StateFile, place: Place, away: bool) -> Result<()> {
     match place {
         Place::State(place) if !away => out.copy(file, place)?,
@@ -129,7 +130,8 @@ fn put(out: &mut StateWriter, file: &mut StateFile, place: Place, away: bool) ->
     Ok(())
 }
 
-/// Copies the statistics of columns, but those of rows that are all taken away. Extremes of some of the rows are not known.
+/// Copies the column statistics except for ranges that are removed completely: minima and maxima of
+/// a part of the rows are unknown.
 fn copy_columns(out: &mut StateWriter, file: &mut StateFile, without: &[Range<u64>]) -> Result<()> {
     for place in 0..file.states().len() {
         let state = &file.states()[place];
@@ -142,7 +144,7 @@ fn copy_columns(out: &mut StateWriter, file: &mut StateFile, without: &[Range<u6
     Ok(())
 }
 
-/// True where all of some rows are taken away.
+/// Returns true if all of these rows are removed.
 fn is_taken_away(rows: &Range<u64>, without: &[Range<u64>], path: &Path) -> Result<bool> {
     let touched = |away: &&Range<u64>| away.start < rows.end && rows.start < away.end;
     let Some(away) = without.iter().find(touched) else { return Ok(false) };

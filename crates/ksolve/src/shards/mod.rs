@@ -1,14 +1,18 @@
-//! A fit in parts: the rows of a table in shards, on several machines or at several times.
+//! Sharded fits: the rows of a table are processed in shards, on several machines or at several
+//! times.
 //!
-//! For solvers whose fit makes one pass over the features of the rows: ridge regression by its Gram matrix, kernel PCA
-//! and Fisher's discriminants. [`PreparedJob::prepare`] makes the passes before that one, over all rows, and writes what they
-//! found as a **job**. Wherever a shard lies, [`PreparedJob::statistics`] folds its rows into a file of **statistics**:
-//! the states of the reduction tree's nodes, and the rows of segments that the shard has a part of. [`merge()`] puts such files together, in any order, and
-//! [`PreparedJob::solve`] makes the model, with the bits of a fit on all rows.
+//! Supported are solvers that make one pass over the features: ridge regression by its Gram matrix,
+//! kernel PCA and Fisher's discriminants. [`PreparedJob::prepare`] makes the passes before that
+//! one, over all rows, and writes their results as a **job**. On the machine of each shard,
+//! [`PreparedJob::statistics`] folds its rows into a file of **statistics**: the states of the
+//! nodes of the reduction tree, and the rows of segments that the shard covers only partly.
+//! [`merge()`] merges such files, in any order, and [`PreparedJob::solve`] computes the model,
+//! bit-identical to a fit on all rows.
 //!
-//! No two states are ever added but along the tree, and none is ever subtracted: a shard that is taken away is left
-//! out of the sums. Rows may come after a job was prepared: scaling, landmarks and folds stay those of the job. The ranges of the features,
-//! to which new rows are clipped, are those of all rows: each file of statistics has those of its rows.
+//! States are added only along the tree and never subtracted: a removed shard is left out of the
+//! sums. Rows may be appended after a job was prepared; scaling, landmarks and folds remain those
+//! of the job. The ranges of the features, to which new rows are clipped, cover all rows: each file
+//! of statistics has the ranges of its rows.
 
 mod card;
 mod extent;
@@ -33,7 +37,7 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::{ops::Range, sync::Arc};
 
-/// What a job file says.
+/// The metadata of a job file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct About {
     job: JobCard,
@@ -42,7 +46,7 @@ struct About {
 
 const DIGESTS: &str = "digests of the rows";
 
-/// A job whose shards can be folded anywhere: a file that [`PreparedJob::prepare`] wrote.
+/// A job whose shards can be folded on any machine: a file written by [`PreparedJob::prepare`].
 #[derive(Debug)]
 pub struct PreparedJob {
     path: PathBuf,
@@ -50,8 +54,8 @@ pub struct PreparedJob {
     mark: String,
 }
 
-/// The pass that shards are folded in. Refuses what makes another pass over features, or one that is not found in a
-/// file.
+/// Returns the pass that folds the shards. Rejects fits that make another pass over features, or a
+/// pass that a file cannot replace.
 fn only_pass(fit: &Fit, training: &TrainOptions) -> Result<&'static str> {
     let pass = |fit: &Fit| Ok::<_, Error>(Solver::<f64>::only_pass(&*fit.checked()?.solver, training));
     let only = pass(fit)?.map_err(|why| {
@@ -79,7 +83,7 @@ fn refused(fit: &Fit, why: &str) -> Error {
     Error::option("solver", fit.family.name, format!("shards are folded in one pass over features: {why}"))
 }
 
-/// The statistics of the columns of all rows.
+/// Returns the column statistics of all rows.
 fn columns(states: &mut StateFile, selected: &Selected) -> Result<Statistics> {
     let mut all = Statistics::new(&selected.shape());
     for place in 0..states.states().len() {
@@ -101,11 +105,11 @@ fn unreadable(path: &Path, error: &serde_json::Error) -> Error {
 }
 
 impl PreparedJob {
-    /// Makes every pass but the last, over all rows of `table`, and writes what they found to `path`: scaling,
-    /// candidates for landmarks, labels, and with them the fit, its columns and the number of rows.
+    /// Makes every pass but the last, over all rows of `table`, and writes to `path` their results
+    /// (scaling, landmark candidates, labels), the fit, its columns and the number of rows.
     ///
     /// # Errors
-    /// A solver or options that make more than one pass over features; those of [`Fit::run`].
+    /// A solver or options that make more than one pass over features; the errors of [`Fit::run`].
     pub fn prepare(fit: &Fit, table: &Table, selection: &Selection, run: &Run<'_>, path: &Path) -> Result<Self> {
         let selected = run.coded(&table.select(selection)?)?;
         if let Some(column) = selected.effect_columns().first() {
@@ -135,10 +139,11 @@ impl PreparedJob {
         Self::open(path)
     }
 
-    /// Opens a file that [`PreparedJob::prepare`] wrote.
+    /// Opens a file written by [`PreparedJob::prepare`].
     ///
     /// # Errors
-    /// Another file; a job of another version or for another instruction set, whose bits would differ.
+    /// Another kind of file; a job of another version or instruction set, which would not be
+    /// bit-identical.
     pub fn open(path: &Path) -> Result<Self> {
         let file = StateFile::open(path)?;
         let about: About = About::deserialize(file.about()).map_err(|error| unreadable(path, &error))?;
@@ -153,27 +158,29 @@ impl PreparedJob {
         Ok(Self { path: path.to_path_buf(), about, mark: file.mark() })
     }
 
-    /// Stored rows of the table that it was prepared on.
+    /// Returns the number of stored rows of the table that the job was prepared on.
     pub fn stored_rows(&self) -> u64 {
         self.about.job.stored
     }
 
-    /// The options for text files with rows of the job, which are read as the prepared rows were.
+    /// Returns the options that read text files in the same way as the prepared rows.
     pub fn reading(&self, options: kstore::TextOptions) -> kstore::TextOptions {
         self.about.job.text(options)
     }
 
-    /// Statistics of so many stored rows that begin at a multiple of it are one state of the reduction tree.
+    /// Returns the number of rows of a segment; statistics of that many stored rows, starting at a
+    /// multiple of it, are one state of the reduction tree.
     pub fn segment_rows(&self) -> u64 {
         self.about.extent.pass.cut.segment
     }
 
-    /// The stored rows of part `part` of `parts` of a table with `stored` rows, counted from 1: segments of about equal number, whole
-    /// stretches where there are enough, whose statistics take the least room. Where there are more parts than segments some have no
-    /// rows.
+    /// Returns the stored rows of part `part` of `parts`, counted from 1, of a table with `stored`
+    /// rows. Parts have about the same number of segments and consist of whole reduction blocks if
+    /// there are enough, because their statistics are smallest. If there are more parts than
+    /// segments, some are empty.
     ///
     /// # Errors
-    /// A part that is not among them.
+    /// A part outside of 1 to `parts`.
     pub fn part(&self, part: u64, parts: u64, stored: u64) -> Result<Range<u64>> {
         let cut = self.about.extent.pass.cut;
         let cut = if self.about.extent.grows { Cut { end: stored.max(cut.end), ..cut } } else { cut };
@@ -182,20 +189,22 @@ impl PreparedJob {
         if part == 0 || part > parts {
             return Err(Error::option("part", format!("{part}/{parts}"), "ask for parts 1/K to K/K"));
         }
-        // of eight stretches a part the largest has an eighth more than the others, at most
+        // with at least eight blocks per part, the largest part exceeds the others by an eighth at
+        // most
         let unit = if count >= 8 * parts * STRETCH { STRETCH } else { 1 };
         let units = (count / unit) as u128;
         let at = |part: u64| match part == parts {
             true => all.end,
-            // below the number of segments
+            // the product is less than the number of segments
             false => all.start + u64::try_from(u128::from(part) * units / u128::from(parts)).unwrap_or(0) * unit,
         };
-        // stretches are counted from row 0
+        // blocks are counted from row 0
         let aligned = |segment: u64| if segment == all.end { segment } else { (segment / unit * unit).max(all.start) };
         Ok(cut.rows(&(aligned(at(part - 1))..aligned(at(part)))))
     }
 
-    /// The row behind the last one of some statistics: where the rows begin that come next.
+    /// Returns the index of the row after the last one of some statistics, where the next rows
+    /// start.
     ///
     /// # Errors
     /// Statistics of another job.
@@ -205,12 +214,14 @@ impl PreparedJob {
         Ok(self.about.extent.end(&file))
     }
 
-    /// Folds the stored rows `rows`, or none, and writes their statistics to `path`. The table has the stored rows of the one that was
-    /// prepared, or more: see [`Table::part_of`] for a shard that lies alone. Of segments that the shard has a part of the rows are
-    /// written as they are.
+    /// Folds the stored rows `rows`, possibly none, and writes their statistics to `path`. The
+    /// table has the stored rows of the prepared one, or more; see [`Table::part_of`] for a shard
+    /// in a file of its own. Rows of segments that the shard covers only partly are stored
+    /// unchanged.
     ///
     /// # Errors
-    /// Rows that are not those that the job was prepared on; rows behind these where none may come; those of the rows.
+    /// Rows that differ from the prepared ones; rows after the prepared ones if none can be
+    /// appended; the errors of the rows.
     pub fn statistics(&self, table: &Table, rows: Range<u64>, run: &Run<'_>, path: &Path) -> Result<()> {
         let stored = table.stored_rows();
         if stored < self.stored_rows() {
@@ -252,10 +263,10 @@ impl PreparedJob {
         Ok(())
     }
 
-    /// The model of all rows, from their statistics.
+    /// Computes the model of all rows from their statistics.
     ///
     /// # Errors
-    /// Statistics of another job; rows that are missing; those of the solver.
+    /// Statistics of another job; missing rows; the errors of the solver.
     pub fn solve(&self, statistics: &Path, run: &Run<'_>) -> Result<Fitted> {
         let mut states = StateFile::open(statistics)?;
         let refused = |why: String| Err(Error::Statistics { path: statistics.to_path_buf(), why });
@@ -274,7 +285,7 @@ impl PreparedJob {
         let columns = columns(&mut states, &selected)?;
         let replay = Replay::of(&self.path, extent.pass.clone(), Role::solve(states, extent.pass.cut.segment))?;
         let mut fitted = self.run(&selected, &run.clone().engine(&replay))?;
-        // shards may have been taken away, or have come, since it was prepared
+        // shards may have been removed or appended since the job was prepared
         let (card, scaler) = either!(AnyModel: &mut fitted.model, model => (&mut model.card, &model.scaler));
         (card.rows, fitted.report.rows) = (rows, rows);
         card.reading.clone_from(&self.about.job.reading);
@@ -292,7 +303,7 @@ impl PreparedJob {
     }
 
     fn run(&self, selected: &Selected, run: &Run<'_>) -> Result<Fitted> {
-        // rows that are elsewhere cannot be cached, and those that are here are read once
+        // absent rows cannot be cached, and present rows are read only once
         let mut run = run.clone();
         run.scratch = None;
         self.about.job.fit.run(selected, &run)
@@ -315,8 +326,8 @@ impl PreparedJob {
         Ok(digests)
     }
 
-    /// Compares the digests of rows that were read with those of the prepared ones, piece by piece; returns those of pieces that are not
-    /// among the rows as a whole.
+    /// Compares the digests of the rows that were read with those of the prepared rows, piece by
+    /// piece; returns the digests of pieces that the rows cover only partly.
     fn compared(&self, read: &RowDigests, rows: &Range<u64>) -> Result<Vec<(u64, u64)>> {
         let prepared = self.digests()?;
         let mut edges = Vec::new();
@@ -332,7 +343,7 @@ impl PreparedJob {
         Ok(edges)
     }
 
-    /// What there is to say of rows that have other values than the prepared ones.
+    /// Returns the message for rows whose values differ from the prepared rows.
     fn other_rows(&self, rows: Range<u64>) -> String {
         let (rows, job) = (listed(&[rows]), self.path.display());
         format!(

@@ -1,8 +1,8 @@
-//! A fit whose passes are found in files: the engine behind prepared jobs.
+//! The replay engine of prepared jobs: it reads the results of passes from files.
 //!
-//! A prepared job holds the totals of all passes before the one that is shared. A fit that finds them there reads no
-//! row, computes what lies between them anew, with the same bits, and comes to the shared pass with the same scaler,
-//! kernel, landmarks and folds on every machine.
+//! A prepared job stores the totals of all passes before the shared one. A fit with these totals
+//! reads no rows and recomputes the steps between the passes, bit-identically. It therefore reaches
+//! the shared pass with the same scaler, kernel, landmarks and folds on every machine.
 
 use super::extent::is_of_rows;
 use crate::linalg::strips::lock;
@@ -15,35 +15,36 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// What a fit does when it comes to the shared pass.
+/// The task of a fit at the shared pass.
 pub(super) enum Role {
-    /// Ends before the pass of this name; the totals of those before it are written, and `digests` is closed once the first has read all
-    /// rows.
+    /// Ends before the pass with this name. The totals of the passes before it are written, and
+    /// `digests` is closed when the first pass has read all rows.
     Prepare {
         name: &'static str,
         out: Mutex<Option<StateWriter>>,
         found: Mutex<Option<PassKey>>,
         digests: Arc<RowDigests>,
     },
-    /// Folds these lots of segments, each of which is claimed once, writes their states, and ends. Of those whose rows are in `begun`, each
-    /// within a segment, it writes the rows.
+    /// Folds these work units of segments, each claimed once, writes their states, and ends. For
+    /// segments that the shard covers only partly, listed in `begun`, it writes the rows.
     Fold { own: Mutex<VecDeque<Range<u64>>>, begun: Vec<Range<u64>>, out: Mutex<Option<StateWriter>> },
-    /// Reads the states of segments, by the first of each node, and folds those of which there are rows.
+    /// Reads the states of segments, keyed by the first segment of each node, and folds segments
+    /// that are stored as rows.
     Solve { states: Mutex<StateFile>, places: BTreeMap<u64, usize>, kept: BTreeMap<u64, Tiles> },
 }
 
-/// Tiles of the rows of a segment, with their places.
+/// Tiles of the rows of a segment, with their indices.
 type Tiles = Vec<(usize, RowsKey)>;
 
 impl Role {
-    /// Folds what a shard holds of segments of `size` rows.
+    /// Returns the role that folds a shard with segments of `size` rows.
     pub(super) fn fold((whole, begun): (Range<u64>, Vec<Range<u64>>), size: u64, out: StateWriter) -> Self {
         let one = |rows: &Range<u64>| segment_of(rows, size)..segment_of(rows, size) + 1;
         let own = std::iter::once(whole).filter(|lot| !lot.is_empty()).chain(begun.iter().map(one)).collect();
         Self::Fold { own: Mutex::new(own), begun, out: Mutex::new(Some(out)) }
     }
 
-    /// Brings together what is in a file, for segments of `size` rows.
+    /// Returns the role that combines the contents of a file with segments of `size` rows.
     pub(super) fn solve(states: StateFile, size: u64) -> Self {
         let of_rows = states.states().iter().enumerate().filter(|(_, state)| is_of_rows(state));
         let places = of_rows.map(|(i, state)| (state.node.segments.start, i)).collect();
@@ -61,7 +62,7 @@ fn segment_of(rows: &Range<u64>, size: u64) -> u64 {
 }
 
 pub(super) struct Replay {
-    /// The totals of the passes before, and the shared pass.
+    /// Totals of the previous passes, and the shared pass.
     job: Option<(Mutex<StateFile>, PassKey)>,
     role: Role,
     next: AtomicU64,
@@ -80,12 +81,12 @@ impl Replay {
         Ok(Self { job, role, next: AtomicU64::new(1), done: AtomicBool::new(false) })
     }
 
-    /// True once the fit has done its part and was ended.
+    /// Returns true after the fit has completed its role and was ended.
     pub(super) fn is_done(&self) -> bool {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// The pass that a preparing fit ended before.
+    /// Returns the pass before which a preparing fit ended.
     pub(super) fn found(&self) -> Option<PassKey> {
         match &self.role {
             Role::Prepare { found, .. } => lock(found).clone(),
@@ -100,7 +101,7 @@ impl Replay {
         }
     }
 
-    /// Ends the fit: what it was for is done.
+    /// Ends the fit, whose role is complete.
     fn end(&self) -> Error {
         self.done.store(true, Ordering::Relaxed);
         Error::Interrupted
@@ -137,7 +138,7 @@ impl Engine for Replay {
         let job = lock(job);
         let is_it = |pass: &PassKey| pass.number == number && pass.name == name;
         let alike = |pass: &PassKey| (pass.cut.tile, pass.cut.segment) == (cut.tile, cut.segment);
-        // rows may have come since it was prepared: its totals stay those of the rows before
+        // rows may have been appended since; the totals remain those of the prepared rows
         let there = job.states().iter().map(|state| &state.pass).find(|pass| is_it(pass));
         let detail = match there.or(Some(shared).filter(|shared| is_it(shared))) {
             Some(pass) if alike(pass) => {
@@ -165,7 +166,7 @@ impl Engine for Replay {
 
     fn give(&self, _: &PassKey, node: &Node, state: Option<&dyn Persist>) -> Result<()> {
         match (&self.job, BegunRows::of(self, &node.segments)) {
-            // named as it was prepared, so that statistics of the same job look alike
+            // named as prepared, so that statistics of the same job are interchangeable
             (Some((_, shared)), LotRows::Whole) => self.write(shared, node.clone(), state),
             _ => Ok(()),
         }

@@ -1,17 +1,19 @@
-//! Maximum mean discrepancy by the kernel itself: `map` exact.
+//! Maximum mean discrepancy with the exact kernel: `map` exact.
 //!
-//! With a the 0/1 labels of the m rows of the first sample among all N, and 1 the labels of all rows, every double sum
-//! follows from the products K a and K 1, whose kernel values are computed in tiles as they are needed and never kept:
+//! With a the 0/1 labels of the m rows of the first sample among all N, and 1 the labels of all
+//! rows, every double sum follows from the products K a and K 1. Their kernel values are computed
+//! in tiles and not stored:
 //!
 //! ```text
 //! ΣΣ k(a, a') = aᵀKa,   ΣΣ k(a, b) = aᵀK1 − aᵀKa,   ΣΣ k(b, b') = 1ᵀK1 − 2 aᵀK1 + aᵀKa
 //! ```
 //!
-//! *Passes*: one that loads the rows. *Flops*: N²d for the kernel values of 64 permutations, 2N² for each of them.
-//! *Bytes*: the rows, and a kilobyte a row. The law of the limit needs the spectrum of K and is left to maps.
+//! *Passes*: one that loads the rows. *Flops*: N²d for the kernel values of 64 permutations, 2N²
+//! for each permutation. *Bytes*: the rows, and a kilobyte per row. The spectral null distribution
+//! needs the spectrum of K and is available only with maps.
 //!
-//! Reference: Gretton, Borgwardt, Rasch, Schölkopf, Smola, "A kernel two-sample test", JMLR 13, 2012, equations 3 and
-//! 5.
+//! Reference: Gretton, Borgwardt, Rasch, Schölkopf, Smola, "A kernel two-sample test", JMLR 13,
+//! 2012, equations 3 and 5.
 
 use super::relabel::{Choices, p_value};
 use super::{Measured, PValues, require};
@@ -26,7 +28,8 @@ use kapprox::landmark::{Scan, uniform_sample};
 use kstore::key::Purpose;
 use kstore::{Pass, Plan, RowSource};
 
-/// Permutations whose products share kernel values: these then cost less than the products.
+/// Number of permutations that share kernel values; evaluating these then costs less than the
+/// products.
 const TOGETHER: usize = 64;
 
 const ROWS: &str = "compare fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
@@ -34,7 +37,7 @@ const ROWS: &str = "compare fewer rows (`rows`), or approximate the kernel (`map
 pub(super) fn plan(shape: &ProblemSize, budget: usize, permutations: usize) -> Plan {
     let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
     let vectors = 2 * 8 * TOGETHER.min(permutations.saturating_add(2));
-    // as a sample of all rows, in the order of keys and then of rows
+    // a sample of all rows, in key order and then in row order
     let rows = 3 * (shape.d * shape.element + 40);
     let tiles = Tiles::<f64>::bytes(shape.threads, TOGETHER);
     plan::base("mmd", shape, budget)
@@ -45,7 +48,7 @@ pub(super) fn plan(shape: &ProblemSize, budget: usize, permutations: usize) -> P
         .term("decoders and tiles", shape.cursor.at(tile_rows(shape.d, shape.map.p, shape.element)) * 4, ROWS)
 }
 
-/// Measures the statistic of the first `m` of `n` rows and the others.
+/// Measures the statistic between the first `m` of `n` rows and the others.
 pub(super) fn measure<T: Real>(
     kernel: &Kernel,
     source: &dyn RowSource<T>,
@@ -68,7 +71,7 @@ pub(super) fn measure<T: Real>(
     kernel.diag(x, &mut diag);
     kapprox::kernel::check_finite::<T>("of this test", &diag)?;
     let choices = Choices::new(seed, permutations, m, n, resources.workers);
-    // the label of all rows, the observed label, random labels
+    // columns: all rows, the observed labels, random labels
     let label = |j: usize, row: usize| match j {
         0 => true,
         1 => row < m,
@@ -100,13 +103,13 @@ pub(super) fn measure<T: Real>(
     Ok(Measured { biased, unbiased, alignment: None, p_values, permuted, certificate })
 }
 
-/// The sums of a 0/1 label v of the rows.
+/// The sums for a 0/1 label v of the rows.
 struct LabelProducts {
-    /// The sum vᵀKv.
+    /// vᵀKv.
     own: f64,
-    /// The sum vᵀK1.
+    /// vᵀK1.
     all: f64,
-    /// The sum Σ v_i k_ii.
+    /// Σ v_i k_ii.
     diag: f64,
 }
 
@@ -116,7 +119,7 @@ impl LabelProducts {
         let other = total.own - self.all - cross;
         let biased = own / (m * m) + other / (k * k) - 2.0 * cross / (m * k);
         let (own, other) = (own - self.diag, other - (total.diag - self.diag));
-        // a difference of rounding errors is no distance
+        // a negative value is rounding error
         (biased.max(0.0), own / (m * (m - 1.0)) + other / (k * (k - 1.0)) - 2.0 * cross / (m * k))
     }
 }

@@ -1,20 +1,21 @@
-//! Kernel herding: a few rows whose mean in feature space is that of all rows.
+//! Kernel herding: a few rows whose mean in feature space approximates the mean of all rows.
 //!
-//! With μ the mean of the features, rows are picked one after the other, each at most once:
+//! With μ the mean of the features, rows are selected one after the other, each at most once:
 //!
 //! ```text
 //! x_t = argmax wᵀφ(x),     w ← w + μ − φ(x_t),     w = μ at first
 //! ```
 //!
-//! which lowers |μ − (1/t) Σ φ(x_s)|², by a step of conditional gradient, as far as one more row can. A sample of t
-//! rows at random has that at tr C/t; herded rows, in a space of finite dimension, at O(1/t²) while rows that are near
-//! w remain.
+//! Each step is a conditional gradient step that lowers |μ − (1/t) Σ φ(x_s)|² as far as one more
+//! row can. For t random rows this is tr C/t; for herded rows, in a space of finite dimension, it
+//! is O(1/t²) while rows close to w remain.
 //!
-//! *Passes*: one for the features; over the kept features one for the mean, and one for each pick. *Flops*: the map,
-//! 2np for each pick. *Bytes*: the features, n.
+//! *Passes*: one for the features; over the stored features one for the mean and one per selected
+//! row. *Flops*: the map, 2np per selected row. *Bytes*: the features, n.
 //!
-//! References: Chen, Welling, Smola, "Super-samples from kernel herding", UAI 2010; Bach, Lacoste-Julien, Obozinski,
-//! "On the equivalence between herding and conditional gradient algorithms", ICML 2012.
+//! References: Chen, Welling, Smola, "Super-samples from kernel herding", UAI 2010; Bach,
+//! Lacoste-Julien, Obozinski, "On the equivalence between herding and conditional gradient
+//! algorithms", ICML 2012.
 
 use crate::features::{FeatureTier, FitData, Points, StoredFeatures, Wanted};
 use crate::prepare::plan;
@@ -24,48 +25,48 @@ use crate::{Error, Result};
 use kapprox::Real;
 use kstore::{Pass, Plan, Selected};
 
-/// The rows that herding picked, and how near their mean is to that of all rows.
+/// The rows that herding selected, and the distance of their mean from the mean of all rows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Herd {
-    /// Positions of the picked rows among the rows of the fit, from 0, in the order of the picks.
+    /// Positions of the selected rows among the rows of the fit, from 0, in order of selection.
     pub positions: Vec<usize>,
-    /// |μ − mean of the picks so far|² after each pick.
+    /// |μ − mean of the rows selected so far|² after each step.
     pub squared_distances: Vec<f64>,
-    /// tr C, the mean squared distance of the rows from μ: t rows at random have tr C/t on average.
+    /// tr C, the mean squared distance of the rows from μ; t random rows have tr C/t on average.
     pub variance: f64,
 }
 
-/// Rows picked from a table to stand for it, with the costs of picking them.
+/// Rows that represent a table, with the cost of selecting them.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Represented {
-    /// Stored numbers of the picked rows, in the order of the picks.
+    /// Stored numbers of the selected rows, in order of selection.
     pub rows: Vec<u64>,
     /// Mean of every feature over the rows of the table, which replaces a missing value.
     #[serde(skip)]
     pub means: Vec<f64>,
-    /// |μ − mean of the picks so far|² after each pick, as in [`Herd`].
+    /// |μ − mean of the rows selected so far|² after each step, as in [`Herd`].
     pub squared_distances: Vec<f64>,
     /// Mean squared distance of the rows from μ, as in [`Herd`].
     pub variance: f64,
-    /// Number of rows they were picked among.
+    /// Number of rows of the table.
     pub among: u64,
-    /// The kernel, every parameter a number.
+    /// Kernel, with numeric parameters.
     pub kernel: String,
     /// Number of features of the map.
     pub rank: usize,
     /// Number of passes over the table.
     pub passes: u64,
-    /// Bytes of memory that were planned: those of the stage that needs most.
+    /// Planned memory of the largest stage, in bytes.
     pub planned_bytes: usize,
 }
 
-/// Picks `count` rows of a table.
+/// Selects `count` rows of a table.
 ///
-/// *Passes*: statistics, candidates, those of [`herd`], and one for the row numbers.
+/// *Passes*: statistics, candidates, the passes of [`herd`], and one for the row numbers.
 ///
 /// # Errors
-/// [`kstore::Error::OverBudget`] before the first pass where the plan does not fit; bad rows with their place; errors
-/// of [`herd`].
+/// [`kstore::Error::OverBudget`] before the first pass if the plan exceeds the memory; invalid
+/// rows, with their position; errors of [`herd`].
 pub fn represent<T: Real>(
     selected: &Selected,
     options: &TrainOptions,
@@ -110,10 +111,10 @@ pub fn represent<T: Real>(
     })
 }
 
-/// Picks `count` rows. Of rows that are equally good the first is picked.
+/// Selects `count` rows; ties go to the first row.
 ///
 /// # Errors
-/// Errors of reading the rows and the map; [`Error::TooFewFor`] where there are fewer rows.
+/// Errors of reading the rows and of the map; [`Error::TooFewFor`] if there are fewer rows.
 pub fn herd<T: Real>(data: &FitData<'_, T>, count: usize) -> Result<Herd> {
     super::require("herding", count as u64, data.rows)?;
     let (kept, _) = StoredFeatures::gather(data, Wanted::default())?;

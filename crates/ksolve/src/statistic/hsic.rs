@@ -1,6 +1,7 @@
-//! Hilbert–Schmidt independence criterion: do two sets of columns depend on each other.
+//! Hilbert–Schmidt independence criterion: do two sets of columns depend on each other?
 //!
-//! With features phi and psi of the two sets, centred over the n rows, and C = Φ̃ᵀΨ̃/n their cross-covariance,
+//! With features phi and psi of the two sets, centred over the n rows, and C = Φ̃ᵀΨ̃/n their
+//! cross-covariance,
 //!
 //! ```text
 //! biased    ‖C‖²_F = tr(HKHL)/n²
@@ -8,21 +9,24 @@
 //!           a = Σ|phi|², b = Σ|psi|², d = Σ|phi|²|psi|² of the centred features
 //! ```
 //!
-//! The second is Song et al.'s estimator with kernels whose diagonals are 0: that one does not change when the features
-//! are centred, and then its sums of rows are −|phi|² and −|psi|². Where the columns are independent, n ‖C‖² tends to Σ
-//! λ_i η_j z_ij² with the eigenvalues λ and η of the two covariances. The gamma law has Gretton et al.'s mean, tr C_x
-//! tr C_y / n with covariances over n − 1, and variance, 2(n−4)(n−5)/(n(n−1)(n−2)(n−3)) ‖C_x‖²‖C_y‖².
+//! The unbiased estimator is Song et al.'s with kernels whose diagonals are 0. It does not change
+//! when the features are centred, and its row sums are then −|phi|² and −|psi|². For independent
+//! columns, n ‖C‖² tends to Σ λ_i η_j z_ij² with the eigenvalues λ and η of the two covariances.
+//! The gamma distribution has Gretton et al.'s mean, tr C_x tr C_y / n with covariances over n − 1,
+//! and variance, 2(n−4)(n−5)/(n(n−1)(n−2)(n−3)) ‖C_x‖²‖C_y‖².
 //!
 //! `alignment` is ‖C‖²/(‖C_x‖‖C_y‖), the centred alignment of the two kernels.
 //!
-//! *Passes*: one for the features and the second moments of both sets together; over the kept features one for a, b and
-//! d. Permutations pair every row with any other: they need the features in memory. *Flops*: the maps, n(p + q)² for
-//! moments, 2npq for each permutation. *Bytes*: the features, 13(p + q)² numbers; for each thread pq numbers and 4n.
+//! *Passes*: one for the features and the second moments of both sets together; over the stored
+//! features one for a, b and d. Permutations pair arbitrary rows, so they need the features in
+//! memory. *Flops*: the maps, n(p + q)² for moments, 2npq per permutation. *Bytes*: the features,
+//! 13(p + q)² numbers; per thread pq numbers and 4n.
 //!
-//! References: Gretton, Bousquet, Smola, Schölkopf, "Measuring statistical dependence with Hilbert–Schmidt norms", ALT
-//! 2005; Gretton, Fukumizu, Teo, Song, Schölkopf, Smola, "A kernel statistical test of independence", NIPS 2007,
-//! theorems 2 to 4; Song, Smola, Gretton, Bedo, Borgwardt, "Feature selection via dependence maximization", JMLR 13,
-//! 2012; Zhang, Peters, Janzing, Schölkopf, "Kernel-based conditional independence test", UAI 2011, theorem 4, for the
+//! References: Gretton, Bousquet, Smola, Schölkopf, "Measuring statistical dependence with
+//! Hilbert–Schmidt norms", ALT 2005; Gretton, Fukumizu, Teo, Song, Schölkopf, Smola, "A kernel
+//! statistical test of independence", NIPS 2007, theorems 2 to 4; Song, Smola, Gretton, Bedo,
+//! Borgwardt, "Feature selection via dependence maximization", JMLR 13, 2012; Zhang, Peters,
+//! Janzing, Schölkopf, "Kernel-based conditional independence test", UAI 2011, theorem 4, for the
 //! spectrum.
 
 use super::null::Mixture;
@@ -48,11 +52,11 @@ pub(super) const FAMILY: StatisticFamily = StatisticFamily {
     measure: MeasurePair(measure, measure),
 };
 
-/// Rows of a product of one thread: 1,024 x 500 features in f32 are 2 MB.
+/// Number of rows in a product of one thread: 1,024 x 500 features in f32 take 2 MB.
 const STRIP: usize = 1024;
 
 fn plan(plan: Plan, shape: &ProblemSize, _: PassShape, permutations: usize) -> Plan {
-    // p and q are halves of the features of both
+    // p and q are half of the combined features each
     let (p, e) = (shape.map.p.div_ceil(2), shape.element);
     let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
     let plan = plan.term("covariances and their eigenvalues", 4 * 8 * shape.map.p * shape.map.p, "lower `rank`");
@@ -100,7 +104,7 @@ fn measure<T: Real>(data: &FitData<'_, T>, p: Division, permutations: usize) -> 
     Ok(Measured { biased, unbiased, alignment, p_values, permuted, certificate: None })
 }
 
-/// Sums of squared norms of the centred features, as in the formulas above.
+/// Sums of squared norms of the centred features: a, b and d in the formulas above.
 #[derive(Default)]
 struct Spreads {
     first: f64,
@@ -135,7 +139,7 @@ fn spreads<T: Real>(data: &FitData<'_, T>, kept: &StoredFeatures<'_, T>, mean: &
     Ok(spreads)
 }
 
-/// Buffers of a thread: rows of phi, rows of psi in another order, their product with phi, and its sum.
+/// Buffers of a thread: rows of phi, permuted rows of psi, their product, and its sum.
 struct Buffers<T> {
     left: Vec<T>,
     rows: Vec<T>,
@@ -143,8 +147,8 @@ struct Buffers<T> {
     sum: Mat<f64>,
 }
 
-/// The biased statistic for each of some random orders of the rows of psi. One thread computes a permutation, strip by
-/// strip.
+/// Computes the biased statistic for random orders of the rows of psi. One thread computes a
+/// permutation, strip by strip.
 fn permuted<T: Real>(
     data: &FitData<'_, T>,
     kept: &StoredFeatures<'_, T>,
@@ -153,7 +157,7 @@ fn permuted<T: Real>(
     permutations: usize,
 ) -> Result<Vec<f64>> {
     let mut statistics = vec![0.0; permutations];
-    // every row is in memory: the pass before has visited all of them
+    // after the previous pass, either all rows are in memory or none
     if kept.row(0).is_none() {
         return Ok(Vec::new());
     }

@@ -1,23 +1,26 @@
-//! Maximum mean discrepancy: how far apart two samples lie on average in feature space.
+//! Maximum mean discrepancy: the distance between the means of two samples in feature space.
 //!
 //! With the means μ_a and μ_b of the features of m and n rows,
 //!
 //! ```text
 //! biased    |μ_a − μ_b|²       = ΣΣ k(a, a')/m² + ΣΣ k(b, b')/n² − 2 ΣΣ k(a, b)/mn
-//! unbiased  the same without the pairs a = a' and b = b':  biased − tr C_a/(m − 1) − tr C_b/(n − 1)
+//! unbiased  the same without the pairs a = a' and b = b': biased − tr C_a/(m − 1) − tr C_b/(n − 1)
 //! ```
 //!
-//! with C the covariance of a sample (divided by its rows). The second form subtracts small numbers, not sums of kernel
-//! values, and keeps its digits in f32. Where the rows have one law, mn/(m + n) of the biased statistic tends to Σ λ_l
-//! z_l² with the eigenvalues λ of the covariance of all rows and independent normal z: μ_a − μ_b is a mean of vectors.
+//! with C the covariance of a sample (divided by its number of rows). The unbiased form subtracts
+//! small numbers instead of sums of kernel values, and so keeps its accuracy in f32. If both
+//! samples have the same distribution, mn/(m + n) times the biased statistic tends to Σ λ_l z_l²
+//! with the eigenvalues λ of the covariance of all rows and independent normal z, because μ_a − μ_b
+//! is a mean of vectors.
 //!
-//! *Passes*: one for features and their second moments; over the kept features, or by recomputing them, one more for
-//! the sums of every random choice of m rows. *Flops*: the map, np² for moments, 2np for each permutation, 9p³ for the
-//! spectrum. *Bytes*: the features, 13p² numbers, 8p and a tile's column for each permutation.
+//! *Passes*: one for features and their second moments; one more, over the stored or recomputed
+//! features, for the sums of all random choices of m rows. *Flops*: the map, np² for moments, 2np
+//! per permutation, 9p³ for the spectrum. *Bytes*: the features, 13p² numbers, 8p and a tile's
+//! column per permutation.
 //!
-//! References: Gretton, Borgwardt, Rasch, Schölkopf, Smola, "A kernel two-sample test", JMLR 13, 2012; Gretton,
-//! Fukumizu, Harchaoui, Sriperumbudur, "A fast, consistent kernel two-sample test", NIPS 2009, for the spectrum and the
-//! gamma law.
+//! References: Gretton, Borgwardt, Rasch, Schölkopf, Smola, "A kernel two-sample test", JMLR 13,
+//! 2012; Gretton, Fukumizu, Harchaoui, Sriperumbudur, "A fast, consistent kernel two-sample test",
+//! NIPS 2009, for the spectrum and the gamma distribution.
 
 use super::relabel::{Choices, p_value};
 use super::{Compares, Division, MeasurePair, Measured, PValues, StatisticFamily, null::Mixture, require};
@@ -36,7 +39,7 @@ pub(super) const FAMILY: StatisticFamily = StatisticFamily {
     measure: MeasurePair(measure, measure),
 };
 
-/// Rows whose labels are drawn by one thread at a time.
+/// Number of rows whose labels one thread draws at a time.
 const LABELLED: usize = 64;
 
 fn plan(plan: Plan, shape: &ProblemSize, cut: PassShape, permutations: usize) -> Plan {
@@ -62,7 +65,8 @@ fn measure<T: Real>(data: &FitData<'_, T>, first: Division, permutations: usize)
     let fold = &moments.folds()[0];
     let mean: Vec<f64> = fold.s.iter().map(|s| s / n as f64).collect();
     let covariance = covariance(fold, &mean);
-    // of the rows about their mean, over n − 1: then its trace is the mean of the permuted statistics
+    // with the covariance about the mean over n − 1, its trace is the mean of the permuted
+    // statistics
     let scale = n as f64 / (n - 1) as f64;
     let trace = scale * (0..mean.len()).map(|j| covariance[(j, j)]).sum::<f64>();
     let squares = scale * scale * covariance.squared_norm_l2();
@@ -77,17 +81,17 @@ fn measure<T: Real>(data: &FitData<'_, T>, first: Division, permutations: usize)
     Ok(Measured { biased: observed, unbiased, alignment: None, p_values, permuted, certificate })
 }
 
-/// Sums over the rows with a label, for the observed labels and then every random choice; the last column is of all
-/// rows.
+/// Sums over the rows with a label, for the observed labels and then every random choice; the last
+/// column is the sum over all rows.
 struct LabelSums {
-    /// Σ phi for each label, p x c row-major.
+    /// Σ phi per label, p x c row-major.
     phi: Vec<f64>,
-    /// Σ |phi|² for each label, c numbers.
+    /// Σ |phi|² per label, c numbers.
     squares: Vec<f64>,
 }
 
 impl LabelSums {
-    /// The biased and the unbiased statistic of the labels in a column.
+    /// Returns the biased and the unbiased statistic of the labels in a column.
     fn statistic(&self, column: usize, m: usize, k: usize) -> (f64, f64) {
         let (c, all) = (self.squares.len(), self.squares.len() - 1);
         let (m, k) = (m as f64, k as f64);

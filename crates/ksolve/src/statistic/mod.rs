@@ -1,18 +1,21 @@
-//! Statistics of samples in feature space: do two samples come from the same distribution, do two sets of columns depend on each other.
+//! Hypothesis tests in feature space: do two samples come from the same distribution, do two sets
+//! of columns depend on each other?
 //!
-//! A statistic is a function of means and covariances of features phi, and its law under the null hypothesis follows
-//! from the same features in three ways, all reported:
+//! A statistic is a function of means and covariances of features phi. The same features give its
+//! distribution under the null hypothesis in three ways, all of which are reported:
 //!
-//! * **permutation**: of random labels; exact at any number of rows, for the very statistic;
-//! * **spectrum**: the weighted sum of chi-squared variables that it tends to, with the eigenvalues of the features'
-//!   covariances as weights, which a map of low rank has all of;
-//! * **gamma**: the gamma law of the same mean and variance, for comparison with other programs.
+//! * **permutation**: under random labels; exact for any number of rows;
+//! * **spectrum**: the limit, a weighted sum of chi-squared variables with the eigenvalues of the
+//!   features' covariances as weights, all of which a map of low rank provides;
+//! * **gamma**: the gamma distribution with the same mean and variance, for comparison with other
+//!   programs.
 //!
-//! With `map` exact two samples are compared by the kernel itself, without a map and without an n x n matrix: the
-//! biased and the unbiased statistic, and their permutations.
+//! With `map` exact, two samples are compared with the exact kernel, without a map and without an n
+//! x n matrix: the biased and the unbiased statistic, and their permutations.
 //!
-//! Every random label belongs to the position of a row among the rows of the test, sums run in the order of the rows,
-//! and features have the same bits wherever they are kept: so do the results.
+//! Results are bitwise reproducible: a random label is a function of the position of a row among
+//! the rows of the test, sums run in row order, and features are bit-identical wherever they are
+//! stored.
 //!
 //! ```
 //! use ksolve::statistic::{Compared, by_name, measure, options};
@@ -39,7 +42,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! To add a statistic: one file here with its `FAMILY`, one line in [`registry()`].
+//! To add a statistic: write one file here with its `FAMILY`, and add one line to [`registry()`].
 
 mod exact;
 mod herding;
@@ -66,26 +69,28 @@ pub enum Compares {
     Columns,
 }
 
-/// The description of a statistic: its name, its help and the samples it compares.
+/// The description of a statistic: its name, its help and the samples that it compares.
 #[derive(Clone, Copy, Debug)]
 pub struct StatisticFamily {
-    /// The name of the statistic.
+    /// Name of the statistic.
     pub name: &'static str,
     /// One line of help.
     pub about: &'static str,
-    /// The kind of samples that it compares.
+    /// Kind of samples that it compares.
     pub compares: Compares,
-    /// Adds the memory that is held beside the features to a plan.
+    /// Function that adds memory other than the features to a plan.
     plan: fn(Plan, &ProblemSize, PassShape, usize) -> Plan,
-    /// True where permutations need the features of any row at any time.
+    /// True if permutations need random access to the features.
     keeps: bool,
     measure: MeasurePair,
 }
 
-/// The division of the two samples: the number of rows of the first sample, or of features of the first columns.
+/// The split of the features: the number of rows of the first sample, or of features of the first
+/// columns.
 type Division = usize;
 
-/// A function that measures, from the features of all rows, the division and the number of permutations.
+/// A function that measures, given the features of all rows, the division and the number of
+/// permutations.
 type MeasureFeatures<T> = fn(&FitData<'_, T>, Division, usize) -> Result<Measured>;
 
 #[derive(Clone, Copy, Debug)]
@@ -104,58 +109,62 @@ impl PrecisionPair for MeasurePair {
 /// Probabilities, under the null hypothesis, of a value at least as large as the measured one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct PValues {
-    /// By random labels: at least 1/(permutations + 1). `None` without permutations.
+    /// From random labels; at least 1/(permutations + 1). `None` without permutations.
     pub permutation: Option<f64>,
-    /// By the limit law; 1e-12 stands for anything below. `None` without a map, and for features that do not vary.
+    /// From the limit distribution; 1e-12 stands for anything below. `None` without a map, and for
+    /// constant features.
     pub spectrum: Option<f64>,
-    /// By the gamma law with the limit's mean and variance. `None` without a map, and for features that do not vary.
+    /// From the gamma distribution with the mean and variance of the limit. `None` without a map,
+    /// and for constant features.
     pub gamma: Option<f64>,
 }
 
 /// The measured statistic with its p-values.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Measured {
-    /// The statistic as a squared norm of means: never negative, too large on average. p-values are of this one.
+    /// Statistic as a squared norm of means: never negative, biased upwards. The p-values refer to
+    /// it.
     pub biased: f64,
-    /// The unbiased estimate, which may be negative. It is that of the map's features, which differs from the kernel's
-    /// by the error of the map.
+    /// Unbiased estimate, which may be negative. It belongs to the features of the map, which
+    /// differ from the kernel by the error of the map.
     pub unbiased: f64,
-    /// Centred alignment of two kernels, between 0 and 1; `None` for two samples, and for features that do not vary.
+    /// Centred alignment of two kernels, between 0 and 1; `None` for two samples, and for constant
+    /// features.
     pub alignment: Option<f64>,
-    /// The p-values of the statistic.
+    /// p-values of the statistic.
     pub p_values: PValues,
-    /// The biased statistic under each of the random labels.
+    /// Biased statistic under each of the random labels.
     #[serde(skip)]
     pub permuted: Vec<f64>,
-    /// Error of the map; `None` for maps that are no projection, and for two maps.
+    /// Error of the map; `None` for maps that are not projections, and for two maps.
     pub certificate: Option<Certificate>,
 }
 
 /// The measured statistic, with its samples, kernels and costs.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Outcome {
-    /// The statistic with its p-values.
+    /// Statistic with its p-values.
     #[serde(flatten)]
     pub measured: Measured,
     /// Number of rows of each sample, or of the only one.
     pub rows: Vec<u64>,
-    /// The kernels, every parameter a number.
+    /// Kernels, with numeric parameters.
     pub kernels: Vec<String>,
-    /// Number of features of each map; empty for the kernel itself.
+    /// Number of features of each map; empty for the exact kernel.
     pub ranks: Vec<usize>,
     /// Number of passes over the rows.
     pub passes: u64,
-    /// Bytes of memory that were planned: those of the stage that needs most.
+    /// Planned memory of the largest stage, in bytes.
     pub planned_bytes: usize,
 }
 
-/// The descriptions of all statistics.
+/// Returns the descriptions of all statistics.
 pub fn registry() -> &'static [StatisticFamily] {
     const FAMILIES: &[StatisticFamily] = &[mmd::FAMILY, hsic::FAMILY];
     FAMILIES
 }
 
-/// The statistic with this name; `None` where there is none.
+/// Returns the statistic with this name, if any.
 pub fn by_name(name: &str) -> Option<&'static StatisticFamily> {
     registry().iter().find(|family| family.name == name)
 }

@@ -1,48 +1,52 @@
-//! Weighted sums of chi-squared variables: the limits of squared means of features when there is nothing to find.
+//! Weighted sums of chi-squared variables: the null distributions of squared means of features.
 //!
 //! ```text
 //! Q = Σ_l w_l χ²(m_l),     E exp(−pQ) = Π_l (1 + 2 w_l p)^(−m_l/2)
 //! ```
 //!
-//! with independent χ² of m_l degrees of freedom (1 for an eigenvalue of a covariance; any number makes a gamma
-//! variable of one term). The distribution function is found from that transform, by one of two quadratures whose
-//! errors are below 1e-9 over the tests' range:
+//! with independent χ² of m_l degrees of freedom (1 for an eigenvalue of a covariance; a single
+//! term with any m_l is a gamma variable). The distribution function is computed from this
+//! transform by one of two quadratures, with errors below 1e-9 over the range of the tests:
 //!
-//! * few effective terms (tr²/Σw² up to 30): the Bromwich integral along a parabola around the negative half-axis, on
-//!   which all singularities lie; the error falls as 8^−N with N points (Weideman, Trefethen, "Parabolic and hyperbolic
-//!   contours for computing the Bromwich integral", Mathematics of Computation 76, 2007);
-//! * more: the characteristic function on the real line, which then falls fast, by the trapezoidal rule (Davies,
-//!   "Numerical inversion of a characteristic function", Biometrika 60, 1973), with a period beyond which the tail is
-//!   below 1e-12.
+//! * few effective terms (tr²/Σw² up to 30): the Bromwich integral along a parabola around the
+//!   negative half-axis, on which all singularities lie; the error falls as 8^−N with N points
+//!   (Weideman, Trefethen, "Parabolic and hyperbolic contours for computing the Bromwich integral",
+//!   Mathematics of Computation 76, 2007);
+//! * more: the characteristic function on the real line, which then falls fast, by the trapezoidal
+//!   rule (Davies, "Numerical inversion of a characteristic function", Biometrika 60, 1973), with a
+//!   period beyond which the tail is below 1e-12.
 
 use std::f64::consts::PI;
 
-/// Points on the upper half of the parabola. Rounding grows as exp(πN/12), truncation falls as 8^−N: both are near
-/// 1e-14.
+/// Points on the upper half of the parabola. Rounding grows as exp(πN/12), truncation falls as
+/// 8^−N: both are near 1e-14.
 const POINTS: usize = 24;
 
-/// Effective terms up to which the parabola is exact to about 1e-14; with 100 of them it would lose five digits.
+/// Number of effective terms up to which the parabola is exact to about 1e-14; with 100 terms it
+/// would lose five digits.
 const FEW: f64 = 30.0;
 
-/// The sum ends where the characteristic function is below this size.
+/// Size of the characteristic function below which the sum ends.
 const NEGLIGIBLE: f64 = 1e-14;
 
-/// Most points on the real line; with more than [`FEW`] effective terms some hundreds are usual.
+/// Maximum number of points on the real line; with more than [`FEW`] effective terms, some hundreds
+/// are typical.
 const MOST_POINTS: usize = 1 << 16;
 
-/// The least probability that is returned: smaller ones are differences of numbers near 1, with rounding errors of
-/// about 1e-13.
+/// Smallest probability that is returned: smaller ones are differences of numbers near 1, with
+/// rounding errors of about 1e-13.
 const SMALLEST: f64 = 1e-12;
 
-/// The law of a weighted sum Q = Σ w_l χ²(m_l).
+/// The distribution of a weighted sum Q = Σ w_l χ²(m_l).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Mixture {
-    /// Weight, positive, and degrees of freedom.
+    /// Weights, positive, and degrees of freedom.
     terms: Vec<(f64, f64)>,
 }
 
 impl Mixture {
-    /// The law with one degree of freedom for each weight. Weights that are rounding beside the largest are left out.
+    /// Returns the distribution with one degree of freedom per weight. Weights at the rounding
+    /// level of the largest are dropped.
     pub(super) fn of_weights(weights: impl IntoIterator<Item = f64>) -> Self {
         let mut weights: Vec<f64> = weights.into_iter().filter(|weight| weight.is_finite()).collect();
         weights.sort_by(|a, b| b.total_cmp(a));
@@ -51,7 +55,8 @@ impl Mixture {
         Self { terms: weights.into_iter().map(|weight| (weight, 1.0)).collect() }
     }
 
-    /// The gamma variable of a mean and a variance; without terms where either is not positive.
+    /// Returns the gamma distribution with a mean and a variance; without terms if either is not
+    /// positive.
     pub(super) fn gamma(mean: f64, variance: f64) -> Self {
         let terms = if mean > 0.0 && variance > 0.0 && variance.is_finite() {
             vec![(variance / (2.0 * mean), 2.0 * mean * mean / variance)]
@@ -61,7 +66,7 @@ impl Mixture {
         Self { terms }
     }
 
-    /// P(Q ≥ x), between [`SMALLEST`] and 1; `None` without terms.
+    /// Returns P(Q ≥ x), between [`SMALLEST`] and 1; `None` without terms.
     pub(super) fn survival(&self, x: f64) -> Option<f64> {
         let (mean, squares) =
             self.terms.iter().fold((0.0, 0.0), |(mean, squares), (w, m)| (mean + w * m, squares + w * w * m));
@@ -75,7 +80,8 @@ impl Mixture {
         Some(tail.clamp(SMALLEST, 1.0))
     }
 
-    /// P(Q ≥ x) by the integral along the parabola z(u) = μ(1 + iu)², of which only the upper half is evaluated.
+    /// Computes P(Q ≥ x) by the integral along the parabola z(u) = μ(1 + iu)²; by symmetry only the
+    /// upper half is evaluated.
     fn along_parabola(&self, x: f64) -> f64 {
         let n = POINTS as f64;
         let (h, mu) = (3.0 / n, PI * n / (12.0 * x));
@@ -97,7 +103,8 @@ impl Mixture {
         1.0 - h / PI * sum
     }
 
-    /// P(Q ≥ x) by the sum 1/2 + Σ_k sin θ_k / (π (k + 1/2) ρ_k) at u_k = (k + 1/2) 2π/T, where P(Q > T) is negligible.
+    /// Computes P(Q ≥ x) as 1/2 + Σ_k sin θ_k / (π (k + 1/2) ρ_k) at u_k = (k + 1/2) 2π/T, where
+    /// P(Q > T) is negligible.
     fn along_line(&self, x: f64) -> f64 {
         let largest = self.terms.iter().fold(0.0f64, |most, (w, _)| most.max(*w));
         // Chernoff's bound at a quarter of the largest rate
@@ -162,7 +169,8 @@ mod tests {
 
     #[test]
     fn pairs_of_weights_are_a_mixture_of_exponentials() {
-        // weights in pairs: Q = Σ 2 w_l E_l, of which P(Q > x) = Σ_l exp(−x/2w_l) Π_{k≠l} w_l/(w_l − w_k)
+        // weights in pairs: Q = Σ 2 w_l E_l, with P(Q > x) = Σ_l exp(−x/2w_l) Π_{k≠l} w_l/(w_l −
+        // w_k)
         let w: [f64; 4] = [1.0, 0.4, 0.11, 0.003];
         let exact = |x: f64| -> f64 {
             let share = |l: usize| (0..4).filter(|k| *k != l).map(|k| w[l] / (w[l] - w[k])).product::<f64>();

@@ -4,14 +4,14 @@ use crate::linalg::strips::for_each_strip;
 use kstore::Workers;
 use kstore::key::{Purpose, Stream};
 
-/// Share by which a statistic under random labels may lie below the observed one and still count as equal, since the
-/// order of a sum changes its rounding. This errs on the side of a larger p-value.
+/// Relative tolerance within which a permuted statistic counts as equal to the observed one, since
+/// the order of a sum changes its rounding. It errs on the side of a larger p-value.
 const TIE: f64 = 1e-9;
 
-/// Random choices of some of n rows, all choices of that size equally likely: the rows with the smallest keys.
+/// Random subsets of given size of n rows, all equally likely: the rows with the smallest keys.
 ///
-/// A row's key is a function of the seed, the permutation and the position of the row, and one to one, so there are no
-/// ties and a choice is known by its largest key: 8 bytes, not n.
+/// The key of a row is a one-to-one function of its position, for each seed and permutation. There
+/// are no ties, and the largest key determines the subset: 8 bytes instead of n.
 #[derive(Debug)]
 pub(super) struct Choices {
     keys: Vec<(Stream, u64)>,
@@ -30,7 +30,7 @@ impl Choices {
         Self { keys }
     }
 
-    /// Bytes beside the state while the choices are made.
+    /// Returns the bytes needed in addition to the state while the subsets are drawn.
     pub(super) fn bytes(n: usize, threads: usize) -> usize {
         threads.max(1).saturating_mul(8 * n)
     }
@@ -49,7 +49,7 @@ fn stream(seed: u64, j: usize) -> Stream {
     Stream::new(seed, Purpose::Permutations, j as u64)
 }
 
-/// The `j`-th random order of `n` rows, all orders equally likely (Fisher, Yates 1938).
+/// Returns the `j`-th random order of `n` rows, all orders equally likely (Fisher, Yates 1938).
 pub(super) fn order(seed: u64, j: usize, n: usize) -> Vec<u32> {
     let stream = stream(seed, j);
     let mut order: Vec<u32> = (0..u32::try_from(n).unwrap_or(u32::MAX)).collect();
@@ -59,9 +59,9 @@ pub(super) fn order(seed: u64, j: usize, n: usize) -> Vec<u32> {
     order
 }
 
-/// The p-value (1 + number of values at least as large as the observed) / (1 + number of values). It is never 0, as the
-/// observed labels are one of the possible (Phipson, Smyth, "Permutation p-values should never be zero", 2010). `None`
-/// without permutations.
+/// Returns the p-value (1 + number of values at least as large as the observed) / (1 + number of
+/// values). It is never 0, because the observed labels are one of the possible ones (Phipson,
+/// Smyth, "Permutation p-values should never be zero", 2010). `None` without permutations.
 pub(super) fn p_value(observed: f64, permuted: &[f64]) -> Option<f64> {
     let threshold = observed - TIE * observed.abs();
     let larger = permuted.iter().filter(|value| **value >= threshold).count();

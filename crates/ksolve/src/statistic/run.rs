@@ -1,4 +1,4 @@
-//! The run of a statistic on tables: scaling, maps and the memory plan.
+//! The execution of a statistic on tables: scaling, maps and the memory plan.
 
 use super::{Compares, Outcome, StatisticFamily, exact};
 use crate::features::{self, FeatureTier, FitData, Points};
@@ -18,7 +18,7 @@ use kstore::{Plan, Reading, RowSource, Selected, Statistics, StatisticsFold, Tab
 pub enum Compared<'a> {
     /// Two samples of the same columns.
     Samples(&'a Selected, &'a Selected),
-    /// One sample of the columns of both kernels, which look at some of them each.
+    /// One sample with the columns of both kernels, each of which uses some of them.
     Columns(&'a Selected),
 }
 
@@ -31,19 +31,23 @@ impl<'a> Compared<'a> {
     }
 }
 
-/// The usual options of a statistic with a kernel: standard scaling, 300 landmarks by randomly pivoted Cholesky among 50,000 rows, seed 0.
+/// Returns the default options of a statistic with a kernel: standard scaling, 300 landmarks by
+/// randomly pivoted Cholesky among 50,000 rows, seed 0.
 pub fn options(kernel: Kernel) -> TrainOptions {
     TrainOptions { candidates: Some(50_000), ..TrainOptions::new(Task::Components, kernel, 300) }
 }
 
-/// Measures a statistic and its p-values, these by so many random labellings. The kernel of the second columns is that of the second view, or
-/// else that of the first; two samples have one.
+/// Measures a statistic and its p-values with the given number of permutations. The second columns
+/// use the kernel of the second view, if given, otherwise the first kernel; two samples use one
+/// kernel.
 ///
-/// *Passes*: statistics; candidates where landmarks are chosen among some, for each map; those of the statistic.
+/// *Passes*: statistics; candidates, for each map that selects landmarks among some of the rows;
+/// the passes of the statistic.
 ///
 /// # Errors
-/// [`kstore::Error::OverBudget`] before the first pass where the plan does not fit; bad rows with their place;
-/// [`Error::TooFewFor`] for samples without a value; errors of the maps.
+/// [`kstore::Error::OverBudget`] before the first pass if the plan exceeds the memory; invalid
+/// rows, with their position; [`Error::TooFewFor`] for samples that are too small; errors of the
+/// maps.
 pub fn measure<T: Real>(
     family: &StatisticFamily,
     rows: Compared<'_>,
@@ -65,7 +69,7 @@ pub fn measure<T: Real>(
         false => last::<T>(family, &shape, permutations, cut, resources).1,
     };
     let (cut, plans) = plan::cut(&shape, &stage, resources.memory);
-    // without a map there is nothing but the rows
+    // without a map, only the rows are stored
     let plans =
         if options.map.is_exact() { vec![plan::scan(&shape, cut, resources.memory), stage(cut)] } else { plans };
     let planned_bytes = check(plans)?;
@@ -127,7 +131,7 @@ fn check_samples(family: &StatisticFamily, tables: usize, options: &TrainOptions
     Ok(())
 }
 
-/// The place where the features are kept, and the memory plan of the statistic's stage.
+/// Returns the tier that stores the features, and the memory plan of the statistic's stage.
 fn last<T: Real>(
     family: &StatisticFamily,
     shape: &ProblemSize,
@@ -159,7 +163,8 @@ fn chain<T: Real>(rows: &[TableRows<T>]) -> Result<Chained<'_, T>> {
     Ok(Chained::new(rows.iter().map(|rows| rows as &dyn RowSource<T>).collect())?)
 }
 
-/// Finds the scaling of the features and the number of rows of every table, in one pass over each.
+/// Computes the scaling of the features and the number of rows of every table, in one pass over
+/// each.
 fn survey(
     tables: &[&Selected],
     training: &TrainOptions,

@@ -1,4 +1,5 @@
-//! The whole choice: kernels and metrics, the scaling, then solvers with their penalties, then the test of the winner.
+//! The complete search: kernels and metrics, the scaling, solvers with their regularisation
+//! parameters, then the test of the winner.
 
 use super::contest::{ANY, Contest, contenders, has_probabilities};
 use super::{Apart, Chosen, ContenderReport, Memory, Part, Score, Search, SearchListener, SearchWork, Select};
@@ -11,29 +12,31 @@ use kapprox::Real;
 use kstore::Selected;
 use std::time::{Duration, Instant};
 
-/// What is chosen, from which rows, and among what.
+/// A model selection: the base fit, the candidates, the rows and the resources.
 #[derive(Clone, Copy)]
 pub struct Choice<'a> {
-    /// A solver's name, or [`super::ANY`].
+    /// Name of a solver, or [`super::ANY`].
     pub solver: &'a str,
-    /// The fit that is completed.
+    /// Fit that the choice completes.
     pub base: &'a Fit,
-    /// The kernels, and how they are compared.
+    /// Kernels, and how they are compared.
     pub options: &'a TuneOptions,
-    /// Scalings that are tried with the best kernel after that of the options.
+    /// Scalings that are tried with the best kernel, after the scaling of the options.
     pub scalings: &'a [Scaling],
-    /// The table.
     pub selected: &'a Selected,
-    /// Most steps of each part, in the place of what the listener wants: work that does not depend on the machine.
+    /// Maximum number of steps of each part, which replaces the listener's time limit; the result
+    /// is then independent of the machine.
     pub work: Option<SearchWork>,
-    /// True where the fit may take the kernel itself in the place of a map: where that fits the memory, and the listener says that there is
-    /// time. A base fit whose map is exact takes it in any case.
+    /// True if the fit may use the exact kernel instead of a feature map, provided that memory and,
+    /// according to the listener, time suffice. A base fit with an exact map always uses the exact
+    /// kernel.
     pub exact: bool,
-    /// The resources. Its observer sees the stages of every step; a checkpoint is not read.
+    /// Resources. The observer receives the stages of every step; checkpoints are not read.
     pub run: &'a Run<'a>,
-    /// Hears of the steps.
+    /// Listener that receives the steps.
     pub listener: &'a dyn SearchListener,
-    /// Returns the fit that is written, which may have other ranks than the trials. It is asked once, when all is chosen.
+    /// Returns the fit that is written, which may have other ranks than the trials; called once, at
+    /// the end of the choice.
     pub written: &'a dyn Fn(&Chosen) -> Result<Fit>,
 }
 
@@ -44,10 +47,10 @@ impl std::fmt::Debug for Choice<'_> {
 }
 
 impl Choice<'_> {
-    /// Makes the choice. What `memory` recalls is not computed again.
+    /// Runs the search. Results that are in `memory` are not computed again.
     ///
     /// # Errors
-    /// The errors of [`Search::open`], [`Search::step`], those of the fits, and those of the listener.
+    /// The errors of [`Search::open`], of [`Search::step`], of the fits, and of the listener.
     pub fn make<T: Real>(&self, memory: &mut Memory<'_>) -> Result<Chosen> {
         let mut log = Log::new(self.listener, self.work);
         if let Some(by) = self.options.select.filter(|by| by.needs_probabilities() && self.solver != ANY)
@@ -105,12 +108,14 @@ impl Choice<'_> {
                 let what = format!("rows kept apart, metric {}", one.report.metric);
                 log.trial(what, || timed(memory, || trials.test_halves(&one.fit, self.run)))
             });
-            // lazily: a test that fails ends the search before the next one is remembered in its place
+            // lazily: an error in the first test ends the search before `memory` stores the second
+            // result in its position
             let with = two.next().transpose()?.flatten();
             let without = two.next().transpose()?.flatten();
             drop(two);
             if let (Some(((chose, seen), seconds)), Some(((other, unseen), others))) = (with, without) {
-                // half of the rows kept apart are few: what folds found better stays unless these clearly say otherwise
+                // half of the test rows is a small sample: the cross-validated winner stays
+                // unless the difference is clear
                 let measure = |apart: &Apart| apart.measure(by).unwrap_or(f64::INFINITY);
                 let (chose, other) = (measure(&chose), measure(&other));
                 let drops = other < WORTH * chose;
@@ -163,7 +168,8 @@ impl Choice<'_> {
         let history = std::mem::take(&mut log.history);
         let mut chosen = Chosen { fit, metric, form, contenders, test, at_random, elsewhere, work, history, ..chosen };
         chosen.fit = (self.written)(&chosen)?;
-        // a model of lower rank than the trials has a larger error; one of higher rank mostly a smaller one, and takes too long to try
+        // a lower rank than in the trials has a larger error, so the test is repeated; a higher
+        // rank mostly has a smaller error, and testing it takes too long
         let lower = memory.recall_or(|| {
             match chosen.fit.training(self.selected)?.rank < tried.training(self.selected)?.rank {
                 true => trials.test(&tried.with_ranks_of(&chosen.fit), self.run),
@@ -176,22 +182,24 @@ impl Choice<'_> {
         Ok(chosen)
     }
 
-    /// What solvers are compared by, and the share of the rarer class where that decides it: whoever never names a class of 3 % of the rows is
-    /// wrong for 3 % of them, so wrong rows tell nothing there.
+    /// Returns the measure that compares solvers, and the fraction of the rarer class if that
+    /// determines it. A model that never predicts a class of 3 % of the rows has an error rate of 3
+    /// %, so the error rate is uninformative for rare classes.
     fn select<T: Real>(&self, tuned: &Tuned, trials: &Trials<T>) -> (Select, Option<f64>) {
         if let Some(by) = self.options.select {
             return (by, None);
         }
         let share = if tuned.classes == 2 { trials.rarer() } else { 1.0 };
         match share < RARE && share * trials.seen() as f64 >= FEWEST_RARE {
-            // its solvers have probabilities; one that was named may have none
+            // all solvers tried by `ANY` have probabilities; a named solver may have none
             true => (if self.solver == ANY { Select::LogLoss } else { Select::Auc }, Some(share)),
             false => (Select::Error, None),
         }
     }
 
-    /// The best kernel with its metric at the scaling of the options, or at another one if the held-out error is less there. A scaling that
-    /// is not linear is no metric, so it is the one thing about the features that rounds cannot learn.
+    /// Returns the search at the scaling of the options, or at another scaling if its held-out
+    /// error is below [`WORTH`] times as large. A nonlinear scaling is not a metric, so rounds of
+    /// metric learning cannot find it.
     fn scaled<T: Real>(&self, log: &mut Log<'_>, memory: &mut Memory<'_>) -> Result<(Tuned, Trials<T>)> {
         let resources = self.run.resources();
         let mut best = self.search::<T>(self.options, &resources, log, memory)?;
@@ -211,7 +219,7 @@ impl Choice<'_> {
         Ok(best.finish_with_rows())
     }
 
-    /// Learns the metrics of the best kernels anew at a higher rank, as long as there is time.
+    /// Learns the metrics of the best kernels again at a higher rank, while time remains.
     fn refined<T: Real>(&self, search: &mut Search<'_, T>, log: &mut Log<'_>, memory: &mut Memory<'_>) -> Result<()> {
         if search.refinements() == 0 || log.is_late(memory)? {
             return Ok(());
@@ -257,7 +265,7 @@ impl Choice<'_> {
     }
 }
 
-/// What `test` finds, if anything, and its seconds, unless `memory` recalls both.
+/// Returns the result of `test` and its time in seconds, or both from `memory`.
 fn timed<V: serde::Serialize + serde::de::DeserializeOwned>(
     memory: &mut Memory<'_>,
     test: impl FnOnce() -> Result<Option<V>>,
@@ -268,6 +276,7 @@ fn timed<V: serde::Serialize + serde::de::DeserializeOwned>(
     })
 }
 
-/// Share of the rows below which a class is rare, and the fewest of its rows that anything is told by.
+/// Fraction of the rows below which a class is rare, and the minimum number of its rows for which
+/// [`Choice::select`] replaces the error rate.
 const RARE: f64 = 0.1;
 const FEWEST_RARE: f64 = 30.0;

@@ -1,4 +1,4 @@
-//! What a choice tells: its parts, its steps as they go on, and its result.
+//! The parts of a search, its listener, and its result.
 
 use super::{Apart, ContenderReport, Elsewhere, Select, Tuned};
 use crate::Result;
@@ -7,46 +7,48 @@ use kapprox::metric::Metric;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A part of a choice. Its name is what the progress shows.
+/// A part of a choice; progress displays show its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Kernels are compared.
+    /// Comparison of kernels.
     Search,
-    /// Solvers are tried, and the winner tested on rows that no choice saw.
+    /// Trials of solvers, and the test of the winner on the test rows.
     Solvers,
-    /// Machines on the kernel itself are tried.
+    /// Trials of exact solvers.
     Machines,
-    /// The fit of all rows, which follows.
+    /// The final fit on all rows.
     Fit,
 }
 
 kmodel::enum_of_words!(Part, "part", "search" => Search, "solvers" => Solvers, "machines" => Machines, "fit" => Fit);
 
-/// A moment of the choice: what was done, and the least held-out error of a kernel so far.
+/// A point in the history of a search: what was done, and the lowest held-out error of a kernel so
+/// far.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Moment {
-    /// Seconds since the start.
+    /// Seconds since the start of the search.
     pub seconds: f64,
-    /// What was done: the kernel, or the solver that was tried.
+    /// Kernel or solver that was tried.
     pub what: String,
-    /// Least score of a kernel so far; `None` before the first.
+    /// Best score of a kernel so far; `None` before the first.
     pub best: Option<f64>,
 }
 
-/// The work of the parts of a choice.
+/// The number of steps in each part of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct SearchWork {
-    /// Rounds that learned metrics, and kernels that were measured.
+    /// Number of rounds of metric learning, and of kernels measured.
     pub kernels: usize,
-    /// Trials of solvers.
+    /// Number of trials of solvers.
     pub solvers: usize,
-    /// Trials of machines on the kernel itself; `None` where there were none, or for as many as it takes.
+    /// Number of trials of exact solvers; `None` if there were none, or for no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machines: Option<usize>,
 }
 
 impl std::fmt::Display for SearchWork {
-    /// Writes the steps as they are typed: `4,12`, or `4,12,9` with machines.
+    /// Writes the numbers of steps as the command accepts them: `4,12`, or `4,12,9` with exact
+    /// solvers.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{},{}", self.kernels, self.solvers)?;
         self.machines.map_or(Ok(()), |machines| write!(f, ",{machines}"))
@@ -69,71 +71,75 @@ impl std::str::FromStr for SearchWork {
     }
 }
 
-/// Hears of the steps of a choice, and may end it early or stop it.
+/// Observes the steps of a choice, and may end a part early or stop the search.
 pub trait SearchListener: Sync {
-    /// Steps of a part begin; so many are likely.
+    /// Called when a part begins, with the likely number of its steps.
     fn begin(&self, _part: Part, _steps: u64) {}
-    /// The step that is done next.
+    /// Called before each step. An error stops the search.
     fn next(&self, _what: &str) -> Result<()> {
         Ok(())
     }
-    /// A step has ended.
+    /// Called after each step.
     fn done(&self, _what: &str, _took: Duration) {}
-    /// The steps of the part have ended.
+    /// Called when the part ends.
     fn end(&self) {}
-    /// True once this part of the choice is to end with the best so far, as what comes next takes so long; asked after every round of a
-    /// metric, kernel and trial, and for [`Part::Fit`] by machines. Whoever answers by the clock gives up the same bits on every machine;
-    /// [`Chosen::work`] in [`super::Choice::work`] gives them again.
+    /// Returns true if this part should end with the best result so far, given that the next step
+    /// takes `_next`. Called after every round of a metric, every kernel and every trial, and with
+    /// [`Part::Fit`] before an exact fit. An implementation that reads the clock is not
+    /// reproducible across machines; [`Chosen::work`] passed as [`super::Choice::work`] repeats its
+    /// result.
     fn is_late(&self, _part: Part, _next: Duration) -> bool {
         false
     }
-    /// Takes a warning for the user.
+    /// Receives a warning for the user.
     fn warn(&self, _text: &str) {}
 }
 
-/// Hears nothing.
+/// A listener that ignores all events.
 impl SearchListener for () {}
 
-/// The winner, fitted to the rows that choices saw, on those that none saw.
+/// The error of the winner on the test rows, fitted on the rows that the search used.
 #[derive(Clone, Debug)]
 pub struct Test {
-    /// Its error.
+    /// Error on the test rows.
     pub apart: Apart,
-    /// The seconds of the fit.
+    /// Time of the fit and its test, in seconds.
     pub seconds: f64,
-    /// The seconds that it takes at half the rank; `None` for ridge regression, and where the listener has time for any fit.
+    /// Time at half the rank, in seconds; `None` for ridge regression, and if the listener has no
+    /// time limit.
     pub at_half: Option<f64>,
-    /// The number of penalties that it compared, of ridge regression.
+    /// Number of regularisation parameters that ridge regression compared.
     pub lambdas: usize,
 }
 
-/// What was chosen.
+/// The result of a choice.
 #[derive(Debug)]
 pub struct Chosen {
-    /// The comparison of the kernels.
+    /// Comparison of the kernels.
     pub tuned: Tuned,
-    /// The fit for the whole table.
+    /// Fit for the whole table.
     pub fit: Fit,
-    /// The rank of the trials.
+    /// Rank of the trials.
     pub rank: usize,
-    /// The metric of the fit; `None` where it has none.
+    /// Metric of the fit, if any.
     pub metric: Option<Arc<Metric>>,
-    /// The form of that metric: none, given, full, diagonal, low-rank(5).
+    /// Form of the metric: none, given, full, diagonal, low-rank(5).
     pub form: String,
-    /// What solvers and penalties were compared by.
+    /// Measure by which solvers and regularisation parameters were compared.
     pub select: Select,
-    /// The share of the rarer of two classes, where it is so small that this was chosen for it.
+    /// Fraction of the rarer of two classes, if it is so small that it determined `select`.
     pub rarer: Option<f64>,
-    /// The solvers and penalties that were tried; one alone was not tried.
+    /// Solvers and regularisation parameters that were compared; a single contender is not tried.
     pub contenders: Vec<ContenderReport>,
-    /// The test of the winner; `None` where no rows were kept apart.
+    /// Test of the winner; `None` without test rows.
     pub test: Option<Test>,
-    /// Where blocks took the place of random folds: the error of the winner, fitted anew, on rows at random.
+    /// If contiguous folds replaced random ones: the error of the winner, refitted, on random rows.
     pub at_random: Option<Apart>,
-    /// The errors of the winner, fitted anew, on new rows that are not like those of the table; none where folds were named.
+    /// Errors of the winner, refitted, on kinds of new rows that differ from the table; empty if
+    /// folds were given.
     pub elsewhere: Vec<Elsewhere>,
-    /// The steps that were made: in [`super::Choice::work`] they give this choice again.
+    /// Number of steps; passed as [`super::Choice::work`] they repeat this choice.
     pub work: SearchWork,
-    /// What was done when.
+    /// Steps of the search in order of time, each with the best score so far.
     pub history: Vec<Moment>,
 }

@@ -1,10 +1,13 @@
-//! Errors on new rows that are not like those of the table: of other values of a column, later ones, and ones without a near-copy.
+//! Errors on new rows that differ from the table: other values of a column, later rows, and rows
+//! without a near-copy.
 //!
-//! Random folds hold rows out whose likes are learned from. If a column names the groups that rows come from, such as persons, or rows have a
-//! date, the error of new persons or later days is another one; and of rows that lie in tight clusters all folds have a copy. So the model
-//! that was chosen is fitted anew without some groups, later rows, or clusters, and tested on these.
+//! Random folds hold out rows while similar rows remain in training. If a column names groups of
+//! rows, such as persons, or rows have a date, the error on new persons or later days differs. Rows
+//! in tight clusters have copies in every fold. Therefore the chosen model is refitted without some
+//! groups, without later rows, or without clusters, and tested on these.
 //!
-//! *Cost*: a fit of a trial for each kind of rows that is found; and for clusters the distances of a few hundred rows to all of the sample.
+//! *Cost*: a fit of a trial for each kind of rows that is found; for clusters, the distances of a
+//! few hundred rows to all rows of the sample.
 
 use super::{Apart, trial::Trials};
 use crate::Result;
@@ -16,39 +19,45 @@ use kstore::{RowSource, Selected, schema::Kind};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Fewest values of a column that names groups, and fewest rows of a value on average.
+/// Minimum number of distinct values of a group column, and minimum average number of rows per
+/// value.
 const FEWEST: usize = 5;
 
-/// Share of the variance of the target between the values, beyond chance, from which on targets of a value are alike.
+/// Fraction of the target's variance between groups, beyond chance, above which the targets of a
+/// group are alike.
 const ALIKE: f64 = 0.3;
 
-/// Share of the rows that is held out.
+/// Fraction of the rows that is held out.
 const HELD_OUT: f64 = 0.2;
 
-/// Rows whose neighbours are looked at, at most; the neighbours of each; and the most numbers that are compared.
+/// Maximum number of rows whose neighbours are examined; number of neighbours of each; and maximum
+/// number of values compared.
 const SEEDS: usize = 500;
 const NEIGHBOURS: usize = 30;
 const NUMBERS: usize = 2_000_000_000;
 
-/// A row has near-copies if its next neighbour is so many times as far as they are, and a table if half of its rows have.
+/// A row has near-copies if the distance of the next neighbour exceeds theirs by this factor; a
+/// table has near-copies if more than half of its examined rows have.
 const GAP: f64 = 5.0;
 
-/// Factor of the error from which on near-copies flatter.
+/// Ratio of the errors above which near-copies make the error estimate too optimistic.
 const WORSE: f64 = 1.5;
 
-/// The error of the model that was chosen on new rows of a kind.
+/// The error of the chosen model on new rows of one kind.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Elsewhere {
-    /// The rows: `other values of subject`, `later rows by date`, `rows without a near-copy`.
+    /// Kind of rows: `other values of subject`, `later rows by date`, `rows without a near-copy`.
     pub rows: String,
-    /// The folds that hold such rows out in all choices; `None` for near-copies, which no column names.
+    /// Folds that hold out such rows in all choices; `None` for near-copies, which no column
+    /// identifies.
     pub folds: Option<String>,
-    /// The error there.
+    /// Error on these rows.
     pub apart: Apart,
 }
 
 impl Elsewhere {
-    /// A warning, if the rows of the table have near-copies and `told` is the error that random folds give.
+    /// Returns a warning if near-copies exist and the error without them exceeds `told`, the error
+    /// of random folds, by the factor [`WORSE`].
     pub(super) fn warning(&self, told: f64) -> Option<String> {
         let error = self.apart.error;
         (self.folds.is_none() && error > WORSE * told).then(|| {
@@ -61,7 +70,7 @@ impl Elsewhere {
 }
 
 impl<T: Real> Trials<T> {
-    /// Tests the fit on rows of each kind that the table has.
+    /// Tests the fit on each kind of rows that the table has.
     pub(super) fn elsewhere(&self, fit: &Fit, selected: &Selected, seed: u64, run: &Run<'_>) -> Result<Vec<Elsewhere>> {
         if selected.sparse().is_some() {
             return Ok(Vec::new());
@@ -85,7 +94,7 @@ impl<T: Real> Trials<T> {
             match self.scored(fit, &|i| !held[i], &[&|i| held[i]], run) {
                 Ok(mut apart) => found.extend(apart.pop().map(|apart| Elsewhere { rows, folds, apart })),
                 Err(error) if error.is_interrupted() => return Err(error),
-                // such as rows of a single class: nothing is told of them
+                // for example, rows of a single class; this kind is not reported
                 Err(_) => {}
             }
         }
@@ -97,13 +106,14 @@ impl<T: Real> Trials<T> {
         &self.rows().x()[i * d..(i + 1) * d]
     }
 
-    /// The first feature of a column in a row, as a whole number in its order.
+    /// Returns the first feature of a column in a row, as an integer with the same order.
     fn order(&self, i: usize, column: &Column) -> u64 {
         let bits = self.row(i)[column.features.start].to_f64().to_bits();
         if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
     }
 
-    /// The value of a column in a row, as a number that other values do not have; those of numbers are in their order.
+    /// Returns a number that identifies the value of a column in a row; for numeric columns it
+    /// preserves the order.
     fn value(&self, i: usize, column: &Column) -> u64 {
         if column.is_number {
             return self.order(i, column);
@@ -112,8 +122,9 @@ impl<T: Real> Trials<T> {
         bits.fold(0, |value: u64, bits| (value.rotate_left(5) ^ bits).wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }
 
-    /// The share of the variance of the first target between the values of a column, less what chance explains; `None` if these are too few or
-    /// too many to name groups, or if the target follows their order, as it does that of a quantity.
+    /// Returns the fraction of the first target's variance between the values of a column, adjusted
+    /// for chance. `None` if the values are too few or too many to be groups, or if the target
+    /// follows their order, as for a quantity.
     fn alike(&self, column: &Column) -> Option<f64> {
         let (mut values, n) = (BTreeMap::<u64, (f64, f64)>::new(), self.len());
         let (mut sum, mut squares) = (0.0, 0.0);
@@ -128,7 +139,7 @@ impl<T: Real> Trials<T> {
         }
         let off: Vec<f64> = values.values().map(|(rows, of)| of / rows - sum / n as f64).collect();
         let steps: f64 = off.windows(2).map(|two| (two[1] - two[0]).powi(2)).sum();
-        // of means in any order the steps are twice the squares
+        // in random order, the squared steps sum to twice the squared deviations
         if steps < off.iter().map(|off| off * off).sum() {
             return None;
         }
@@ -136,18 +147,19 @@ impl<T: Real> Trials<T> {
         Some(1.0 - (1.0 - between / total) * (n - 1) as f64 / (n - values.len()) as f64)
     }
 
-    /// The rows with the last keys, a fifth of all: rows of one key stay together.
+    /// Returns the rows with the largest keys, a fifth of all; rows with the same key stay
+    /// together.
     fn last<K: Ord + Copy>(&self, key: impl Fn(usize) -> K) -> Vec<bool> {
         let keys: Vec<K> = (0..self.len()).map(key).collect();
         let mut sorted = keys.clone();
         sorted.sort_unstable();
         let bound = sorted[((1.0 - HELD_OUT) * keys.len() as f64) as usize];
-        // the rows of the bound are held out too, unless that leaves few to learn from
+        // rows with the boundary key are held out too, unless too few remain for training
         let whole = 2 * sorted.partition_point(|key| *key < bound) >= keys.len();
         keys.into_iter().map(|key| key > bound || whole && key == bound).collect()
     }
 
-    /// Some rows with all of their near-copies; `None` if few rows have any.
+    /// Returns some rows with all their near-copies; `None` if few rows have any.
     fn copies(&self) -> Option<Vec<bool>> {
         let (n, d) = (self.len(), self.rows().shape().features);
         let seeds = SEEDS.min(n / 2).min(NUMBERS / (n * d).max(1));
@@ -178,12 +190,12 @@ impl<T: Real> Trials<T> {
     }
 }
 
-/// A column of the table as features of its rows.
+/// A column of the table and its range of features.
 struct Column {
     name: String,
     features: Range<usize>,
     is_date: bool,
-    /// True if its values may name groups.
+    /// True if its values may identify groups.
     is_discrete: bool,
     is_number: bool,
 }

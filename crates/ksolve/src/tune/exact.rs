@@ -1,11 +1,14 @@
-//! The kernel itself in the place of a map: its kernel, length and penalty are found by machines of a few thousand rows.
+//! Selection of kernel, length scale and regularisation parameter for the exact kernel, by fits on
+//! a few thousand rows.
 //!
-//! A map of few features wants a long length, as short ones need many landmarks; the kernel itself is best at a short one, and where the
-//! target has steps at a rougher kernel. So these are chosen anew, behind the metric that was found: first every kernel, then the length of
-//! the best one, then its penalty, each as long as the held-out error falls. The length stays for more rows, and so does lambda·n, which
-//! stands for the noise of a target.
+//! A map with few features needs a large length scale, because small ones need many landmarks. The
+//! exact kernel is best at a small length scale and, if the target has steps, with a rougher
+//! kernel. Therefore these are chosen again, with the metric that was found: first the kernel, then
+//! the length scale of the best kernel, then its regularisation parameter, each while the held-out
+//! error falls. For more rows, the length scale stays the same, and so does lambda·n, the noise
+//! variance of the target.
 //!
-//! *Cost*: about ten machines of [`ROWS`] rows, and of small tables as many for every fold.
+//! *Cost*: about ten exact fits on [`ROWS`] rows; for small tables this many per fold.
 
 use super::choice::Choice;
 use super::chosen::Part;
@@ -20,23 +23,26 @@ use crate::{Error, Result};
 use kapprox::{Real, kernel::Kernel, map::MapSpec};
 use kstore::Selected;
 
-/// Most rows that a machine of the comparison learns from, and rows of all folds together where the table has fewer.
+/// Maximum number of training rows of a trial; in smaller tables, of all folds together.
 const ROWS: usize = 5_000;
 
-/// The penalties that every kernel is tried with: that of much noise where the table has fewer rows than [`ROWS`], then one that suits short
-/// lengths and one that suits long ones; and the least.
+/// Regularisation parameters that every kernel is tried with: 1e-3, for noisy targets, only if the
+/// trials have fewer than [`ROWS`] rows; then one for small and one for large length scales. Below,
+/// the smallest one.
 const LAMBDAS: [f64; 3] = [1e-3, 1e-5, 1e-7];
 const LEAST: f64 = 1e-9;
 
-/// Share of the error below which a smaller penalty is worth its iterations.
+/// A smaller regularisation parameter must reduce the error below this fraction to be worth its
+/// iterations.
 const WORTH: f64 = 0.995;
 
-/// Most steps of the length in one direction.
+/// Maximum number of steps of the length scale in one direction.
 const STEPS: usize = 3;
 
-/// The power of the number of rows that the time of a machine grows with. In ridge regression 36,000 rows x 8 took 32 times as long as 5,000, 41,157 x 9
-/// from 39 to 75 times and 57,248 x 27 137 times as long. Of machines for pairs of classes each sees few rows: 60,000 x 784 of ten classes took 27 times as
-/// long as 5,000.
+/// Exponent of the number of rows in the time of an exact fit. In ridge regression, 36,000 rows x 8
+/// took 32 times as long as 5,000 rows, 41,157 x 9 from 39 to 75 times, and 57,248 x 27 137 times.
+/// A one-vs-one classifier sees few of the rows: 60,000 x 784 with ten classes took 27 times as
+/// long as 5,000 rows.
 const GROWTH: f64 = 1.9;
 const GROWTH_OF_PAIRS: f64 = 1.5;
 
@@ -49,16 +55,17 @@ struct Tried {
     error: f64,
 }
 
-/// The walk from machine to machine.
+/// A coordinate search over exact fits.
 struct Walk<'w, 'l, 'm, 'j, T> {
     choice: &'w Choice<'w>,
     trials: &'w Trials<T>,
     by: Select,
     folds: Vec<usize>,
-    /// The solver's name, and its fit without kernel, metric and penalty.
+    /// Name of the solver, and its fit without kernel, metric and regularisation parameter.
     name: String,
     fit: Fit,
-    /// The time of the fit and its test, in that of a trial; `None` where they may take any.
+    /// Time of the final fit and its test, in units of one trial; `None` if the exact map was
+    /// requested, so that any time is allowed.
     whole: Option<f64>,
     log: &'w mut Log<'l>,
     memory: &'m mut Memory<'j>,
@@ -67,12 +74,14 @@ struct Walk<'w, 'l, 'm, 'j, T> {
 }
 
 impl Choice<'_> {
-    /// The best machine on the kernel itself, of the winner's solver or else of the best that has one; `None` where the fit takes a map: where a
-    /// penalty was given, no solver has such a machine, memory or time do not allow it, the rows are too few to tell shares of wrong classes apart,
-    /// or the winner is better on as many.
+    /// Returns the best exact solver: that of the winner, or else of the best contender with an
+    /// exact solver. Returns `None` if the fit should use a map: lambda is given, no contender has
+    /// an exact solver, memory or time do not suffice, the rows are too few to compare error rates,
+    /// or the winner is better on the same number of rows.
     ///
     /// # Errors
-    /// Those of the listener; where the exact map was asked for, why no machine could be fitted.
+    /// Errors of the listener; if the exact map was requested, the reason why no exact fit
+    /// succeeded.
     pub(super) fn exact<T: Real>(
         &self,
         (winner, tried, tuned): (&Contender, &[Contender], &Tuned),
@@ -105,7 +114,7 @@ impl Choice<'_> {
         let seen = trials.seen() as u64;
         let growth = if fit.gives(svm::PAIRS.name) { GROWTH_OF_PAIRS } else { GROWTH };
         let times = |rows: u64| (rows as f64 / learned as f64).powf(growth);
-        // the fit, and the test before it
+        // the final fit, and the test before it
         let whole = (times(tuned.rows) + times(seen)) / folds.len().max(1) as f64;
         let (choice, best, problem) = (self, None, None);
         let whole = (!asked).then_some(whole);
@@ -135,8 +144,8 @@ impl Choice<'_> {
     }
 }
 
-/// The winner on the kernel itself, or else the best solver that was tried and has such a machine, with its name and whether the memory holds it;
-/// its penalty is `free` to be chosen, or was given.
+/// Returns the exact solver of the winner, or else of the best contender with one, with its name
+/// and whether it fits the memory. If `free`, its regularisation parameter is still to be chosen.
 fn machine(tried: &[Contender], free: bool, selected: &Selected, run: &Run<'_>) -> Result<Option<(String, Fit, bool)>> {
     let mut order: Vec<&Contender> = tried.iter().collect();
     let mean = |contender: &Contender| contender.report.mean.unwrap_or(f64::INFINITY);
@@ -152,7 +161,8 @@ fn machine(tried: &[Contender], free: bool, selected: &Selected, run: &Run<'_>) 
 }
 
 impl<T: Real> Walk<'_, '_, '_, '_, T> {
-    /// Walks to the best machine; false where the first one tells that the fit will not end in time.
+    /// Searches for the best exact solver; false if the first trial predicts that the final fit
+    /// exceeds the time.
     fn walk(&mut self, (winner, tuned): (&Contender, &Tuned), lambdas: &[Option<f64>]) -> Result<bool> {
         let kernels = self.kernels(winner, tuned)?;
         let more = lambdas.len() * kernels.len() + STEPS;
@@ -173,7 +183,7 @@ impl<T: Real> Walk<'_, '_, '_, '_, T> {
                     break;
                 }
             }
-            // where half the length is better, twice the length is not
+            // if half the length scale is better, twice the length scale is not
             if steps > 1 {
                 break;
             }
@@ -190,18 +200,19 @@ impl<T: Real> Walk<'_, '_, '_, '_, T> {
         Ok(true)
     }
 
-    /// True where the fit is likely to end in time after so many `more` trials.
+    /// Returns true if the final fit is likely to end in time after `more` trials.
     fn ends(&mut self, more: usize) -> Result<bool> {
         let Some(whole) = self.whole else { return Ok(true) };
         Ok(!self.log.is_fit_late(self.log.took.mul_f64(whole + more as f64), self.memory)?)
     }
 
-    /// The error of the winner on as many rows; `None` if it cannot be fitted.
+    /// Returns the error of the winner on the same number of rows; `None` if the fit fails.
     fn rival(&mut self, winner: &Contender) -> Result<Option<f64>> {
         self.error(&winner.fit.clone().at_rank(RANK), winner.report.solver.clone())
     }
 
-    /// The kernels to begin with: the winner, the others behind its metric, and the best one without a metric.
+    /// Returns the initial kernels: the winner, the others with its metric, and the best kernel
+    /// without a metric.
     fn kernels(&self, winner: &Contender, tuned: &Tuned) -> Result<Vec<Tried>> {
         let machine = |kernel: Kernel, of: &Contender| {
             let (metric, form) = (of.fit.metric_source().clone(), of.report.metric.clone());
@@ -221,7 +232,8 @@ impl<T: Real> Walk<'_, '_, '_, '_, T> {
         Ok(found)
     }
 
-    /// Tries a machine, unless the part is late; returns whether its error is below so much of the best one, in whose place it comes then.
+    /// Tries an exact fit unless the part is late. It becomes the best if its error is below
+    /// `worth` times the best error; returns whether it did.
     fn take(&mut self, machine: Tried, worth: f64) -> Result<bool> {
         if self.best.is_some() && self.log.is_late(self.memory)? {
             return Ok(false);
@@ -237,7 +249,7 @@ impl<T: Real> Walk<'_, '_, '_, '_, T> {
         Ok(falls)
     }
 
-    /// The mean error of a fit over the folds; `None` where it cannot be fitted.
+    /// Returns the mean error of a fit over the folds; `None` if the fit fails.
     fn error(&mut self, fit: &Fit, what: String) -> Result<Option<f64>> {
         let Self { choice, trials, by, folds, memory, .. } = self;
         let errors = || folds.iter().map(|fold| trials.trial(fit, *fold, *by, ROWS, choice.run)).sum::<Result<f64>>();
@@ -275,7 +287,7 @@ mod tests {
             |svm: f64| [contender("logistic", 0.1, true), contender("svm", svm, false), contender("ridge", 0.2, false)];
         assert_eq!(first(&of(0.15)).as_deref(), Some("svm on the kernel itself"));
         assert_eq!(first(&of(0.25)).as_deref(), Some("ridge on the kernel itself"));
-        // the winner first, whatever the means say
+        // the winner comes first, even if its mean is higher
         let won = [contender("svm", 0.3, true), contender("ridge", 0.2, false)];
         assert_eq!(first(&won).as_deref(), Some("svm on the kernel itself"));
         assert_eq!(first(&of(0.15)[..1]), None);

@@ -1,4 +1,4 @@
-//! A sample of whole groups of rows, for solvers that compare the rows of a group.
+//! Sampling of whole groups of rows, for solvers that compare the rows of a group.
 
 use crate::Result;
 use crate::prepare::{candidates, survey::Survey};
@@ -8,8 +8,9 @@ use kstore::key::{Purpose, Stream};
 use kstore::{Coded, MemoryRows, Pass, RowSource};
 use std::cmp::Reverse;
 
-/// Draws groups at random as long as their rows are at most `most`; the groups with the largest keys come first among the sample. `None` where the
-/// table has no groups, or the first is too large. Two passes.
+/// Draws random groups while their rows do not exceed `most`; the groups with the largest keys come
+/// first in the sample. Returns `None` if the table has no groups or the first group is too large.
+/// Two passes.
 pub(super) fn draw<T: Real>(
     source: &dyn RowSource<T>,
     survey: &Survey,

@@ -1,24 +1,24 @@
-//! What a choice has done so far, and whether its part at hand is late.
+//! The history of a choice, and whether its current part is late.
 
 use super::Memory;
 use super::chosen::{Moment, Part, SearchListener, SearchWork};
 use crate::Result;
 use std::time::{Duration, Instant};
 
-/// The steps so far, and when each ended.
+/// The steps so far, with their times.
 pub(super) struct Log<'a> {
     listener: &'a dyn SearchListener,
     started: Instant,
     pub(super) history: Vec<Moment>,
     most: Option<SearchWork>,
     work: [PartWork; Part::Fit as usize],
-    /// The part at hand, not the fit.
+    /// Current part; never the final fit.
     pub(super) part: Part,
-    /// The time of the last trial.
+    /// Time of the last trial.
     pub(super) took: Duration,
 }
 
-/// The work of a part, and after how much of it it was late.
+/// The steps of a part, and the number of steps after which it was late.
 #[derive(Clone, Copy, Debug, Default)]
 struct PartWork {
     made: usize,
@@ -42,7 +42,7 @@ impl<'a> Log<'a> {
         &mut self.work[self.part as usize]
     }
 
-    /// Tells whether so much more work is enough for the part.
+    /// Returns a function that decides whether the part should end after this many more steps.
     pub(super) fn enough(&mut self) -> impl Fn(usize) -> bool + use<'a> {
         let most = self.most.map(|most| match self.part {
             Part::Search => most.kernels,
@@ -53,16 +53,18 @@ impl<'a> Log<'a> {
         move |more| most.map_or_else(|| listener.is_late(part, took), |most| made + more >= most)
     }
 
-    /// True once the part is to end. The answer is recalled where `memory` has it: a choice that is resumed goes the way that it went.
+    /// Returns true if the part should end. The answer is stored in `memory`, so a resumed choice
+    /// takes the same path.
     pub(super) fn is_late(&mut self, memory: &mut Memory<'_>) -> Result<bool> {
         let enough = self.enough();
         let (late, work) = (memory.recall_or(|| Ok(enough(0)))?, self.at_hand());
-        // what is left of a part that is late counts for nothing
+        // steps after the part is late do not count
         work.late = work.late.or(late.then_some(work.made));
         Ok(work.late.is_some())
     }
 
-    /// True where the fit of all rows will be late after so much more time; recalled as [`Log::is_late`] is.
+    /// Returns true if the fit on all rows will be late after `next` more time; stored like
+    /// [`Log::is_late`].
     pub(super) fn is_fit_late(&self, next: Duration, memory: &mut Memory<'_>) -> Result<bool> {
         memory.recall_or(|| Ok(self.listener.is_late(Part::Fit, next)))
     }
@@ -72,7 +74,7 @@ impl<'a> Log<'a> {
         SearchWork { kernels, solvers, machines: Some(machines).filter(|made| *made > 0) }
     }
 
-    /// A step of the search: kernel after kernel, and rounds of each.
+    /// Runs a step of the search: one kernel, or several rounds of it.
     pub(super) fn learn(&mut self, what: String, run: impl FnOnce() -> Result<(usize, Option<f64>)>) -> Result<()> {
         let (made, _) = self.timed(what, run)?;
         self.at_hand().made += made;

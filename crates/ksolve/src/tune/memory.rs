@@ -1,10 +1,10 @@
-//! What the steps of a search found, kept in a journal: a search that is resumed recalls it and goes on.
+//! A journal of the results of a search, from which an interrupted search resumes.
 
 use crate::{Error, Result};
 use kstore::checkpoint::{Arrays, Journal, Persist, Steps, Stored};
 use serde::{Serialize, de::DeserializeOwned};
 
-/// The results of the steps so far, in their order; without a journal they are kept nowhere.
+/// The results of the steps so far, in order; without a journal they are not saved.
 #[derive(Debug)]
 pub struct Memory<'j> {
     steps: Steps<'j>,
@@ -12,7 +12,7 @@ pub struct Memory<'j> {
     next: usize,
 }
 
-/// Results as lines of JSON, whose numbers read back to the bit.
+/// Results as lines of JSON, whose numbers are restored exactly.
 #[derive(Debug, Default)]
 struct Results(Vec<String>);
 
@@ -29,17 +29,17 @@ impl Persist for Results {
 }
 
 impl<'j> Memory<'j> {
-    /// The results that the journal holds.
+    /// Reads the results in the journal.
     ///
     /// # Errors
-    /// [`kstore::Error::Damaged`] for a file that is whole and holds something else.
+    /// [`kstore::Error::Damaged`] for an intact file with other contents.
     pub fn open(journal: Option<&'j Journal<'j>>) -> Result<Self> {
         let mut results = Results::default();
         let steps = Steps::resume(journal, "search", &mut results)?;
         Ok(Self { steps, results, next: 0 })
     }
 
-    /// The result of the next step: recalled, or computed and kept.
+    /// Returns the result of the next step: stored, or computed and then stored.
     pub(crate) fn recall_or<R: Serialize + DeserializeOwned>(
         &mut self,
         compute: impl FnOnce() -> Result<R>,
@@ -60,7 +60,7 @@ impl<'j> Memory<'j> {
         Ok(found)
     }
 
-    /// Saves what was found, if anything was: when the run stops, and before work that may be stopped.
+    /// Saves the results, if any: when the run stops, and before work that may be interrupted.
     pub fn keep(&mut self) {
         if self.next > 0 {
             self.steps.keep(&self.results);

@@ -1,30 +1,32 @@
 //! Choosing a kernel by successive halving on growing samples of rows.
 //!
-//! Every kernel that is tried is measured on a small uniform sample; the better half of them on twice as many rows; and
-//! so on, until one is left. All samples are nested: the rows with the largest keys. A kernel's measure needs one pass
-//! over the sample for its whole surface of ranks and penalties, so only kernels compete, each at its best rank and
-//! lambda. The winner is then fitted on all rows as any other kernel, where the surface is computed again.
+//! Every kernel is measured on a small uniform sample, the better half on twice as many rows, and
+//! so on until one remains. All samples are nested: the rows with the largest keys. One pass over
+//! the sample measures a kernel on its whole surface of ranks and regularisation parameters, so
+//! only kernels compete, each at its best rank and lambda. The winner is then fitted on all rows
+//! like any other kernel, and the surface is computed again.
 //!
-//! | score | what it is | solves |
+//! | score | definition | linear systems |
 //! |---|---|---|
-//! | cv | squared error of rows that were held out, the least over ranks and lambdas | for each fold and lambda |
-//! | gcv | generalised cross-validation, the least over ranks and lambdas | for each lambda |
-//! | alignment | centred kernel-target alignment, the largest over ranks | none |
+//! | cv | squared error on validation rows, least over ranks and lambdas | per fold and lambda |
+//! | gcv | generalised cross-validation, least over ranks and lambdas | per lambda |
+//! | alignment | centred kernel-target alignment, largest over ranks | none |
 //!
-//! An alignment asks how much of a kernel lies along the target, and so favours kernels of few directions: it places a
-//! length scale, and says little between families of kernels.
+//! Alignment measures how much of a kernel lies along the target, and so favours kernels with few
+//! directions. It selects a length scale, but hardly distinguishes families of kernels.
 //!
-//! With a metric that is learned ([`crate::metric`]), every kernel comes with the metric and the length scale of its best round. By cv
-//! these compete with the errors of their rounds, on one sample and at one rank: so the least error of all rounds wins, and more rounds
-//! never make it larger. By gcv, and on other maps, they are measured on the sample. The best of them may compete once more with the
-//! features behind asinh, which no metric can learn ([`Choice`]).
+//! With a learned metric ([`crate::metric`]), every kernel competes with the metric and the length
+//! scale of its best round. With cv, the scores are the errors of the rounds, on one sample and at
+//! one rank, so the lowest error of all rounds wins and more rounds never increase it. With gcv, or
+//! with other maps, the kernels are measured on the sample. The best kernel may compete again with
+//! asinh-scaled features, which no metric can learn ([`Choice`]).
 //!
-//! *Passes over the table*: statistics, the sample, its targets. *Cost*: every rung takes about as long as the last, in
-//! which two kernels are measured on the whole sample. *Bytes*: the sample three times, and what ridge regression
-//! holds.
+//! *Passes over the table*: statistics, the sample, its targets. *Cost*: every rung takes about as
+//! long as the last, which measures two kernels on the whole sample. *Bytes*: three times the
+//! sample, plus the memory of ridge regression.
 //!
-//! Reference: Jamieson, Talwalkar, "Non-stochastic best arm identification and hyperparameter optimization", AISTATS
-//! 2016.
+//! Reference: Jamieson, Talwalkar, "Non-stochastic best arm identification and hyperparameter
+//! optimization", AISTATS 2016.
 
 mod choice;
 mod chosen;
@@ -78,7 +80,7 @@ use kstore::{MemoryRows, Pass, RowSource, Selected};
 use rung::{HALVING, candidates_of, sizes};
 use trial::Trials;
 
-/// A search that goes on kernel by kernel, so that whoever runs it can tell how far it is.
+/// A search that proceeds kernel by kernel, so that the caller can show progress.
 pub struct Search<'a, T: Real> {
     options: &'a TuneOptions,
     resources: Resources<'a>,
@@ -86,28 +88,28 @@ pub struct Search<'a, T: Real> {
     planned_bytes: usize,
     survey: Survey,
     spec: FoldSpec,
-    /// The correlation of neighbouring targets for which blocks took the place of random folds.
+    /// Correlation of consecutive targets, if contiguous folds replaced random folds because of it.
     alike: Option<f64>,
     folds: Folds,
     targets: Targets,
-    /// The sample with the rows that are kept apart.
+    /// Sample, including the test rows.
     trials: Trials<T>,
-    /// The rows that choices see, best keys first: every rung takes the first of them.
+    /// Sample without test rows, largest keys first: every rung takes a prefix.
     sample: RowSample<T>,
-    /// The same rows in the order of their numbers, with targets.
+    /// The same rows in table order, with targets.
     held: MemoryRows<T>,
     passes: u64,
-    /// Kernels whose metric is still to be learned, the next one last.
+    /// Kernels whose metric is not learned yet, the next one last.
     unlearned: Vec<Kernel>,
     learned: Vec<RoundReport>,
     candidates: Vec<Learned>,
-    /// True where the best kernels are to be refined.
+    /// True if the best kernels are to be refined.
     refines: bool,
-    /// Those that still are, the next one last.
+    /// Candidates that are not refined yet, the next one last.
     unrefined: Vec<usize>,
     sizes: Vec<usize>,
     done: Vec<Rung>,
-    /// Candidates of the rung at hand; below, the scores of those that were measured.
+    /// Candidates of the current rung, and the scores of those measured so far.
     alive: Vec<usize>,
     entries: Vec<Entry>,
     rows: MemoryRows<T>,
@@ -123,11 +125,12 @@ impl<T: Real> std::fmt::Debug for Search<'_, T> {
 }
 
 impl<'a, T: Real> Search<'a, T> {
-    /// Starts a search: plans, scales, draws the sample and settles the kernels. Three passes over the table.
+    /// Starts a search: plans, scales, draws the sample and resolves the kernels. Three passes over
+    /// the table.
     ///
     /// # Errors
-    /// [`kstore::Error::OverBudget`] before the first pass where the plan does not fit; bad rows with their place;
-    /// options that a search cannot follow.
+    /// [`kstore::Error::OverBudget`] before the first pass if the plan exceeds the memory; invalid
+    /// rows, with their position; options that a search does not support.
     pub fn open(selected: &Selected, options: &'a TuneOptions, resources: &'a Resources<'a>) -> Result<Self> {
         options::check(options, selected.shape().features)?;
         let resources = Resources { journal: None, scratch: None, ..*resources };
@@ -176,7 +179,7 @@ impl<'a, T: Real> Search<'a, T> {
             MetricSource::Learned(_) => (options.kernels.iter().rev().cloned().collect(), Vec::new()),
             known => (Vec::new(), candidates_of(options, &sample, known, &survey)?),
         };
-        // those whose metric is learned have been compared with their likes on the whole sample
+        // learned metrics have already been compared on the whole sample
         let rounds = metric::sampled(sample.len() as u64, sample.d);
         let sizes = match unlearned.is_empty() {
             true => sizes(candidates.len(), sample.len()),
@@ -213,7 +216,7 @@ impl<'a, T: Real> Search<'a, T> {
         Ok(search)
     }
 
-    /// Warns of a target that may hold classes and of a ranking with few pairs.
+    /// Warns if a numeric target may hold classes, or if a ranking has few pairs.
     pub(super) fn look_at_target(&self, selected: &Selected, task: Task) -> Result<()> {
         warn_of_classes(selected, &self.survey.statistics, task, self.resources.stages);
         let warning = if task == Task::Ranking { self.trials.look_at_pairs()? } else { None };
@@ -221,7 +224,7 @@ impl<'a, T: Real> Search<'a, T> {
         Ok(())
     }
 
-    /// Number of metrics to learn, and of kernels to measure over all rungs.
+    /// Returns the number of metrics to learn and of kernels to measure over all rungs.
     pub fn runs(&self) -> usize {
         let mut alive = self.alive.len();
         let mut rung = || {
@@ -233,14 +236,16 @@ impl<'a, T: Real> Search<'a, T> {
         self.unlearned.len() + measured
     }
 
-    /// The kernel that is measured next, or whose metric is learned next, and on how many rows; `None` at the end.
+    /// Returns the kernel whose metric is learned or that is measured next, and its number of rows;
+    /// `None` at the end.
     pub fn upcoming(&self) -> Option<(&Kernel, usize)> {
         let size = self.sizes.get(self.done.len())?;
         let next = self.unlearned.last().or_else(|| Some(&self.candidates[self.alive[self.entries.len()]].kernel));
         next.map(|kernel| (kernel, *size))
     }
 
-    /// The best score so far: a held-out error of a metric, or the score of a kernel on the rows at hand.
+    /// Returns the best score so far: a held-out error of a metric, or the score of a kernel on the
+    /// current rows.
     pub fn least(&self) -> Option<f64> {
         let learned = self.learned.iter().map(|round| round.cv_mse);
         let scores = self.done.last().into_iter().flat_map(|rung| &rung.entries).chain(&self.entries);
@@ -251,7 +256,8 @@ impl<'a, T: Real> Search<'a, T> {
         scores.into_iter().min_by(|a, b| self.options.score.order(*a, *b))
     }
 
-    /// Leaves out the kernels whose metric is still to be learned, if one has been; returns whether there were any.
+    /// Drops the kernels whose metric is not learned yet, if at least one has been learned; returns
+    /// whether any were dropped.
     pub(crate) fn hurry(&mut self) -> Result<bool> {
         let some = !self.unlearned.is_empty() && !self.candidates.is_empty();
         if some {
@@ -276,17 +282,18 @@ impl<'a, T: Real> Search<'a, T> {
             resources: &self.resources,
             enough,
         };
-        // a score that needs no folds has none; errors of rounds are held-out ones
+        // `gcv` and `alignment` have no folds, but rounds are scored by held-out errors
         let own = metric::folds(training.seed, rows.len() as u64)?;
         let folds = if self.folds.count() > 1 { &self.folds } else { &own };
         request.learn_on((&rows, &sample), folds, rounds)
     }
 
-    /// Measures the next kernel, or learns its metric by rounds until so many are `enough`, unless `memory` recalls the result. Returns the
-    /// work: 1, or the number of rounds.
+    /// Measures the next kernel, or learns its metric in rounds until `enough` is true, or recalls
+    /// the result from `memory`. Returns the number of steps: 1, or the number of rounds.
     ///
     /// # Errors
-    /// Errors of the map; [`Error::NoCell`] where no kernel of a rung can be scored; [`kstore::Error::Interrupted`].
+    /// Errors of the map; [`Error::NoCell`] if no kernel of a rung has a score;
+    /// [`kstore::Error::Interrupted`].
     pub fn step(&mut self, memory: &mut Memory<'_>, enough: &dyn Fn(usize) -> bool) -> Result<usize> {
         if let (MetricSource::Learned(form), Some(kernel)) = (&self.options.training.metric, self.unlearned.pop()) {
             let (rank, scored) = (metric::RANK, self.options.training.rank);
@@ -317,7 +324,7 @@ impl<'a, T: Real> Search<'a, T> {
             rows: &self.rows,
         };
         let workers = self.resources.workers;
-        // a step that was ended early is not remembered
+        // an interrupted step is not stored
         let entry =
             memory.recall_or(|| measure.entry(candidate).and_then(|entry| Ok(workers.check().map(|()| entry)?)))?;
         self.entries.push(entry);
@@ -334,7 +341,7 @@ impl<'a, T: Real> Search<'a, T> {
         if order.is_empty() {
             return Err(Error::NoCell { precision: T::NAME });
         }
-        // stable: of equal scores the kernel that was named first
+        // stable sort: ties keep the order in which the kernels are named
         let score = |i: usize| self.entries[i].score.unwrap_or(f64::NAN);
         order.sort_by(|a, b| self.options.score.order(score(*a), score(*b)));
         if last && self.refines {
@@ -348,7 +355,7 @@ impl<'a, T: Real> Search<'a, T> {
         self.alive = order.iter().map(|i| self.alive[*i]).collect();
         let (rows, mut entries) = (self.rows.len() as u64, std::mem::take(&mut self.entries));
         if by_rounds(self.options) {
-            // the features as they are stand beside the metrics, as in a fit without a search
+            // report the best kernel without a metric too, as in a fit without a search
             let plain = rung::best_without_metric(&self.learned);
             let plain = plain.map(|round| Entry::of_round(round, self.options.training.scaling));
             entries.extend(plain.filter(|plain| entries.iter().all(|entry| !entry.is_of(plain))));
@@ -357,33 +364,33 @@ impl<'a, T: Real> Search<'a, T> {
         if last { Ok(()) } else { self.load() }
     }
 
-    /// Loads the rows of the rung at hand: the first of the sample, in the order of their numbers.
+    /// Loads the rows of the current rung: a prefix of the sample, in table order.
     fn load(&mut self) -> Result<()> {
         let Some(size) = self.sizes.get(self.done.len()) else { return Ok(()) };
         self.rows = self.with_targets(&picked(&self.sample, 0..*size))?;
         Ok(())
     }
 
-    /// Some rows of the sample with their targets, in the order of their numbers.
+    /// Returns some rows of the sample with their targets, in table order.
     fn with_targets(&self, some: &RowSample<T>) -> Result<MemoryRows<T>> {
         let PassShape { tile, segment, .. } = self.cut;
         let rows = candidates::in_row_order(some.clone())?;
         candidates::with_targets(rows, &self.held, Pass::new(tile, segment, self.resources.workers))
     }
 
-    /// The entry of the best kernel so far.
+    /// Returns the entry of the best kernel so far.
     fn winner(&self) -> Option<&Entry> {
         self.done.iter().flat_map(|rung| &rung.entries).rfind(|entry| entry.kept)
     }
 
-    /// The best kernel as it was asked for; the first one where there was nothing to choose from.
+    /// Returns the best kernel as the caller named it; the first one if no comparison was made.
     fn named(&self) -> Kernel {
-        // each kernel has as many length scales, and with a metric that is learned one
+        // every kernel has the same number of length scales, and one with a learned metric
         let each = self.candidates.len().div_ceil(self.options.kernels.len()).max(1);
         self.options.kernels.get(self.alive[0] / each).cloned().unwrap_or_default()
     }
 
-    /// Ends the search and returns its result, the first kernel where there was nothing to choose from.
+    /// Ends the search and returns its result: the first kernel if there was nothing to compare.
     pub fn finish(self) -> Tuned {
         self.finish_with_rows().0
     }
@@ -411,17 +418,18 @@ impl<'a, T: Real> Search<'a, T> {
     }
 }
 
-/// Most features that a metric is learned of unless one is asked for: of more it would see few rows, and its products take gigabytes.
+/// Maximum number of features for which a metric is learned by default: beyond it, rows are too few
+/// and the products take gigabytes.
 pub const MOST_LEARNED: usize = 10_000;
 
-/// Rows that each value of a target has at least, if the values are taken as classes.
+/// Minimum number of rows per value of a target that is treated as classes.
 const FEWEST_OF_CLASS: u64 = 20;
 
-/// Returns the number of values of a target of classes if they are likely to be classes, not quantities: at most twenty whole numbers, each
-/// in twenty rows or more. Reads that column alone.
+/// Returns the number of distinct values of a target if they are likely to be classes: at most
+/// twenty integers, each in at least twenty rows. Reads only that column.
 ///
 /// # Errors
-/// The errors of reading it.
+/// The errors of reading the column.
 pub fn likely_classes(selected: &Selected, run: &Run<'_>) -> Result<Option<usize>> {
     let Some(labels) = selected.labels() else { return Ok(None) };
     let found = match prepared::count(&labels, &run.resources()) {
@@ -433,7 +441,7 @@ pub fn likely_classes(selected: &Selected, run: &Run<'_>) -> Result<Option<usize
     Ok(Some(counts.len()).filter(|count| many && (2..=FEW_WHOLE).contains(count)))
 }
 
-/// True if kernels compete with the errors of the rounds that learned their metrics.
+/// Returns true if kernels compete by the errors of the rounds that learned their metrics.
 fn by_rounds(options: &TuneOptions) -> bool {
     let TrainOptions { metric, map, .. } = &options.training;
     matches!(metric, MetricSource::Learned(_)) && options.score == Score::Cv && *map == MapSpec::default()

@@ -1,4 +1,4 @@
-//! The options of a search, and its memory plan.
+//! The options of a search and its memory plan.
 
 use crate::prepare::plan::{RANK, cut, solve};
 use crate::request::{MetricSource, PassShape, ProblemSize, Resources, TrainOptions};
@@ -22,7 +22,7 @@ pub enum Score {
 }
 
 impl Score {
-    /// The better one first.
+    /// Orders two scores, the better one first.
     pub(super) fn order(self, a: f64, b: f64) -> Ordering {
         if self == Self::Alignment { b.total_cmp(&a) } else { a.total_cmp(&b) }
     }
@@ -30,23 +30,23 @@ impl Score {
 
 kmodel::enum_of_words!(Score, "score", "cv" => Cv, "gcv" => Gcv, "alignment" => Alignment);
 
-/// What solvers are compared by.
+/// The measure by which solvers are compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Select {
-    /// The share of wrong classes, the squared error, or the share of pairs in the wrong order.
+    /// Error rate, squared error, or fraction of discordant pairs.
     #[default]
     Error,
-    /// What is missing to 1 of the area under the ROC curve of two classes.
+    /// 1 − area under the ROC curve of two classes.
     Auc,
-    /// The mean of −ln of the probability of the true class.
+    /// Mean of −ln of the probability of the true class.
     LogLoss,
-    /// The mean squared error of the probabilities.
+    /// Mean squared error of the probabilities.
     Brier,
 }
 
 impl Select {
-    /// True where solvers without probabilities cannot take part.
+    /// Returns true if the measure requires solvers with probabilities.
     pub(super) fn needs_probabilities(self) -> bool {
         matches!(self, Self::LogLoss | Self::Brier)
     }
@@ -57,34 +57,36 @@ kmodel::enum_of_words!(Select, "measure", "error" => Error, "auc" => Auc, "log-l
 /// The options of a search, which define the result for given rows.
 #[derive(Clone, Debug)]
 pub struct TuneOptions {
-    /// Ranks, folds, map and landmarks; its kernel is not read.
+    /// Ranks, folds, map and landmarks; its kernel is ignored.
     pub training: TrainOptions,
-    /// Takes blocks of rows as folds, in the place of random ones, where rows that follow each other have like targets.
+    /// True to replace random folds by contiguous ones if consecutive rows have correlated targets.
     pub blocks: bool,
-    /// Samples whole groups of rows, those of the folds, as a ranking compares rows of a group.
+    /// True to sample whole groups, the groups of the folds; a ranking compares rows of a group.
     pub whole_groups: bool,
     /// Lambdas, ascending.
     pub lambdas: Vec<f64>,
-    /// Treatment of the constant.
+    /// Treatment of the intercept.
     pub intercept: Intercept,
-    /// Kernels to try; medians still to be taken are taken on the sample.
+    /// Kernels to compare; unresolved medians are computed on the sample.
     pub kernels: Vec<Kernel>,
     /// Factors that the length scales of each kernel are multiplied by.
     pub factors: Vec<f64>,
-    /// The score they are compared by.
+    /// Score by which kernels are compared.
     pub score: Score,
-    /// What solvers are compared by; `None` for the error, and where one of two classes is rare for what ranks or weighs its rows.
+    /// Measure by which solvers are compared; `None` for the error, or for a rank-based or
+    /// probabilistic measure if one of two classes is rare.
     pub select: Option<Select>,
-    /// Number of rows of the last rung; fewer where the table has fewer.
+    /// Maximum number of rows of the last rung.
     pub sample: usize,
 }
 
 impl TuneOptions {
-    /// The search for a fit whose files are open: the ranks, folds, lambdas and landmarks of its [`stand_in`], and the kernels that were
-    /// named, or those that suit the rows. Factors and measure are the usual ones.
+    /// Returns the search options for a fit whose files are open: ranks, folds, lambdas and
+    /// landmarks of its [`stand_in`], and the kernels in `named` or the default ones for the rows.
+    /// Factors and measure have their defaults.
     ///
     /// # Errors
-    /// Parameters of the solver that do not parse, and columns of kernels that are not there.
+    /// Solver parameters that do not parse, and kernels on columns that do not exist.
     pub fn new(fit: &Fit, score: Score, named: Option<&[Kernel]>, sample: usize, selected: &Selected) -> Result<Self> {
         let (stand_in, names) = (stand_in(fit, score)?, selected.feature_names());
         let ridge = ridge::Ridge::new(stand_in.settings()?);
@@ -107,11 +109,12 @@ impl TuneOptions {
     }
 }
 
-/// The kernels that are tried where none is named: smooth; rough in two degrees; and a product over the features, for steps along single ones.
+/// Default kernels: a smooth one; two rough ones; and a product over the features, for steps along
+/// single features.
 const KERNELS: [&str; 4] = ["gaussian()", "exponential()", "matern(nu=1.5)", "laplacian()"];
 
-/// The kernels that are tried where none is named. Where rows have a date, what they say changes with it, often within days: the second kernel gives
-/// that date a length of its own.
+/// Returns the default kernels. If the rows have a date, their relation to the target may change
+/// within days, so the second kernel gives the date a length scale of its own.
 fn kernels(selected: &Selected) -> Result<Vec<Kernel>> {
     let names = selected.feature_names();
     let dates =
@@ -125,13 +128,14 @@ fn kernels(selected: &Selected) -> Result<Vec<Kernel>> {
     texts.iter().map(|text| Ok(Kernel::parse(text)?.resolve_columns(&names)?)).collect()
 }
 
-/// Factors of the length scales, where no metric is learned with them.
+/// Default factors of the length scales, used if no metric is learned.
 const FACTORS: &str = "0.25..4";
 
-/// The fit of ridge regression by which kernels are compared, on a map: the fit itself, or one in its place.
+/// Returns the ridge regression, on a feature map, by which kernels are compared: the fit itself or
+/// a substitute.
 ///
 /// # Errors
-/// Parameters of the solver that do not parse.
+/// Solver parameters that do not parse.
 pub fn stand_in(fit: &Fit, score: Score) -> Result<Fit> {
     if fit.family().name == ridge::FAMILY.name || score == Score::Alignment {
         return Ok(fit.clone().on_map());
@@ -175,8 +179,9 @@ pub(super) fn check(options: &TuneOptions, features: usize) -> Result<()> {
     Ok(())
 }
 
-/// The cut of passes over the largest sample, the bytes of the largest stage, and whether the best kernels are refined, as their plan fits; an error
-/// where that of the search does not.
+/// Returns the pass shape for the largest sample, the bytes of the largest stage, and whether the
+/// plan leaves memory to refine the best kernels. Returns an error if the search exceeds the
+/// memory.
 pub(super) fn plan<T: Real>(
     selected: &Selected,
     options: &TuneOptions,
@@ -187,7 +192,7 @@ pub(super) fn plan<T: Real>(
     let folds = if options.score == Score::Cv { folds } else { 1 };
     let training = TrainOptions { candidates: Some(options.sample), ..options.training.clone() };
     let mut shape = ProblemSize::of_selected::<T>(selected, &training, resources.workers.threads(), t, folds)?;
-    // every row of the sample is a candidate, and they are in memory anyway
+    // every row of the sample is a candidate, and already in memory
     shape.candidates = None;
     let rows = usize::try_from(shape.n).unwrap_or(usize::MAX).min(options.sample);
     let ridge = RidgeOptions {
@@ -201,8 +206,8 @@ pub(super) fn plan<T: Real>(
         solve(&shape, cut, resources.memory).term("system and its factor", ridge.solve_bytes(shape.map.p), RANK)
     };
     let (cut, plans) = cut(&shape, &last, resources.memory);
-    // the sample with the rows kept apart; without them by keys, and in the order of its rows; all this of two scalings, and the rows of a rung
-    // or of a trial
+    // the sample with the test rows; without them by key, and in table order; all of these for two
+    // scalings, and the rows of a rung or trial
     let bytes = rows.saturating_mul(8 * (shape.d * shape.element + 40) + 80 * (t + 1));
     let sampled = |plan: Plan| plan.term("sampled rows", bytes, "lower `sample`");
     let mut plans: Vec<Plan> = plans.into_iter().map(sampled).collect();
@@ -211,7 +216,7 @@ pub(super) fn plan<T: Real>(
         let of_metric = |rank: usize| metric::planned::<T>(&training, rank, &shape, resources.memory).map(sampled);
         plans.push(of_metric(metric::RANK)?);
         let refined = of_metric(metric::REFINED)?;
-        // lengths for many landmarks are too short for a model of few
+        // length scales for many landmarks are too small for a model with few
         refines = 2 * training.rank >= metric::REFINED && rows > metric::RANK && refined.bytes() <= resources.memory;
         plans.extend(refines.then_some(refined));
     }

@@ -1,4 +1,5 @@
-//! The time that a choice and the fit after it may take, and the ranks of a fit that is likely to end in it.
+//! The time budget of a search and the final fit, and the ranks that are likely to finish within
+//! it.
 
 use super::chosen::{Chosen, Part, Test};
 use crate::Result;
@@ -9,25 +10,29 @@ use std::time::{Duration, Instant};
 
 const RANKS: [usize; 6] = [500, 1_000, 2_000, 4_000, 8_000, 16_000];
 
-/// Ranks between them, of which only the largest is taken.
+/// Intermediate ranks, of which only the largest feasible one is used.
 const BETWEEN: [usize; 5] = [700, 1_400, 2_800, 5_600, 11_200];
 
-/// Time of the systems of a lambda at rank r, in units of r³, where a row of products takes r²: those of five folds and of all rows. Measured 2.6 at
-/// ranks 1,000, 4,000 and 8,000 of 294,625 rows.
+/// Time to solve the systems of one lambda at rank r, for five folds and all rows, in units of r³,
+/// if one row of the Gram matrix takes r². Measured: 2.6 at ranks 1,000, 4,000 and 8,000 on 294,625
+/// rows.
 const SYSTEMS: f64 = 2.6;
 
-/// Large products run at a higher rate than small ones: their time grows by this power of the rank less. A test at rank 1,000 lets expect 68 s of rank
-/// 4,000 and 377 s of rank 8,000, which took 45 and 220.
+/// Large matrix products run at a higher rate than small ones: their time grows by this power of
+/// the rank less. A test at rank 1,000 predicts 68 s for rank 4,000 and 377 s for rank 8,000, which
+/// took 45 and 220.
 const RATE: f64 = 0.25;
 
-/// Least share of the features in the time of a fit at the rank of the trials.
+/// Minimum fraction of the time of a fit, at the rank of the trials, that computing features takes.
 const FEATURES: f64 = 0.1;
 
-/// Most times the rank of the trials that a fit in steps may have: what grows with the cube of the rank counts for nothing in a test of a second.
-/// Of kddcup99 a test of .3 s at rank 1,000 told 211 s for rank 11,200, whose features did not fit the memory, and which took more than 550 s.
+/// Maximum ratio of the final rank to the rank of the trials for iterative solvers: a term in r³ is
+/// invisible in a test of a second. On kddcup99, a test of 0.3 s at rank 1,000 predicted 211 s for
+/// rank 11,200, whose features exceeded the memory and which took more than 550 s.
 const FURTHEST: usize = 4;
 
-/// Share of the time by which the search among kernels ends, that by which the trials of solvers do, and that by which those of machines do.
+/// Fractions of the time budget by which the kernel search, the trials of solvers, and the trials
+/// of exact solvers end.
 const SEARCHED: f64 = 0.4;
 const TRIED: f64 = 0.6;
 const COMPARED: f64 = 0.7;
@@ -40,13 +45,13 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Starts the clock; `None` is as long as it takes.
+    /// Starts the clock; `None` sets no limit.
     pub fn new(time: Option<Duration>) -> Self {
         Self { started: Instant::now(), time }
     }
 
-    /// True where the share of the time will be over after `next` that belongs to this part of a choice with those before it: the rest belongs
-    /// to what follows.
+    /// Returns true if this part of a choice, with the parts before it, exceeds its fraction of the
+    /// time after `next`. The rest of the time is reserved for later parts.
     pub fn is_over(&self, part: Part, next: Duration) -> bool {
         let share = match part {
             Part::Search => SEARCHED,
@@ -57,9 +62,12 @@ impl Pace {
         self.time.is_some_and(|time| self.started.elapsed().saturating_add(next) > time.mul_f64(share))
     }
 
-    /// How far `fit` goes in time and memory: the largest rank at which it is likely to end, with all smaller ones, and of a regression by ridge the largest
-    /// leaves behind those; the least rank where no fit was tested, which tells the time; `None` without a time, and on the kernel itself.
-    /// Which that is depends on the machine; the ranks and the leaves give the same bits on any.
+    /// Returns the largest rank, with all smaller ones, whose fit is predicted to finish within the
+    /// time and memory budget; for ridge regression, also the largest local leaves. Returns the
+    /// smallest rank if no test fit provides a time, and `None` without a time limit or with the
+    /// exact kernel.
+    ///
+    /// The prediction depends on the machine; a fit with given ranks and leaves does not.
     ///
     /// # Errors
     /// The errors of [`Fit::plan`].
@@ -72,24 +80,25 @@ impl Pace {
     }
 }
 
-/// How far a fit goes.
+/// The ranks and leaves of a fit within the time budget.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reach {
-    /// The ranks, the largest last.
+    /// Ranks, ascending.
     pub ranks: Vec<usize>,
-    /// Rows of the leaves of ridge regression.
+    /// Number of rows of the leaves of ridge regression.
     pub local: Option<usize>,
 }
 
 impl Reach {
-    /// The fit at the last of the ranks, with the others in its surface where the solver has one, and with the leaves.
+    /// Returns the fit at the last of the ranks, with the others in its surface if the solver has
+    /// one, and with the leaves.
     #[must_use]
     pub fn of(&self, fit: Fit) -> Fit {
         let fit = at_ranks(fit, &self.ranks);
         self.local.into_iter().fold(fit, |fit, rows| fit.set(ridge::LOCAL.name, rows))
     }
 
-    /// The options that give such a fit on any machine.
+    /// Returns the command-line options that repeat such a fit on any machine.
     pub fn told(&self, fit: &Fit) -> String {
         let ranks = match fit.family().reads(&parameter::RANKS) {
             true => format!("--ranks {}", listed(&self.ranks)),
@@ -99,20 +108,24 @@ impl Reach {
     }
 }
 
-/// Rows of leaves, the largest rank behind them, the share of the time left that they may take, and how many of them a table has at least.
+/// Rows per leaf, maximum rank with leaves, maximum fraction of the remaining time for leaves, and
+/// minimum number of leaves of a table.
 const LEAVES: [usize; 3] = [3_000, 6_000, 12_000];
 const BEHIND_LEAVES: usize = 2_000;
 const SHARE_OF_LEAVES: f64 = 0.7;
 const FEWEST_LEAVES: u64 = 4;
 
-/// Rows of a leaf beside those that were asked for at most: what the bands between leaves add to a tree whose leaves are three quarters full.
+/// Rows of a leaf including the bands between leaves, relative to the requested maximum; without
+/// bands, leaves are three quarters full.
 const WITH_BANDS: f64 = 1.05;
 
-/// Time of the factor of a leaf of m rows in units of m³, beside [`SYSTEMS`]; with the kernel values of its rows and the trials.
+/// Time to factorise a leaf of m rows in units of m³, in addition to [`SYSTEMS`]; includes the
+/// kernel values of its rows and the trials.
 const FACTOR_OF_LEAF: f64 = 0.8;
 
-/// The largest leaves that are likely to end in time and fit the memory, with their seconds. Rows that follow each other are not learned from by
-/// neighbours, which new rows do not have.
+/// Returns the largest leaves that are likely to finish in time and fit the memory, with their time
+/// in seconds. Leaves are not used for consecutive, correlated rows, because new rows lack such
+/// neighbours.
 fn leaves(fit: &Fit, found: &Chosen, left: f64, selected: &Selected, run: &Run<'_>) -> Result<(Option<usize>, f64)> {
     let values = fit.family().reads(&ridge::LOCAL) && found.tuned.classes == 0 && found.tuned.alike.is_none();
     let Some(Test { apart, seconds, lambdas, .. }) = found.test.as_ref().filter(|_| values) else {
@@ -136,7 +149,7 @@ fn leaves(fit: &Fit, found: &Chosen, left: f64, selected: &Selected, run: &Run<'
     Ok(best)
 }
 
-/// The ranks that are likely to end in so many seconds, up to `largest`.
+/// Returns the ranks up to `largest` that are likely to finish in `left` seconds.
 fn ranks(
     fit: &Fit,
     found: &Chosen,
@@ -156,7 +169,8 @@ fn ranks(
         let in_time = likely(fit, found, rank)?.is_some_and(|seconds| seconds <= left);
         let holds = || {
             let forecast = at_ranks(fit.clone(), &ranks).plan(selected, run)?;
-            // the plan holds the features where they are kept; those computed anew in every step take longer than any test tells
+            // the plan includes stored features; recomputing them in every step takes longer than a
+            // test predicts
             let features = if is_told_by_half(fit) { rows.saturating_mul(4 * rank as u64) } else { 0 };
             Ok::<_, crate::Error>(forecast.fits() && forecast.bytes() as u64 >= features)
         };
@@ -170,7 +184,8 @@ fn ranks(
     Ok(ranks)
 }
 
-/// The fit at the last of these ranks, with the others in its surface where the solver has one.
+/// Returns the fit at the last of these ranks, with the others in its surface if the solver has
+/// one.
 fn at_ranks(fit: Fit, ranks: &[usize]) -> Fit {
     if fit.family().reads(&parameter::RANKS) {
         return fit.set("ranks", listed(ranks));
@@ -178,17 +193,19 @@ fn at_ranks(fit: Fit, ranks: &[usize]) -> Fit {
     ranks.last().into_iter().fold(fit, |fit, rank| fit.rank(*rank))
 }
 
-/// Ranks as they are typed: `500,1000`.
+/// Formats ranks as the command accepts them: `500,1000`.
 fn listed(ranks: &[usize]) -> String {
     ranks.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// True where the time at other ranks is told by a fit at half the rank; what ridge regression takes is known.
+/// Returns true if a fit at half the rank is needed to predict the time at other ranks; ridge
+/// regression has a known cost model.
 pub(super) fn is_told_by_half(fit: &Fit) -> bool {
     !fit.map_spec().is_exact() && fit.family().name != ridge::FAMILY.name
 }
 
-/// Seconds of a fit of the whole table, from those of the fit that was tested.
+/// Returns the predicted time in seconds of a fit on the whole table, from the time of the test
+/// fit.
 fn likely(fit: &Fit, found: &Chosen, rank: usize) -> Result<Option<f64>> {
     let Some(Test { apart, seconds, at_half, lambdas }) = &found.test else { return Ok(None) };
     let (rows, tested, times) = (found.tuned.rows, apart.learned_from.max(1), rank as f64 / found.rank as f64);
@@ -203,8 +220,9 @@ fn likely(fit: &Fit, found: &Chosen, rank: usize) -> Result<Option<f64>> {
     Ok(Some(seconds * rows as f64 / tested as f64 * (steps * times + (1.0 - steps) * times.powi(2))))
 }
 
-/// The share of the time of a fit that grows with its rank, as that of steps which read all features does, where it takes this share of it at half
-/// the rank; the rest grows with the square of the rank, as features themselves do, and is at least [`FEATURES`].
+/// Returns the fraction of the time that grows linearly with the rank, such as iterations over all
+/// features, given the relative time at half the rank. The rest grows with the square of the rank,
+/// like computing the features, and is at least [`FEATURES`].
 fn share_of_steps(at_half: f64) -> f64 {
     (4.0 * at_half - 1.0).clamp(0.0, 1.0 - FEATURES)
 }
@@ -219,7 +237,7 @@ mod tests {
             let at_half = steps / 2.0 + (1.0 - steps) / 4.0;
             assert!((share_of_steps(at_half) - steps).abs() < 1e-12, "{steps}");
         }
-        // of a clock that was wrong
+        // of an inaccurate clock
         assert_eq!((share_of_steps(0.9), share_of_steps(0.1)), (1.0 - FEATURES, 0.0));
     }
 }

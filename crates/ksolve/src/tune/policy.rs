@@ -1,4 +1,5 @@
-//! A search as a caller describes it, and the choices that it makes for everything that was left open.
+//! The description of a search by its caller, and the defaults for everything that was not
+//! specified.
 
 use super::{ANY, Choice, Chosen, Memory, Pace, Part, Score, SearchListener, SearchWork, Select, TuneOptions};
 use super::{MOST_LEARNED, likely_classes};
@@ -10,38 +11,41 @@ use kapprox::{Kernel, Real};
 use kstore::{Missing, Selected, Selection, Table, schema::Kind};
 use std::time::Duration;
 
-/// The parts of the fit of a [`Tune`] that the caller named. The search chooses the others.
+/// The parts of the fit of a [`Tune`] that the caller specified. The search chooses the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Given {
-    /// The kernel: no other is tried.
+    /// Kernel: no other is tried.
     pub kernel: bool,
-    /// The metric.
+    /// Metric.
     pub metric: bool,
-    /// The landmark scheme, or landmarks of a table.
+    /// Landmark scheme, or landmarks from a table.
     pub landmarks: bool,
-    /// The scaling.
+    /// Scaling.
     pub scaling: bool,
 }
 
-/// A search for a model of a table: kernels, metrics, solvers and regularisation parameters are compared on a sample of the rows, and the best
-/// is fitted on all rows.
+/// A search for a model of a table: kernels, metrics, solvers and regularisation parameters are
+/// compared on a sample of the rows, and the best combination is fitted on all rows.
 ///
-/// What is not given follows one policy, for Rust, the command and Python alike:
+/// Rust, the command and Python share the same defaults:
 ///
-/// * a **metric** of each kernel is learned if errors are compared (`score` cv or gcv), no factors of length scales were given, and
-///   the rows have at most [`MOST_LEARNED`] features;
-/// * **landmarks** behind a learned metric are uniform: few directions matter there, so that schemes that look for the residual of the
-///   kernel search long and predict no better;
-/// * the **scalings** asinh and quantile are tried in addition to standard scaling, if a metric is learned and `score` is cv;
+/// * a **metric** of each kernel is learned if errors are compared (`score` cv or gcv), no factors
+///   of length scales are given, and the rows have at most [`MOST_LEARNED`] features;
+/// * **landmarks** with a learned metric are uniform: few directions matter then, so schemes that
+///   minimise the kernel residual take long and predict no better;
+/// * the **scalings** asinh and quantile are tried in addition to standard scaling if a metric is
+///   learned and `score` is cv;
 /// * **missing values** become an indicator feature;
-/// * with a **time** limit the fit takes the exact kernel if that is likely to end in time, else the largest such rank.
+/// * with a **time** limit, the fit uses the exact kernel if it is likely to finish in time,
+///   otherwise the largest rank that is.
 ///
 /// ```
 /// use ksolve::{predict::Predictor, tune::{SearchWork, Tune}};
 /// # let x: Vec<f64> = (0..1200).map(|i| f64::from(i) / 100.0).collect();
 /// # let y: Vec<f64> = x.chunks(2).map(|x| (x[0] + x[1]).sin()).collect();
 /// let table = kstore::Table::from_rows(&x, 2, &y)?; // or Table::open(&["data/*.parquet"])?
-/// let best = Tune::any().work("4,3".parse::<SearchWork>()?).rank(60).fit(&table, "y")?; // or .time(Duration::from_secs(300))
+/// // or .time(Duration::from_secs(300)) instead of .work
+/// let best = Tune::any().work("4,3".parse::<SearchWork>()?).rank(60).fit(&table, "y")?;
 /// assert!(best.report.train.unwrap().mse < 0.01);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -59,7 +63,7 @@ pub struct Tune {
     work: Option<SearchWork>,
 }
 
-/// A listener that keeps the time and passes warnings on to the observer of the run.
+/// A listener that checks the time and forwards warnings to the observer of the run.
 struct Timed<'a> {
     pace: &'a Pace,
     stages: &'a dyn Stages,
@@ -76,34 +80,34 @@ impl SearchListener for Timed<'_> {
 }
 
 impl Tune {
-    /// A search for the solver, too: ridge regression of numbers; of classes logistic regression, ridge regression and support vector
-    /// machines.
+    /// Returns a search that also chooses the solver: ridge regression for numeric targets;
+    /// logistic regression, ridge regression or support vector machines for classes.
     pub fn any() -> Self {
         Self::new(ANY, Fit::ridge())
     }
 
-    /// A search for the kernel and the regularisation parameter of a solver that has a target.
+    /// Returns a search for the kernel and the regularisation parameter of a supervised solver.
     ///
     /// # Errors
-    /// A name that no solver has.
+    /// An unknown solver name.
     pub fn solver(name: &str) -> Result<Self> {
         Ok(Self::new(name, Fit::solver(name)?))
     }
 
-    /// A search that completes a fit, of ridge regression if the solver is [`ANY`].
+    /// Returns a search that completes `fit`, a ridge regression if the solver is [`ANY`].
     pub fn new(solver: &str, fit: Fit) -> Self {
         let (solver, score) = (solver.to_string(), Score::default());
         let (given, kernels, factors, measure) = (Given::default(), None, None, None);
         Self { solver, fit, given, kernels, factors, score, measure, sample: 20_000, time: None, work: None }
     }
 
-    /// Sets which parts of the fit are to stay as they are.
+    /// Sets which parts of the fit the search must not change.
     #[must_use]
     pub fn given(self, given: Given) -> Self {
         Self { given, ..self }
     }
 
-    /// Sets the kernels that are compared.
+    /// Sets the kernels to compare.
     #[must_use]
     pub fn kernels(self, kernels: Vec<Kernel>) -> Self {
         Self { kernels: Some(kernels), ..self }
@@ -133,19 +137,20 @@ impl Tune {
         Self { sample, ..self }
     }
 
-    /// Sets the rank of the fit, and that of the trials unless the work is given.
+    /// Sets the rank of the fit, and of the trials unless the work is given.
     #[must_use]
     pub fn rank(self, rank: usize) -> Self {
         Self { fit: self.fit.rank(rank), ..self }
     }
 
-    /// Sets the time of the search and the fit together.
+    /// Sets the time limit of the search and the fit together.
     #[must_use]
     pub fn time(self, time: Duration) -> Self {
         Self { time: Some(time), ..self }
     }
 
-    /// Sets the work of the search instead of its time: the same bits on every machine.
+    /// Sets the work of the search instead of its time; results are then bit-identical on every
+    /// machine.
     #[must_use]
     pub fn work(self, work: SearchWork) -> Self {
         Self { work: Some(work), ..self }
@@ -154,21 +159,21 @@ impl Tune {
     /// Chooses a model of the column `target` and fits it with the default resources.
     ///
     /// # Errors
-    /// Those of [`Tune::run`].
+    /// The errors of [`Tune::run`].
     pub fn fit(&self, table: &Table, target: &str) -> Result<Fitted> {
         Ok(self.run(table, target, &Run::new())?.0)
     }
 
-    /// Chooses a model of the column `target` and fits it. Text and truth values are classes; so are integers if the solver is [`ANY`]
-    /// and they look like classes ([`likely_classes`]).
+    /// Chooses a model of the column `target` and fits it. Text and Boolean values are classes; so
+    /// are integers if the solver is [`ANY`] and they look like classes ([`likely_classes`]).
     ///
     /// # Errors
-    /// Those of the rows, of the trials and of the fit.
+    /// The errors of the rows, the trials and the fit.
     pub fn run(&self, table: &Table, target: &str, run: &Run<'_>) -> Result<(Fitted, Chosen)> {
         let described = self.prepared();
         let targets = vec![target.to_string()];
         let rows = described.selected_rows();
-        // a gap costs a feature, and only in the columns that have one
+        // an indicator costs one feature, and only in columns with missing values
         let missing = if rows.missing == Missing::Fitted { Missing::Indicator } else { rows.missing };
         let rows = Selection { targets, missing, ..rows };
         let position = table.schema().position(target);
@@ -208,8 +213,8 @@ impl Tune {
         }
     }
 
-    /// The fit whose rows are selected: with the metric and the landmarks of the policy, and without ranks if the work is given, as the
-    /// search had none when its report told that work.
+    /// Returns the fit that selects the rows: with the default metric and landmarks, and without
+    /// ranks if the work is given, because the search that reported this work had none.
     pub fn prepared(&self) -> Fit {
         let mut fit = self.fit.clone();
         if self.learns_metric() && !self.given.metric {
@@ -221,20 +226,21 @@ impl Tune {
         if self.work.is_some() { fit.without_ranks() } else { fit }
     }
 
-    /// True if no metric is learned because the rows have too many features.
+    /// Returns true if no metric is learned because the rows have too many features.
     pub fn is_too_wide(&self, features: usize) -> bool {
         self.learns_metric() && !self.given.metric && features > MOST_LEARNED
     }
 
-    /// A prepared fit for rows of this many features.
+    /// Returns a prepared fit for rows with this many features.
     pub fn for_features(&self, fit: Fit, features: usize) -> Fit {
         if self.is_too_wide(features) { fit.metric(MetricSource::None) } else { fit }
     }
 
-    /// The options of the search for a prepared fit whose files are open.
+    /// Returns the options of the search for a prepared fit whose files are open.
     ///
     /// # Errors
-    /// Factors in addition to a learned metric, which brings its own length scale; those of [`TuneOptions::new`].
+    /// Factors in addition to a learned metric, which finds its own length scale; the errors of
+    /// [`TuneOptions::new`].
     pub fn options(&self, base: &Fit, selected: &Selected) -> Result<TuneOptions> {
         if let Some(factors) = self.factors.as_ref().filter(|_| self.learns_metric()) {
             let why = "length scales are found with the metric; leave it out, or give `metric` none";
@@ -252,7 +258,7 @@ impl Tune {
         Ok(options)
     }
 
-    /// The choice that follows from the policy.
+    /// Returns the choice with these defaults.
     pub fn choice<'a>(
         &'a self,
         (base, options): (&'a Fit, &'a TuneOptions),
@@ -278,11 +284,12 @@ impl Tune {
         }
     }
 
-    /// The fit of a choice on all rows. If a time and its clock are given, at the ranks that it has time for, and with the options that repeat
-    /// it on any machine. `opened` opens the files of a fit.
+    /// Returns the final fit of a choice. With a time limit and `pace`, it has the ranks that fit
+    /// the time, and the command-line options that repeat it on any machine are returned too.
+    /// `opened` opens the files of a fit.
     ///
     /// # Errors
-    /// Those of [`Pace::reach`] and of `opened`.
+    /// The errors of [`Pace::reach`] and of `opened`.
     pub fn written(
         &self,
         chosen: &Chosen,

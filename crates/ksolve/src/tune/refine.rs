@@ -1,8 +1,12 @@
-//! The last steps of a search: the metrics of its best kernels are learned anew by better fits, and it tells of another search.
+//! The last steps of a search: the metrics of the best kernels are learned again at a higher rank,
+//! and searches at different scalings are compared.
 //!
-//! Kernels compete with metrics and lengths for fits of `metric::RANK` landmarks, which are quick. The gradients of a better fit make a better
-//! metric, and more landmarks ask for shorter lengths: so the best [`KERNELS`] learn theirs anew at a higher rank, and compete once more. What
-//! each of them had found is the first of its rounds there: so a round wins if its error is less than that of the same kernel at the same
+//! Kernels first compete with metrics and length scales for fits with `metric::RANK` landmarks,
+//! which are fast. The gradients of a better fit give a better metric, and more landmarks allow
+//! smaller length scales. Therefore the best [`KERNELS`] learn theirs again at a higher rank and
+//! compete once more. The earlier result of a kernel is its first round there, so a round wins only
+//! if its error is lower than the error of the same kernel at the same rank and of the best kernel
+//! so far, wherever the search is cut short.
 //! rank, and than that of the best kernel so far, wherever the search is cut.
 
 use super::{Entry, Memory, Rung, Search};
@@ -10,11 +14,13 @@ use crate::metric::{self, RoundRequest};
 use crate::{Result, request::MetricSource};
 use kapprox::{Real, kernel::Kernel};
 
-/// Kernels whose metrics are learned anew: more than one, as others may win at a higher rank.
+/// Number of kernels whose metrics are learned again; more than one, because the order may change
+/// at a higher rank.
 pub(super) const KERNELS: usize = 2;
 
-/// Share of the error of the first search below which the second wins. What is bent by some percent for the rows at hand was worse on
-/// others: beijing-pm25 has 3 % less held-out error behind asinh and 8 % more in the year after, keggundirected 1.5 % less and 2 % more.
+/// Fraction of the first search's error below which the second search wins. Smaller gains did not
+/// generalise: beijing-pm25 has 3 % less held-out error with asinh and 8 % more in the following
+/// year, keggundirected 1.5 % less and 2 % more.
 pub(super) const WORTH: f64 = 0.95;
 
 impl<T: Real> Search<'_, T> {
@@ -22,13 +28,14 @@ impl<T: Real> Search<'_, T> {
         self.unrefined.len()
     }
 
-    /// The kernel that is refined next, and the rank; `None` at the end.
+    /// Returns the kernel that is refined next, and the rank; `None` at the end.
     pub(super) fn upcoming_refinement(&self) -> Option<(&Kernel, usize)> {
         self.unrefined.last().map(|candidate| (&self.options.kernels[*candidate], metric::REFINED))
     }
 
-    /// Refines the next of the best kernels until so many rounds are `enough`, unless `memory` recalls the result; returns the number of rounds.
-    /// It wins only with an error below that of the winner so far.
+    /// Refines the next of the best kernels until `enough` is true, or recalls the result from
+    /// `memory`; returns the number of rounds. It wins only with an error below that of the winner
+    /// so far.
     ///
     /// # Errors
     /// Errors of the map; [`kstore::Error::Interrupted`].
@@ -44,7 +51,7 @@ impl<T: Real> Search<'_, T> {
         let entry = Entry::of_rounds(&learned, self.options.training.scaling);
         let least = self.winner().and_then(|winner| winner.score).unwrap_or(f64::INFINITY);
         let wins = entry.score.is_some_and(|score| score < least);
-        // one rung for all that are refined
+        // one rung for all refined kernels
         if self.done.len() == self.sizes.len() {
             let rows = rounds.first().map_or(0, |round| round.rows);
             self.done.push(Rung { rows, entries: Vec::new() });
@@ -61,7 +68,7 @@ impl<T: Real> Search<'_, T> {
         Ok(made)
     }
 
-    /// The other search where its error is clearly less, else this one; its report tells of both.
+    /// Returns the search with the clearly lower error, `self` in doubt; its report covers both.
     pub(super) fn or(self, other: Self) -> Self {
         let score = |search: &Self| search.winner().and_then(|entry| entry.score).unwrap_or(f64::INFINITY);
         let (mut best, other) = if score(&other) < WORTH * score(&self) { (other, self) } else { (self, other) };

@@ -1,4 +1,4 @@
-//! The measurement of one candidate on the rows of a rung, and what a search found.
+//! The measurement of one candidate on the rows of a rung, and the result of a search.
 
 use super::{Score, TuneOptions};
 use crate::metric::alignment::centred_alignments;
@@ -12,13 +12,15 @@ use kapprox::{Real, kernel::Kernel, landmark::RowSample};
 use kstore::{MemoryRows, Reading};
 use std::sync::Arc;
 
-/// One of so many kernels stays after a comparison: the better half.
+/// Reduction factor of a comparison: the better half of the kernels continues.
 pub(super) const HALVING: usize = 2;
 
-/// Fewest rows of a rung, where there are so many: on fewer, scores are mostly noise.
+/// Minimum number of rows of a rung, if the sample has this many: on fewer rows, scores are mostly
+/// noise.
 const FEWEST_ROWS: usize = 500;
 
-/// Every kernel at every length scale, each once, behind a metric that is known.
+/// Returns every kernel at every length scale, without duplicates, with a metric that is already
+/// known.
 pub(super) fn candidates_of<T: Real>(
     options: &TuneOptions,
     sample: &RowSample<T>,
@@ -47,48 +49,49 @@ pub(super) fn candidates_of<T: Real>(
 /// The result of a search: the best kernel, and all scores.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Tuned {
-    /// The best kernel, every parameter a number.
+    /// Best kernel, with numeric parameters.
     #[serde(serialize_with = "as_text")]
     pub kernel: Kernel,
-    /// The kernel as it was asked for.
+    /// Best kernel as the caller named it.
     #[serde(skip)]
     pub named: Kernel,
-    /// The scaling of the features before the metric.
+    /// Scaling of the features before the metric.
     #[serde(serialize_with = "as_text")]
     pub scaling: Scaling,
-    /// The metric before it; `None` where there is none.
+    /// Metric, if any.
     #[serde(skip)]
     pub metric: Option<Arc<Metric>>,
-    /// The form of that metric: none, given, full, diagonal, low-rank(5).
+    /// Form of the metric: none, given, full, diagonal, low-rank(5).
     pub form: String,
-    /// The deviation of each feature's share in the metric over folds; `None` where none was learned.
+    /// Standard deviation over folds of each feature's weight in the metric; `None` if no metric
+    /// was learned.
     pub spread: Option<Vec<f64>>,
-    /// Rows of the table.
+    /// Number of rows of the table.
     pub rows: u64,
-    /// The folds by which kernels were compared.
+    /// Folds by which kernels were compared.
     #[serde(serialize_with = "as_text")]
     pub folds: FoldSpec,
-    /// The correlation of the targets of rows that follow each other, where blocks of rows took the place of random folds for it.
+    /// Correlation of consecutive targets, if contiguous folds replaced random folds because of it.
     pub alike: Option<f64>,
     /// Number of classes; 0 for a regression.
     pub classes: usize,
-    /// The rounds in which the metric of each kernel was learned.
+    /// Rounds of metric learning of each kernel.
     pub learned: Vec<RoundReport>,
-    /// The rungs of the search, each with the scores of its kernels.
+    /// Rungs of the search, each with the scores of its kernels.
     pub rungs: Vec<Rung>,
     /// Number of passes over the table.
     pub passes: u64,
-    /// Bytes of memory that were planned: those of the stage that needs most.
+    /// Planned memory of the largest stage, in bytes.
     pub planned_bytes: usize,
 }
 
 impl Tuned {
-    /// The best metric for a fit whose features are scaled as those of the search.
+    /// Returns the best metric, for a fit with the same feature scaling as the search.
     pub fn source(&self) -> MetricSource {
         self.metric.clone().map_or(MetricSource::None, MetricSource::of)
     }
 
-    /// The kernel of the round with the least error among those without a metric.
+    /// Returns the kernel of the lowest-error round without a metric.
     pub(super) fn best_without_metric(&self) -> Option<&str> {
         best_without_metric(&self.learned).map(|round| round.kernel.as_str())
     }
@@ -104,37 +107,37 @@ pub(super) fn best_without_metric(rounds: &[RoundReport]) -> Option<&RoundReport
 pub struct Rung {
     /// Number of rows of the sample.
     pub rows: u64,
-    /// Every kernel that was measured, in the order in which they are named.
+    /// Measured kernels, in the order in which they are named.
     pub entries: Vec<Entry>,
 }
 
 /// The scores of a kernel on a rung.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Entry {
-    /// The kernel, every parameter a number.
+    /// Kernel, with numeric parameters.
     pub kernel: String,
-    /// The metric before it: none, given, full, diagonal, low-rank(5).
+    /// Metric: none, given, full, diagonal, low-rank(5).
     pub metric: String,
-    /// The scaling of the features before that.
+    /// Scaling of the features before the metric.
     pub scale: String,
-    /// The score of its best cell; `None` where no cell has one.
+    /// Score of the best cell; `None` if no cell has one.
     pub score: Option<f64>,
-    /// Rank of that cell.
+    /// Rank of the best cell.
     pub rank: Option<usize>,
-    /// Lambda of that cell; `None` for an alignment.
+    /// Lambda of the best cell; `None` for an alignment.
     pub lambda: Option<f64>,
-    /// True where the kernel went on, or won.
+    /// True if the kernel continued or won.
     pub kept: bool,
-    /// The scores at all ranks and lambdas.
+    /// Scores at all ranks and lambdas.
     pub cells: Vec<TuneCell>,
 }
 
-/// The scores of a rank and lambda.
+/// The scores at one rank and lambda.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct TuneCell {
-    /// The rank: number of leading features.
+    /// Rank: number of leading features.
     pub rank: usize,
-    /// Penalty; `None` for an alignment.
+    /// Regularisation parameter; `None` for an alignment.
     pub lambda: Option<f64>,
     /// Cross-validated squared error.
     pub cv_mse: Option<f64>,
@@ -145,7 +148,7 @@ pub struct TuneCell {
 }
 
 impl Entry {
-    /// The entry of a metric that was learned: the error of its best round.
+    /// Returns the entry of a learned metric: the error of its best round.
     pub(super) fn of_rounds(learned: &Learned, scaling: Scaling) -> Self {
         let best = learned.rounds.iter().min_by(|a, b| a.cv_mse.total_cmp(&b.cv_mse));
         best.map_or_else(|| Self::new(learned, scaling, None, Vec::new()), |best| Self::of_round(best, scaling))
@@ -166,12 +169,12 @@ impl Entry {
         }
     }
 
-    /// True if both are of the same kernel, metric and scaling.
+    /// Returns true if both entries have the same kernel, metric and scaling.
     pub(super) fn is_of(&self, other: &Self) -> bool {
         (&self.kernel, &self.metric, &self.scale) == (&other.kernel, &other.metric, &other.scale)
     }
 
-    /// The entry of a candidate with the score of its best cell.
+    /// Returns the entry of a candidate with the score of its best cell.
     fn new(of: &Learned, scaling: Scaling, best: Option<(f64, TuneCell)>, cells: Vec<TuneCell>) -> Self {
         Self {
             kernel: of.kernel.to_string(),
@@ -209,10 +212,10 @@ pub(super) struct RungMeasure<'a, T: Real> {
 impl<T: Real> RungMeasure<'_, T> {
     pub(super) fn entry(&self, candidate: &Learned) -> Result<Entry> {
         let Learned { kernel, metric, .. } = candidate;
-        // candidates would be copies of rows that are in memory anyway
+        // the rows are already in memory, and candidates would be copies of them
         let known = metric.clone().map_or(MetricSource::None, MetricSource::of);
         let training = TrainOptions { metric: known, candidates: None, ..self.options.training.clone() };
-        // held-out rows are of no use to the scores that need none
+        // only cross-validation needs validation rows
         let folds = if self.options.score == Score::Cv { self.folds } else { &Folds::None };
         let Self { rows: source, reading, targets, cut, resources, .. } = *self;
         let n = source.len() as u64;
@@ -255,7 +258,8 @@ impl<T: Real> RungMeasure<'_, T> {
         Ok(surface.cells.iter().map(cell).collect())
     }
 
-    /// Makes the entry of a kernel with its best cell: of equal ones the smaller rank, then the larger lambda.
+    /// Returns the entry of a kernel with its best cell; ties go to the smaller rank, then to the
+    /// larger lambda.
     fn best(&self, candidate: &Learned, cells: Vec<TuneCell>) -> Entry {
         let score = self.options.score;
         let scored = cells.iter().filter_map(|cell| Some((cell.score(score).filter(|s| s.is_finite())?, cell)));
@@ -267,8 +271,8 @@ impl<T: Real> RungMeasure<'_, T> {
     }
 }
 
-/// Number of rows of every rung: twice as many each time, up to the whole sample; none where there is nothing to
-/// choose.
+/// Returns the number of rows of every rung, doubling up to the whole sample; empty if there is
+/// nothing to compare.
 pub(super) fn sizes(kernels: usize, sample: usize) -> Vec<usize> {
     let (mut alive, mut rungs) = (kernels, 0);
     while alive > 1 {
@@ -276,7 +280,7 @@ pub(super) fn sizes(kernels: usize, sample: usize) -> Vec<usize> {
     }
     let size = |rung: usize| (sample / HALVING.pow(rung as u32)).max(FEWEST_ROWS.min(sample));
     let mut sizes: Vec<usize> = (0..rungs).rev().map(size).collect();
-    // the same rows again would tell nothing new
+    // the same rows again would add no information
     sizes.dedup();
     sizes
 }

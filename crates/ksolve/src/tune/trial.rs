@@ -1,4 +1,4 @@
-//! Fits that are tried on a part of the rows of a search, and scored on another part.
+//! Trial fits on a part of the rows of a search, scored on another part.
 
 use super::Select;
 use crate::job::{Fit, Fitted, Run};
@@ -10,66 +10,68 @@ use kapprox::{Real, landmark::RowSample};
 use kstore::{Coded, MemoryRows, RowBuf, RowSource, Selection, Table};
 use std::collections::BTreeSet;
 
-/// Pairs of rows below which an error of their order is chance.
+/// Minimum number of pairs for a meaningful error of their order.
 const FEW_PAIRS: f64 = 100.0;
 
-/// The rows of a search, scaled, each with its fold. One fold is kept apart: no choice sees its rows.
+/// The rows of a search, scaled, each with its fold. One fold is the test set, which no choice
+/// uses.
 pub(super) struct Trials<T> {
     rows: MemoryRows<T>,
-    /// Names of the features, which kernels may look at.
+    /// Names of the features, to which kernels may refer.
     names: Vec<String>,
     folds: Vec<usize>,
     count: usize,
-    /// Which folds are scored, and which others are learned from then.
+    /// Rule that defines which folds are scored, and on which folds each is trained.
     rule: HeldOut,
     apart: Option<usize>,
-    /// Folds are blocks of neighbouring rows: rows that follow each other are related.
+    /// True if the folds are contiguous: neighbouring rows are correlated.
     blocks: bool,
-    /// Targets as the table of a trial has them, `t` for each row: numbers or the code of the class, behind them the weight, and then the code of the
-    /// group.
+    /// Target columns of the table of a trial, `t` per row: numbers or the class code, then the
+    /// weight, then the group code.
     values: Vec<f64>,
     t: usize,
     weighted: bool,
-    /// What the weights of the rows were divided by.
+    /// Factor by which the row weights were divided.
     weight_unit: f64,
     grouped: bool,
 }
 
-/// The error of a model on rows that no choice of the search saw.
+/// The error of a model on test rows, which no choice of the search used.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Apart {
-    /// Number of rows that were learned from.
+    /// Number of training rows.
     pub learned_from: u64,
-    /// Number of rows that were scored.
+    /// Number of test rows.
     pub rows: u64,
     /// Rank of the fit.
     pub rank: usize,
-    /// The penalty that the model chose by folds of its own, or was given.
+    /// Regularisation parameter that the model cross-validated or was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lambda: Option<f64>,
-    /// Mean squared error, the share of wrong classes, or that of pairs of a group in the wrong order.
+    /// Mean squared error, error rate, or fraction of discordant pairs within groups.
     pub error: f64,
-    /// Number of pairs of rows of a group with different grades, of a ranking.
+    /// Number of pairs of rows in a group with different grades, for a ranking.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pairs: Option<u64>,
-    /// Share of the variance explained; `None` for classes and where the target does not vary.
+    /// Fraction of the variance explained; `None` for classes and for a constant target.
     pub r2: Option<f64>,
-    /// Area under the ROC curve, of two classes.
+    /// Area under the ROC curve, for two classes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auc: Option<f64>,
     /// Average precision of the second of two classes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub average_precision: Option<f64>,
-    /// Mean of −ln of the probability of the true class, of models that have probabilities.
+    /// Mean of −ln of the probability of the true class, for models with probabilities.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_loss: Option<f64>,
-    /// The score of Brier of those.
+    /// Brier score, for models with probabilities.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub brier: Option<f64>,
 }
 
 impl Apart {
-    /// What is compared, the less the better; `None` where the model or the rows do not have it.
+    /// Returns the compared measure, lower is better; `None` if it does not exist for the model or
+    /// the rows.
     pub(super) fn measure(&self, by: Select) -> Option<f64> {
         match by {
             Select::Error => Some(self.error),
@@ -79,12 +81,12 @@ impl Apart {
         }
     }
 
-    /// With the error of an order; `None` where no group has rows of different grades.
+    /// Sets the error of an order; `None` if no group has rows of different grades.
     fn of_pairs(self, found: RankingScores) -> Option<Self> {
         Some(Self { error: found.wrong_pairs?, pairs: Some(found.pairs), ..self })
     }
 
-    /// With the errors of predictions; `None` where there are none.
+    /// Sets the errors of predictions; `None` if there are none.
     fn of_targets(self, found: Evaluation) -> Option<Self> {
         Some(match found {
             Evaluation::Regression(RegressionScores { scores, .. }) => {
@@ -103,8 +105,9 @@ impl Apart {
 }
 
 impl<T: Real> Trials<T> {
-    /// Takes the rows of a search. Of three folds or more it keeps one apart where it `may`: the last block, or of the values of a column the one
-    /// whose share of the rows is nearest to a fifth.
+    /// Takes the rows of a search. If there are three folds or more and `may` is true, one becomes
+    /// the test set: the last block, or the value of the fold column whose fraction of the rows is
+    /// closest to a fifth.
     pub(super) fn new(
         (rows, weight_unit): (MemoryRows<T>, f64),
         names: Vec<String>,
@@ -124,7 +127,7 @@ impl<T: Real> Trials<T> {
                 of_rows.push(folds.fold_of(*row, code(&block.groups, i))?);
                 values.extend((classes == 1).then(|| f64::from(code(&block.classes, i))));
                 values.extend_from_slice(&block.y[i * block.t..][..block.t]);
-                // a trial is a fit of a table, which counts a cost C by the weights of the table
+                // a trial fits a table, and scales a cost C by the weights of that table
                 values.extend(block.weight(i).map(|weight| weight * weight_unit));
                 values.extend(grouped.then(|| f64::from(code(&block.groups, i))));
             }
@@ -156,7 +159,7 @@ impl<T: Real> Trials<T> {
         self.folds.len()
     }
 
-    /// The first target of a row, or the code of its class.
+    /// Returns the first target of a row, or the code of its class.
     pub(super) fn target(&self, position: usize) -> f64 {
         self.values[position * self.t]
     }
@@ -165,7 +168,7 @@ impl<T: Real> Trials<T> {
         Some(self.folds[position]) != self.apart
     }
 
-    /// True for a row that the winner learns from before it is tested.
+    /// Returns true for a training row of the winner's test.
     fn teaches(&self, position: usize) -> bool {
         self.is_seen(position) && self.rule.learns(self.apart, self.folds[position])
     }
@@ -174,13 +177,13 @@ impl<T: Real> Trials<T> {
         &self.rows
     }
 
-    /// The folds that a contest scores on in turn: those that are not kept apart and have rows.
+    /// Returns the folds that a contest scores in turn: all folds with rows except the test fold.
     pub(super) fn folds(&self) -> impl Iterator<Item = usize> + '_ {
         let scored = (0..self.count).filter(|fold| Some(*fold) != self.apart && self.rule.scores(*fold));
         scored.filter(|fold| self.folds.contains(fold))
     }
 
-    /// Number of rows that choices see.
+    /// Returns the number of rows that choices use.
     pub(super) fn seen(&self) -> usize {
         (0..self.folds.len()).filter(|position| self.is_seen(*position)).count()
     }
@@ -189,7 +192,7 @@ impl<T: Real> Trials<T> {
         self.rows.bytes() + 8 * (self.folds.capacity() + self.values.capacity())
     }
 
-    /// The share of the rarer of two classes among all rows.
+    /// Returns the fraction of the rarer of two classes among all rows.
     pub(super) fn rarer(&self) -> f64 {
         let second = self.values.chunks_exact(self.t).filter(|values| values[0] == 1.0).count() as f64;
         let share = second / self.folds.len().max(1) as f64;
@@ -202,10 +205,10 @@ impl<T: Real> Trials<T> {
         picked(sample, (0..sample.len()).filter(|i| seen.contains(&sample.rows[*i])))
     }
 
-    /// A warning if the rows kept apart have few pairs to rank.
+    /// Returns a warning if the test rows have few pairs to rank.
     ///
     /// # Errors
-    /// [`Error::Option`] for a ranking of which no two rows that choices see can be compared.
+    /// [`Error::Option`] for a ranking without any comparable pair of rows outside the test set.
     pub(super) fn look_at_pairs(&self) -> Result<Option<String>> {
         let group = |i: usize| if self.grouped { self.values[(i + 1) * self.t - 1] as u32 } else { 0 };
         let pairs = |seen: bool| {
@@ -222,7 +225,7 @@ impl<T: Real> Trials<T> {
         }))
     }
 
-    /// The rows that choices see, as a sample.
+    /// Returns the rows that choices use, as a sample.
     pub(super) fn sample(&self) -> RowSample<T> {
         let d = self.rows.shape().features;
         let seen: Vec<usize> = (0..self.folds.len()).filter(|position| self.is_seen(*position)).collect();
@@ -232,7 +235,7 @@ impl<T: Real> Trials<T> {
         RowSample { rows: seen.iter().map(|i| self.rows.row(*i)).collect(), x, d, weights }
     }
 
-    /// The positions of rows of the other folds, or of `most` of them, evenly chosen.
+    /// Returns the positions of the training rows for `fold`, evenly thinned to at most `most`.
     pub(super) fn learned(&self, fold: usize, most: usize) -> Vec<usize> {
         let learns = |position: &usize| self.rule.learns(Some(fold), self.folds[*position]);
         let others = (0..self.folds.len()).filter(|position| self.is_seen(*position) && learns(position));
@@ -241,7 +244,8 @@ impl<T: Real> Trials<T> {
         (0..count).map(|i| others[i * others.len() / count]).collect()
     }
 
-    /// Learns from rows of the other folds, `most` at most, and returns the error on the rows of `fold`, as it is compared.
+    /// Trains on at most `most` rows of the other folds, and returns the compared error on the rows
+    /// of `fold`.
     pub(super) fn trial(&self, fit: &Fit, fold: usize, by: Select, most: usize, run: &Run<'_>) -> Result<f64> {
         let learned = self.learned(fold, most);
         let takes = |position: usize| learned.binary_search(&position).is_ok();
@@ -250,14 +254,15 @@ impl<T: Real> Trials<T> {
         found.first().map_or(Ok(f64::INFINITY), |found| found.measure(by).ok_or_else(lacks))
     }
 
-    /// Learns from all rows that choices see, and scores those that were kept apart; `None` where there are none.
+    /// Trains on all rows that choices use, and scores the test rows; `None` without test rows.
     pub(super) fn test(&self, fit: &Fit, run: &Run<'_>) -> Result<Option<Apart>> {
         let any = (0..self.folds.len()).any(|position| !self.is_seen(position));
         let found = any.then(|| self.scored(fit, &|i| self.teaches(i), &[&|i| !self.is_seen(i)], run)).transpose()?;
         Ok(found.into_iter().flatten().next())
     }
 
-    /// As [`Trials::test`], on rows at random, and as many others to learn from: what random folds would say in the place of blocks.
+    /// Same as [`Trials::test`] with random rows and as many others for training: the error that
+    /// random folds would give instead of contiguous ones.
     pub(super) fn test_at_random(&self, fit: &Fit, seed: u64, run: &Run<'_>) -> Result<Option<Apart>> {
         let folds = Folds::new(&FoldSpec::Hash(self.count), seed, self.rows.range(), &[])?;
         let rows = (0..self.rows.len()).map(|position| folds.fold_of(self.rows.row(position), Coded::UNKNOWN));
@@ -265,11 +270,12 @@ impl<T: Real> Trials<T> {
         Ok(self.scored(fit, &|i| of_rows[i] > 0, &[&|i| of_rows[i] == 0], run)?.into_iter().next())
     }
 
-    /// As [`Trials::test`], for two halves of the rows kept apart: one to choose by, and one that this choice does not see either. `None` where
-    /// there are fewer than two.
+    /// Same as [`Trials::test`] for two halves of the test rows: one to choose by, and one that
+    /// this choice does not use either. `None` for fewer than two rows.
     ///
-    /// The halves take the rows in turn, so that a table that is sorted by its target has both ends of it in each. Where folds are blocks, rows
-    /// that follow each other are related, and the halves are the first rows and the last.
+    /// The rows alternate between the halves, so that in a table sorted by its target both halves
+    /// cover the whole range. With contiguous folds, consecutive rows are correlated, and the
+    /// halves are the first and the last rows.
     pub(super) fn test_halves(&self, fit: &Fit, run: &Run<'_>) -> Result<Option<(Apart, Apart)>> {
         let apart: Vec<usize> = (0..self.folds.len()).filter(|position| !self.is_seen(*position)).collect();
         if apart.len() < 2 {
@@ -286,7 +292,8 @@ impl<T: Real> Trials<T> {
         })
     }
 
-    /// Learns from some rows, and scores each set of others, beside the rows that are held.
+    /// Trains on some rows and scores each set of others, within the memory that the stored rows
+    /// leave.
     pub(super) fn scored(
         &self,
         fit: &Fit,
@@ -314,7 +321,7 @@ impl<T: Real> Trials<T> {
         let fit = weight.iter().fold(fit, |fit, weight| fit.set(parameter::WEIGHTS.name, weight));
         let group = fit.gives(parameter::GROUP.name).then(|| name(self.t - 1));
         let fit = group.iter().fold(fit, |fit, group| fit.set(parameter::GROUP.name, group));
-        // the rows are in the order of the table, but have no column of folds
+        // the rows are in table order, but without the column of the folds
         let fit = match fit.settings()?.folds(&parameter::FOLDS) {
             Some(folds) if folds.column().is_some() => fit.set(parameter::FOLDS.name, FoldSpec::USUAL),
             _ => fit,
