@@ -92,10 +92,6 @@ pub trait FeatureMap<T: Real>: Debug + Send + Sync {
     fn few_rows(&self) -> Option<FewRows<'_, T>> {
         None
     }
-    /// The functions of rows in parts of space, of a model that has some beside those of all rows; none for most.
-    fn leaves(&self) -> &[Box<dyn FeatureMap<T>>] {
-        &[]
-    }
     /// The functions wᵀphi(x) in the form that is evaluated with the fewest operations; `weights` (r x t) are those of the
     /// leading r features.
     fn expand(&self, weights: MatRef<'_, f64>, _workers: &Workers) -> Expansion<T> {

@@ -1,10 +1,10 @@
 //! Predictions of a few rows at a time, by buffers that are made once: no allocation, and the bits of a large batch.
 
-use super::Model;
+use super::{Functions, Model};
 use crate::{Error, Result};
 use faer::{MatMut, MatRef, prelude::*};
 use kapprox::kernel::{FEW, FewRows};
-use kapprox::{FeatureMap, Real};
+use kapprox::Real;
 use kstore::Workers;
 
 /// Scores summed side by side: each addition waits for the one before in its sum.
@@ -33,7 +33,7 @@ pub struct PredictScratch<T> {
 
 impl<T: Real> PredictScratch<T> {
     /// Buffers for the functions of [`Model::functions`].
-    pub fn new(basis: &dyn FeatureMap<T>) -> Self {
+    pub fn new(basis: &Functions<T>) -> Self {
         let (m, kernel) = basis.few_rows().map_or((0, 0), |rows| (basis.dims().1, rows.scratch()));
         Self { values: vec![T::default(); FEW * m], kernel: vec![T::default(); kernel] }
     }
@@ -47,7 +47,7 @@ impl<T: Real> Model<T> {
     /// [`Error::Shape`] where `x` or `out` do not fit the model, or `scratch` was made for another.
     pub fn predict_with(
         &self,
-        basis: &dyn FeatureMap<T>,
+        basis: &Functions<T>,
         x: MatRef<'_, T>,
         out: MatMut<'_, f64>,
         scratch: &mut PredictScratch<T>,
