@@ -92,17 +92,17 @@ pub(crate) fn predictions(criterion: &mut Criterion) {
     group.bench_function("block/1", |bench| {
         bench.iter(|| kernel.block(MatRef::from_row_major_slice(&x[..FEATURES], 1, FEATURES), points, values.as_mut()));
     });
-    let mut scratch = PredictScratch::new(&*basis);
+    let mut scratch = PredictScratch::new(&basis);
     let workers = Workers::sequential();
     for rows in [1, 8, 32, 64, 256, 4096] {
         let x = MatRef::from_row_major_slice(&x[..rows * FEATURES], rows, FEATURES);
         let mut out = Mat::zeros(rows, 1);
         group.throughput(Throughput::Elements(rows as u64));
         group.bench_function(BenchmarkId::new("scratch", rows), |bench| {
-            bench.iter(|| model.predict_with(&*basis, black_box(x), out.as_mut(), &mut scratch));
+            bench.iter(|| model.predict_with(&basis, black_box(x), out.as_mut(), &mut scratch));
         });
         group.bench_function(BenchmarkId::new("batch", rows), |bench| {
-            bench.iter(|| model.predict(&*basis, black_box(x), out.as_mut(), &workers));
+            bench.iter(|| model.predict(&basis, black_box(x), out.as_mut(), &workers));
         });
     }
     group.finish();

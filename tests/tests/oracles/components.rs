@@ -101,7 +101,7 @@ fn the_distance_from_components_is_what_they_cannot_reconstruct() {
             rows[..3].iter().cloned().chain(Lcg(23).normals(10, 2)).chain([vec![6.0, 6.0]]).collect();
         let (x, mut found) = (flat(&at), vec![0.0; at.len()]);
         let x = MatRef::from_row_major_slice(&x, at.len(), 2);
-        model.predict_quadratic(&*functions, &*kernel, x, &mut found, &Workers::new(2)).unwrap();
+        model.predict_quadratic(&functions, &*kernel, x, &mut found, &Workers::new(2)).unwrap();
         for (found, at) in found.iter().zip(&at) {
             let column: Vec<f64> = rows.iter().map(|z| k(at, z)).collect();
             let expected = distance_from_components(&matrix, &column, k(at, at), components);

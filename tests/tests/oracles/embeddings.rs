@@ -46,7 +46,7 @@ fn coordinates(trained: &Trained<f64>, x: &Rows) -> Rows {
     let basis = read.functions().unwrap();
     let mut out = Mat::zeros(x.len(), trained.model.intercept.len());
     let rows = MatRef::from_row_major_slice(&flat, x.len(), x[0].len());
-    read.predict(&*basis, rows, out.as_mut(), &Workers::sequential()).unwrap();
+    read.predict(&basis, rows, out.as_mut(), &Workers::sequential()).unwrap();
     (0..x.len()).map(|i| out.row(i).iter().copied().collect()).collect()
 }
 

@@ -70,7 +70,7 @@ fn agrees(trained: &Trained<f64>, map: &str, prior: &Prior<'_>, rows: &[Vec<f64>
     let mut found = vec![0.0; at.len()];
     let x = flat(&at);
     let x = MatRef::from_row_major_slice(&x, at.len(), 2);
-    model.predict_quadratic(&*functions, &*kernel, x, &mut found, &Workers::new(2)).unwrap();
+    model.predict_quadratic(&functions, &*kernel, x, &mut found, &Workers::new(2)).unwrap();
     for (found, at) in found.iter().zip(&at) {
         let (variance, signal) = dense(prior, rows, y, intercept, at);
         let expected = signal * LAMBDA * N as f64;
@@ -144,7 +144,7 @@ fn far_from_the_rows_the_variance_is_that_of_the_prior() {
     let (functions, kernel) = (model.functions().unwrap(), model.kernel().unwrap());
     let mut out = [0.0];
     let far = Mat::from_fn(1, 2, |_, _| 100.0);
-    model.predict_quadratic(&*functions, &*kernel, far.as_ref(), &mut out, &Workers::sequential()).unwrap();
+    model.predict_quadratic(&functions, &*kernel, far.as_ref(), &mut out, &Workers::sequential()).unwrap();
     // less what is left out of the rows of the fit
     let expected = (1.0 - left) / (LAMBDA * N as f64 + left);
     assert!((out[0] / expected - 1.0).abs() < 1e-9, "{out:?} {expected}");

@@ -93,7 +93,7 @@ fn coordinates(fitted: &Fitted, (x, y): &(Rows, Vec<f64>)) -> Rows {
         x.iter().zip(y).flat_map(|(x, y)| x.iter().chain([y]).copied().collect::<Vec<_>>()).collect();
     let mut out = faer::Mat::zeros(x.len(), t);
     let all = faer::MatRef::from_row_major_slice(&numbers, x.len(), 7);
-    model.predict(&*basis, all, out.as_mut(), &Workers::sequential()).unwrap();
+    model.predict(&basis, all, out.as_mut(), &Workers::sequential()).unwrap();
     (0..x.len()).map(|i| (0..t).map(|j| out[(i, j)]).collect()).collect()
 }
 

@@ -96,11 +96,6 @@ pub trait FeatureMap<T: Real>: Debug + Send + Sync {
     fn few_rows(&self) -> Option<FewRows<'_, T>> {
         None
     }
-    /// Returns the additional maps of a model that has maps for parts of the input space; empty for
-    /// most.
-    fn leaves(&self) -> &[Box<dyn FeatureMap<T>>] {
-        &[]
-    }
     /// Returns the functions wᵀphi(x) in the form with the fewest operations; `weights` (r x t)
     /// belong to the leading r features.
     fn expand(&self, weights: MatRef<'_, f64>, _workers: &Workers) -> Expansion<T> {

@@ -39,10 +39,10 @@ fn a_kernel_that_is_built_is_the_kernel_of_its_expression() {
 fn a_kernel_with_an_invalid_number_is_rejected_when_it_is_used() {
     let wrong = [
         (Kernel::gaussian(0.0), "sigma must be > 0, got 0"),
-        (Kernel::gaussian([1.0, -1.0]), "must be > 0, got -1"),
+        (Kernel::gaussian([1.0, -1.0, 2.0]), "must be > 0, got -1"),
         (Kernel::gaussian(f64::NAN), "sigma"),
         (Kernel::matern(2.0, 1.0), "nu must be one of"),
-        (Kernel::laplacian([1.0, 2.0]), "sigma"),
+        (Kernel::laplacian([1.0, 2.0, 1.0]), "sigma"),
         (Kernel::linear() + Kernel::polynomial(0, 1.0, 1.0), "degree must be a whole number"),
     ];
     for (kernel, told) in wrong {

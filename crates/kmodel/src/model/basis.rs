@@ -1,6 +1,6 @@
 //! The basis functions of a model, which its coefficients multiply.
 
-use super::{Card, Model};
+use super::{Card, Functions, Model};
 use crate::{Error, Result, stacked::StackedMaps};
 use faer::{Mat, MatRef};
 use kapprox::map::{Expansion, KernelFunctions, Making, MapSpec, WithoutRows};
@@ -96,7 +96,7 @@ impl<T: Real> Model<T> {
     ///
     /// # Errors
     /// An unknown kernel or map, and random features that differ in this version.
-    pub fn functions(&self) -> Result<Box<dyn FeatureMap<T>>> {
+    pub fn functions(&self) -> Result<Functions<T>> {
         let points = self.basis.landmarks().map_or(&[][..], |(points, _)| points);
         self.with_leaves(self.form.functions(|| self.plain_functions(), points, self.dims().1)?)
     }

@@ -20,8 +20,8 @@ use faer::{Mat, MatMut, MatRef};
 use kapprox::landmark::{LandmarkSet, NO_ROW};
 use kapprox::map::KernelFunctions;
 use kapprox::{FeatureMap, Real};
-use kstore::{Footprint, Workers};
-use std::ops::Range;
+use kstore::Workers;
+use std::ops::{Deref, Range};
 
 /// The tree and its local models.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,29 +85,26 @@ impl<T: Real> Leaves<T> {
     }
 }
 
-/// The basis functions of a model, with the kernel functions of every leaf.
+/// The basis functions of a model, with the kernel functions of every leaf; [`Model::functions`]
+/// returns them.
 #[derive(Debug)]
-pub(super) struct WithLeaves<T: Real> {
+pub struct Functions<T: Real> {
     basis: Box<dyn FeatureMap<T>>,
     leaves: Vec<Box<dyn FeatureMap<T>>>,
 }
 
-impl<T: Real> FeatureMap<T> for WithLeaves<T> {
-    fn dims(&self) -> (usize, usize) {
-        self.basis.dims()
+impl<T: Real> Functions<T> {
+    /// Bytes of the basis and of the leaves, without what rows take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.leaves.iter().chain([&self.basis]).map(|part| part.footprint().fixed).sum()
     }
+}
 
-    fn footprint(&self) -> Footprint {
-        let Footprint { fixed, per_row } = self.basis.footprint();
-        Footprint { fixed: fixed + self.leaves.iter().map(|leaf| leaf.footprint().fixed).sum::<usize>(), per_row }
-    }
+impl<T: Real> Deref for Functions<T> {
+    type Target = dyn FeatureMap<T>;
 
-    fn apply(&self, x: MatRef<'_, T>, phi: MatMut<'_, T>, workers: &Workers) {
-        self.basis.apply(x, phi, workers);
-    }
-
-    fn leaves(&self) -> &[Box<dyn FeatureMap<T>>] {
-        &self.leaves
+    fn deref(&self) -> &Self::Target {
+        &*self.basis
     }
 }
 
@@ -115,22 +112,22 @@ impl<T: Real> FeatureMap<T> for WithLeaves<T> {
 type Visit = (usize, Vec<(usize, f64)>, Vec<f64>);
 
 impl<T: Real> Model<T> {
-    pub(super) fn with_leaves(&self, basis: Box<dyn FeatureMap<T>>) -> Result<Box<dyn FeatureMap<T>>> {
-        let Some(leaves) = &self.leaves else { return Ok(basis) };
+    pub(super) fn with_leaves(&self, basis: Box<dyn FeatureMap<T>>) -> Result<Functions<T>> {
+        let Some(leaves) = &self.leaves else { return Ok(Functions { basis, leaves: Vec::new() }) };
         let (kernel, d) = (self.any_kernel()?, self.dims().1);
         let of = |rows: Range<usize>| -> Box<dyn FeatureMap<T>> {
             let points = leaves.points[rows.start * d..rows.end * d].to_vec();
             let set = LandmarkSet { points, rows: vec![NO_ROW; rows.len()], d, passes: 0, evaluations: 0 };
             Box::new(KernelFunctions::new(&kernel, set))
         };
-        Ok(Box::new(WithLeaves { basis, leaves: leaves.ranges().map(of).collect() }))
+        Ok(Functions { basis, leaves: leaves.ranges().map(of).collect() })
     }
 
     /// Adds the scores of the leaves to `scores` (b x t); `values` are the values of the L − 1
     /// nodes, b rows row-major. The sum of a row does not depend on the other rows.
     pub(crate) fn add_leaves(
         &self,
-        basis: &dyn FeatureMap<T>,
+        functions: &Functions<T>,
         x: MatRef<'_, T>,
         values: &[f64],
         mut scores: MatMut<'_, f64>,
@@ -147,7 +144,7 @@ impl<T: Real> Model<T> {
         let (ranges, pool): (Vec<_>, _) = (leaves.ranges().collect(), Pool::default());
         let zeros = vec![0.0; t];
         workers.each(visits.iter_mut().collect(), |(leaf, rows, added)| {
-            let (functions, at) = (&basis.leaves()[*leaf], ranges[*leaf].clone());
+            let (of_leaf, at) = (&functions.leaves[*leaf], ranges[*leaf].clone());
             let alpha = leaves.coefficients.as_ref().subrows(at.start, at.len()).to_owned();
             pool.with(Buffers::default, |Buffers { basis: block, wide, sums, .. }: &mut Buffers<T>| {
                 for rows in rows.chunks(STRIP) {
@@ -156,7 +153,7 @@ impl<T: Real> Model<T> {
                     let block = &mut block[..rows.len() * at.len()];
                     let k = MatMut::from_column_major_slice_mut(block, rows.len(), at.len());
                     let some = MatRef::from_row_major_slice(&some, rows.len(), d);
-                    functions.apply(some, k, &Workers::sequential());
+                    of_leaf.apply(some, k, &Workers::sequential());
                     let k = MatRef::from_column_major_slice(block, rows.len(), at.len());
                     combine(&alpha, &zeros, k, wide, sums);
                     for i in 0..rows.len() {

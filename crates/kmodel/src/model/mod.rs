@@ -22,7 +22,7 @@ pub use basis::needs_wide_for;
 pub(crate) use card::is_zero;
 pub use card::{Card, FEATURES, Head, Intercept, SecondView};
 pub use form::Form;
-pub use leaves::Leaves;
+pub use leaves::{Functions, Leaves};
 pub use load::MOST_HEADER_BYTES;
 pub use metric_report::{Judgement, MetricReport, RoundReport};
 pub(crate) use outputs::Outputs;
@@ -34,7 +34,7 @@ use crate::{Error, Result, Task};
 use faer::prelude::ReborrowMut;
 use faer::{Mat, MatMut, MatRef};
 use kapprox::metric::Metric;
-use kapprox::{FeatureMap, KernelFunction, Real};
+use kapprox::{KernelFunction, Real};
 use kstore::sparse::{SparseShape, with_room};
 use kstore::{Encoding, Scaler, Workers};
 use outputs::{Buffers, combine, none};
@@ -218,7 +218,7 @@ impl<T: Real> Model<T> {
     #[doc(hidden)]
     pub fn predict(
         &self,
-        basis: &dyn FeatureMap<T>,
+        basis: &Functions<T>,
         x: MatRef<'_, T>,
         out: MatMut<'_, f64>,
         workers: &Workers,
@@ -242,7 +242,7 @@ impl<T: Real> Model<T> {
     /// per row.
     pub(crate) fn predict_all(
         &self,
-        basis: &dyn FeatureMap<T>,
+        basis: &Functions<T>,
         kernel: Option<&dyn KernelFunction<T>>,
         x: MatRef<'_, T>,
         Outputs { mut scores, components, quadratic }: Outputs<'_>,
@@ -262,7 +262,7 @@ impl<T: Real> Model<T> {
     /// nodes instead of the contributions of the leaves.
     fn predict_strips(
         &self,
-        basis: &dyn FeatureMap<T>,
+        basis: &Functions<T>,
         kernel: Option<&dyn KernelFunction<T>>,
         x: MatRef<'_, T>,
         (outputs, nodes): (Outputs<'_>, MatMut<'_, f64>),
@@ -314,7 +314,7 @@ impl<T: Real> Model<T> {
         self.quadratic.as_ref().filter(|_| self.card.task == Task::Novelty)
     }
 
-    fn check_shapes(&self, basis: &dyn FeatureMap<T>, x: MatRef<'_, T>, out: &MatMut<'_, f64>) -> Result<()> {
+    fn check_shapes(&self, basis: &Functions<T>, x: MatRef<'_, T>, out: &MatMut<'_, f64>) -> Result<()> {
         let (m, d, t) = self.dims();
         Error::unless_same("columns of the rows to predict", d, x.ncols())?;
         Error::unless_same("functions of the basis", m, basis.dims().1)?;
@@ -334,7 +334,7 @@ impl<T: Real> Model<T> {
     #[doc(hidden)]
     pub fn predict_quadratic(
         &self,
-        basis: &dyn FeatureMap<T>,
+        basis: &Functions<T>,
         kernel: &dyn KernelFunction<T>,
         x: MatRef<'_, T>,
         out: &mut [f64],

@@ -1,11 +1,11 @@
 //! Predictions of a few rows at a time with reused buffers: without allocation, and bit-identical
 //! to a large batch.
 
-use super::Model;
+use super::{Functions, Model};
 use crate::{Error, Result};
 use faer::{MatMut, MatRef, prelude::*};
+use kapprox::Real;
 use kapprox::kernel::{FEW, FewRows};
-use kapprox::{FeatureMap, Real};
 use kstore::Workers;
 
 /// Number of scores summed together, as each addition to one sum waits for the previous one.
@@ -37,7 +37,7 @@ pub struct PredictScratch<T> {
 
 impl<T: Real> PredictScratch<T> {
     /// Allocates the buffers for the functions of [`Model::functions`].
-    pub fn new(basis: &dyn FeatureMap<T>) -> Self {
+    pub fn new(basis: &Functions<T>) -> Self {
         let (m, kernel) = basis.few_rows().map_or((0, 0), |rows| (basis.dims().1, rows.scratch()));
         Self { values: vec![T::default(); FEW * m], kernel: vec![T::default(); kernel] }
     }
@@ -55,7 +55,7 @@ impl<T: Real> Model<T> {
     /// model.
     pub fn predict_with(
         &self,
-        basis: &dyn FeatureMap<T>,
+        basis: &Functions<T>,
         x: MatRef<'_, T>,
         out: MatMut<'_, f64>,
         scratch: &mut PredictScratch<T>,

@@ -104,7 +104,7 @@ impl<'a, T: Real> ReasonSearch<'a, T> {
         typed.each_seen(x, TILE, &mut SeenRows::default(), |rows, first| {
             let out = &mut out[first..first + rows.nrows()];
             let workers = kstore::Workers::sequential();
-            typed.model.predict_quadratic(&*typed.functions, &*self.kernel, rows, out, &workers)
+            typed.model.predict_quadratic(&typed.functions, &*self.kernel, rows, out, &workers)
         })?;
         out.iter_mut().for_each(|square| *square = -*square);
         Ok(out)

@@ -323,7 +323,7 @@ impl<T: Real> Fold<T> for TableScorer<'_, T> {
             components: MatMut::from_row_major_slice_mut(components, b, self.components),
             quadratic: MatMut::from_row_major_slice_mut(quadratic, b, quadratic.len() / b.max(1)),
         };
-        model.predict_all(&**functions, self.kernel.as_deref(), x, outputs, workers);
+        model.predict_all(functions, self.kernel.as_deref(), x, outputs, workers);
         self.check("the prediction", scores, block.rows)?;
         self.check("the component", components, block.rows)?;
         self.check("the variance or distance", quadratic, block.rows)?;

@@ -1,10 +1,10 @@
 //! A model of one precision, applied to slices of rows.
 
 use super::{Inner, Predictor};
-use crate::model::{PredictScratch, either};
+use crate::model::{Functions, PredictScratch, either};
 use crate::{Classes, Error, Model, Result};
 use faer::{MatMut, MatRef};
-use kapprox::{FeatureMap, Real};
+use kapprox::Real;
 use kstore::budget::Term;
 use kstore::{Encoding, Table, Workers};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(super) const TILE: usize = 1024;
 #[derive(Debug)]
 pub(super) struct Typed<T: Real> {
     pub(super) model: Model<T>,
-    pub(super) functions: Box<dyn FeatureMap<T>>,
+    pub(super) functions: Functions<T>,
     pub(super) classes: Option<Classes>,
     /// Scaled training range of each feature, if rows are clipped to it.
     pub(super) ranges: Option<Vec<[T; 2]>>,
@@ -70,7 +70,7 @@ impl<T: Real> Typed<T> {
     /// Returns the plan term of the loaded model, whose functions store the landmarks again, plus
     /// `copies` bytes.
     pub(super) fn term(&self, copies: usize) -> Term {
-        let held = self.model.bytes() + self.functions.footprint().fixed;
+        let held = self.model.bytes() + self.functions.bytes();
         Term::new("model", held + copies, "fit a model of lower `rank`")
     }
 
@@ -82,7 +82,7 @@ impl<T: Real> Typed<T> {
     pub(super) fn scratch(&self) -> (SeenRows<T>, PredictScratch<T>) {
         let (d, inside) = (self.model.scaler.features(), self.model.dims().1);
         let rows = SeenRows { scaled: Vec::with_capacity(d), behind: vec![T::ZERO; inside] };
-        (rows, PredictScratch::new(&*self.functions))
+        (rows, PredictScratch::new(&self.functions))
     }
 
     /// Returns the scaled rows `x` as the basis takes them: after the metric, if any, rounded as in
@@ -147,7 +147,7 @@ impl<T: Real> Typed<T> {
 
     pub(super) fn predict<V: kstore::Real>(&self, x: &[V], out: &mut [f64]) -> Result<()> {
         let score = |x: MatRef<'_, T>, out: MatMut<'_, f64>| {
-            self.model.predict(&*self.functions, x, out, &Workers::sequential())
+            self.model.predict(&self.functions, x, out, &Workers::sequential())
         };
         self.each_tile(x, out, TILE, &mut SeenRows::default(), score)
     }
@@ -158,7 +158,7 @@ impl<T: Real> Typed<T> {
         out: &mut [f64],
         (rows, scratch): &mut (SeenRows<T>, PredictScratch<T>),
     ) -> Result<()> {
-        self.each_tile(x, out, 1, rows, |x, out| self.model.predict_with(&*self.functions, x, out, scratch))
+        self.each_tile(x, out, 1, rows, |x, out| self.model.predict_with(&self.functions, x, out, scratch))
     }
 
     /// Calls `see` with rows of `x` as the basis takes them, `tile` at a time, and the number of

@@ -79,6 +79,7 @@ impl FromStr for Method {
 /// rank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CurveRun {
+    /// The scheme or map.
     pub method: Method,
     /// Index of the repetition, from 0; it is added to the seed of the options.
     pub repeat: u64,

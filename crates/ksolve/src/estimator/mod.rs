@@ -7,7 +7,7 @@
 //! - Rows in memory are `[[f64; D]]`, `[Vec<f64>]`, `[f64]` (one column), faer `Mat` and `MatRef`,
 //!   and ndarray arrays (feature `ndarray`). With numeric targets, `[f64]` or a matrix with a
 //!   column for each target, the predictions are a `Vec<f64>` or `Mat<f64>`. With labels, `[&str]`,
-//!   `[String]`, `[i64]` or `[bool]`, they are labels of the same type.
+//!   `[String]`, `[i64]` (and smaller integers) or `[bool]`, they are labels of the same type.
 //! - Tables are [`Table`](kstore::Table) and Arrow `RecordBatch`. The target is the name of a
 //!   column, or several names for numeric targets; the predictions are numbers or
 //!   [`Label`](kstore::Label).
@@ -45,12 +45,14 @@
 //! [`Fit::solver`](crate::job::Fit::solver) offers all other solvers, and every parameter as text.
 
 mod inputs;
+mod predicted;
 mod setup;
 mod solvers;
 mod targets;
 mod trained;
 
 pub use inputs::{InMemory, Inputs, Stored};
+pub use predicted::Predicted;
 pub use solvers::{Fisher, KernelKMeans, KernelPca, Logistic, OneClassSvm, Ridge, Svm, Svr};
 pub use targets::{LabelTarget, LabelValue, NumberTarget};
-pub use trained::{Clustering, OutlierDetector, Predicted, Trained, Transformer};
+pub use trained::{Clustering, OutlierDetector, Trained, Transformer};

@@ -1,9 +1,10 @@
 //! The state of every estimator: a fit and its resources.
 
 use super::inputs::{Inputs, Rows};
-use super::trained::{Fitting, Predicted, Trained};
+use super::predicted::Predicted;
+use super::trained::{Resources, Trained};
 use crate::Result;
-use crate::job::{Fit, Run};
+use crate::job::Fit;
 use kstore::encoding::Times;
 use kstore::{Categories, Selection, Table};
 
@@ -11,20 +12,6 @@ use kstore::{Categories, Selection, Table};
 pub(super) struct Setup {
     pub(super) fit: Fit,
     pub(super) resources: Resources,
-}
-
-/// Memory and threads; `None` selects the defaults of [`Run::new`].
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Resources {
-    pub(super) memory: Option<usize>,
-    pub(super) threads: Option<usize>,
-}
-
-impl Resources {
-    pub(super) fn run(self) -> Run<'static> {
-        let run = self.memory.into_iter().fold(Run::new(), Run::memory);
-        self.threads.into_iter().fold(run, Run::threads)
-    }
 }
 
 /// Selects all columns. Columns in memory are numeric, even if their values look like dates or
@@ -56,7 +43,7 @@ impl Setup {
         let (table, targets) = attach(rows)?;
         let selected = table.select(&self.fit.selection(selection(in_memory, targets))?)?;
         let fitted = self.fit.run(&selected, &self.resources.run())?;
-        Trained::new(Fitting { fitted, resources: self.resources })
+        Trained::new(fitted, self.resources)
     }
 
     /// Fits rows without a target.

@@ -1,13 +1,12 @@
 //! The targets that an estimator learns.
 
 use super::inputs::{InMemory, Rows, Stored};
-use super::trained::Predicted;
+use super::predicted::{OwnedLabel, Predicted};
 use crate::{Error, Result};
 use faer::{Mat, MatRef};
 use kapprox::Points;
 use kstore::arrow::array::{ArrayRef, BooleanArray, Float64Array, Int64Array, StringArray};
 use kstore::{Label, Table};
-use std::fmt::Debug;
 use std::sync::Arc;
 
 /// Numeric targets for regression, one or several per row, for rows of `Kind`.
@@ -44,12 +43,6 @@ pub trait LabelValue: Sized {
     /// Returns the labels as a column.
     #[doc(hidden)]
     fn column(labels: &[Self]) -> ArrayRef;
-}
-
-/// The type of a predicted label.
-#[doc(hidden)]
-pub trait OwnedLabel: Clone + Debug + PartialEq {
-    fn of(label: &Label) -> Self;
 }
 
 /// Name of the target column that is added to the columns `x0`, `x1`, … of rows in memory.
@@ -172,31 +165,11 @@ label!(&str => String, labels => StringArray::from_iter_values(labels));
 label!(String => String, labels => StringArray::from_iter_values(labels));
 label!(bool => bool, labels => BooleanArray::from(labels.to_vec()));
 label!(i64 => i64, labels => Int64Array::from(labels.to_vec()));
-label!(i32 => i64, labels => Int64Array::from_iter_values(labels.iter().map(|label| i64::from(*label))));
 
-impl OwnedLabel for String {
-    fn of(label: &Label) -> Self {
-        label.to_string()
-    }
+macro_rules! integer_label {
+    ($($type:ty),*) => {
+        $(label!($type => $type, labels => Int64Array::from_iter_values(labels.iter().map(|label| i64::from(*label))));)*
+    };
 }
 
-impl OwnedLabel for bool {
-    fn of(label: &Label) -> Self {
-        *label == Label::Bool(true)
-    }
-}
-
-impl OwnedLabel for i64 {
-    fn of(label: &Label) -> Self {
-        match label {
-            Label::Int(value) => *value,
-            _ => unreachable!("the labels of the fit were integers"),
-        }
-    }
-}
-
-impl OwnedLabel for Label {
-    fn of(label: &Label) -> Self {
-        label.clone()
-    }
-}
+integer_label!(i8, i16, i32, u8, u16, u32);

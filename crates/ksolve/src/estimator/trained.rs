@@ -1,76 +1,28 @@
 //! The result of an estimator: a model that predicts.
 
 use super::inputs::Inputs;
-use super::setup::Resources;
-use super::targets::OwnedLabel;
-use crate::job::Fitted;
+use super::predicted::{Predicted, Scored};
+use crate::job::{Fitted, Run};
 use crate::predict::{Extras, Predictor};
 use crate::train::FitReport;
-use crate::{Classes, Error, Result};
+use crate::{Error, Result};
 use faer::Mat;
 use kstore::{Label, Selection};
-use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::path::Path;
 
-/// The predictions of a model in memory: numbers, labels, or a row of numbers for each row.
-pub trait Predicted: Sized {
-    /// Returns the predictions from the scores of n rows, n x t row-major, and the classes of the
-    /// model.
-    #[doc(hidden)]
-    fn collect(scores: Scored, classes: Option<&Classes>) -> Self;
+/// Memory and threads; `None` selects the defaults of [`Run::new`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Resources {
+    pub(super) memory: Option<usize>,
+    pub(super) threads: Option<usize>,
 }
 
-/// Scores of n rows, t per row, row-major.
-#[doc(hidden)]
-#[derive(Clone, Debug, Default)]
-pub struct Scored {
-    n: usize,
-    numbers: Vec<f64>,
-}
-
-impl Scored {
-    fn rows(&self) -> impl Iterator<Item = &[f64]> {
-        self.numbers.chunks_exact((self.numbers.len() / self.n.max(1)).max(1))
+impl Resources {
+    pub(super) fn run(self) -> Run<'static> {
+        let run = self.memory.into_iter().fold(Run::new(), Run::memory);
+        self.threads.into_iter().fold(run, Run::threads)
     }
-
-    fn matrix(&self) -> Mat<f64> {
-        let t = self.numbers.len() / self.n.max(1);
-        Mat::from_fn(self.n, t, |i, j| self.numbers[i * t + j])
-    }
-}
-
-impl Predicted for Vec<f64> {
-    fn collect(scores: Scored, _: Option<&Classes>) -> Self {
-        scores.numbers
-    }
-}
-
-impl Predicted for Mat<f64> {
-    fn collect(scores: Scored, _: Option<&Classes>) -> Self {
-        scores.matrix()
-    }
-}
-
-/// The index of the largest score of each row, such as its cluster.
-impl Predicted for Vec<usize> {
-    fn collect(scores: Scored, _: Option<&Classes>) -> Self {
-        let largest = |row: &[f64]| (0..row.len()).fold(0, |best, j| if row[j] > row[best] { j } else { best });
-        scores.rows().map(largest).collect()
-    }
-}
-
-impl<L: OwnedLabel> Predicted for Vec<L> {
-    fn collect(scores: Scored, classes: Option<&Classes>) -> Self {
-        let classes = classes.expect("a classification has classes");
-        let label = |row: &[f64]| L::of(&classes.labels()[classes.decide(row.iter().copied())]);
-        scores.rows().map(label).collect()
-    }
-}
-
-pub(super) struct Fitting {
-    pub(super) fitted: Fitted,
-    pub(super) resources: Resources,
 }
 
 /// A fitted model whose predictions are a `P`.
@@ -83,7 +35,7 @@ pub struct Trained<P> {
 }
 
 impl<P: Predicted> Trained<P> {
-    pub(super) fn new(Fitting { fitted, resources }: Fitting) -> Result<Self> {
+    pub(super) fn new(fitted: Fitted, resources: Resources) -> Result<Self> {
         let Fitted { model, report, .. } = fitted;
         Ok(Self { predictor: Predictor::new(model)?, report, resources, predicted: PhantomData })
     }

@@ -23,6 +23,7 @@ pub struct Choice<'a> {
     pub options: &'a TuneOptions,
     /// Scalings that are tried with the best kernel, after the scaling of the options.
     pub scalings: &'a [Scaling],
+    /// Rows and columns of the table.
     pub selected: &'a Selected,
     /// Maximum number of steps of each part, which replaces the listener's time limit; the result
     /// is then independent of the machine.

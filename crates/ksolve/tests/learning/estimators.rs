@@ -118,6 +118,9 @@ fn labels_come_back_as_they_were_given() {
     let codes: Vec<i64> = labels.iter().map(|label| label.len() as i64 * 10).collect();
     let by_code = svm.fit(&x, &codes).unwrap().predict(&x).unwrap();
     right(by_code.iter().zip(&codes).filter(|(found, code)| found == code).count());
+    let small: Vec<u8> = labels.iter().map(|label| label.len() as u8).collect();
+    let by_byte: Vec<u8> = svm.fit(&x, &small).unwrap().predict(&x).unwrap();
+    assert!(by_byte.iter().zip(&by_code).all(|(byte, code)| i64::from(*byte) * 10 == *code));
     let truths: Vec<bool> = labels.iter().map(|label| *label == "far").collect();
     let by_truth: Vec<bool> = Logistic::new().rank(80).fit(&x, &truths).unwrap().predict(&x).unwrap();
     right(by_truth.iter().zip(&truths).filter(|(found, truth)| found == truth).count());

@@ -180,7 +180,7 @@ fn a_broken_quadratic_function_is_told_and_none_is_an_error_of_their_own() {
     let model = model::<f64>(7, 3, 2);
     let (functions, kernel) = (model.functions().unwrap(), model.kernel().unwrap());
     let x = Mat::<f64>::zeros(1, 3);
-    let none = model.predict_quadratic(&*functions, &*kernel, x.as_ref(), &mut [0.0], &Workers::new(1));
+    let none = model.predict_quadratic(&functions, &*kernel, x.as_ref(), &mut [0.0], &Workers::new(1));
     assert!(matches!(none, Err(Error::NoQuadratic)));
 }
 
@@ -195,7 +195,7 @@ fn quadratic_functions_are_their_formula_whatever_the_threads_and_the_neighbours
         let predict = |first: usize, threads| {
             let mut out = vec![0.0; n - first];
             let x = x.subrows(first, n - first);
-            model.predict_quadratic(&*functions, &*kernel, x, &mut out, &Workers::new(threads)).unwrap();
+            model.predict_quadratic(&functions, &*kernel, x, &mut out, &Workers::new(threads)).unwrap();
             out
         };
         let one = predict(0, 1);
@@ -234,13 +234,13 @@ fn predictions_are_the_kernel_expansion_for_any_threads() {
     let functions = model.functions().unwrap();
     let predict = |threads| {
         let mut out = Mat::zeros(n, t);
-        model.predict(&*functions, x, out.as_mut(), &Workers::new(threads)).unwrap();
+        model.predict(&functions, x, out.as_mut(), &Workers::new(threads)).unwrap();
         out
     };
     let one = predict(1);
     assert!(one == predict(2) && one == predict(8));
     let mut shifted = Mat::zeros(n - 5, t);
-    model.predict(&*functions, x.subrows(5, n - 5), shifted.as_mut(), &Workers::new(1)).unwrap();
+    model.predict(&functions, x.subrows(5, n - 5), shifted.as_mut(), &Workers::new(1)).unwrap();
     assert!(shifted.as_ref() == one.subrows(5, n - 5), "a row's prediction depends on its neighbours");
     let z = MatRef::from_row_major_slice(model.basis.landmarks().unwrap().0, m, d);
     let k = Mat::from_fn(n, m, |i, l| (0..d).map(|c| f64::from(x[(i, c)]) * f64::from(z[(l, c)])).sum::<f64>());
@@ -253,7 +253,7 @@ fn predictions_are_the_kernel_expansion_for_any_threads() {
         }
     }
     let mut narrow = Mat::zeros(n, t + 1);
-    assert!(matches!(model.predict(&*functions, x, narrow.as_mut(), &Workers::new(1)), Err(Error::Shape { .. })));
+    assert!(matches!(model.predict(&functions, x, narrow.as_mut(), &Workers::new(1)), Err(Error::Shape { .. })));
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn coefficients_that_are_0_change_no_bit_of_a_batch() {
     let functions = model.functions().unwrap();
     let predict = |first, rows| {
         let mut out = Mat::zeros(rows, t);
-        model.predict(&*functions, x.subrows(first, rows), out.as_mut(), &Workers::sequential()).unwrap();
+        model.predict(&functions, x.subrows(first, rows), out.as_mut(), &Workers::sequential()).unwrap();
         out
     };
     let batch = predict(0, n);

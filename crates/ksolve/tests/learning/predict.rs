@@ -45,13 +45,13 @@ fn a_row_alone_is_the_row_in_a_batch<T: Real>() {
         let model = of_kernel::<T>(kernel, m, t);
         let basis = model.functions().unwrap();
         let mut batch = Mat::zeros(n, t);
-        model.predict(&*basis, x, batch.as_mut(), &Workers::sequential()).unwrap();
-        let mut scratch = PredictScratch::new(&*basis);
+        model.predict(&basis, x, batch.as_mut(), &Workers::sequential()).unwrap();
+        let mut scratch = PredictScratch::new(&basis);
         for (first, count) in [(0, 1), (517, 1), (999, 1), (3, 2), (250, 9), (400, 33)] {
             let (some, want) = (x.subrows(first, count), batch.subrows(first, count));
             let (mut by_scratch, mut plain) = (Mat::zeros(count, t), Mat::zeros(count, t));
-            model.predict_with(&*basis, some, by_scratch.as_mut(), &mut scratch).unwrap();
-            model.predict(&*basis, some, plain.as_mut(), &Workers::sequential()).unwrap();
+            model.predict_with(&basis, some, by_scratch.as_mut(), &mut scratch).unwrap();
+            model.predict(&basis, some, plain.as_mut(), &Workers::sequential()).unwrap();
             assert!(by_scratch == want && plain == want, "{kernel} {}: {count} rows from {first}", T::NAME);
         }
     }
@@ -68,8 +68,8 @@ fn allocations_of<T: Real>(kernel: &str, count: usize, t: usize) -> u64 {
     let basis = model.functions().unwrap();
     let (x, mut out) = (rows::<T>(count), Mat::zeros(count, t));
     let x = MatRef::from_row_major_slice(&x, count, D);
-    let mut scratch = PredictScratch::new(&*basis);
-    allocations::of(|| model.predict_with(&*basis, x, out.as_mut(), &mut scratch).unwrap())
+    let mut scratch = PredictScratch::new(&basis);
+    allocations::of(|| model.predict_with(&basis, x, out.as_mut(), &mut scratch).unwrap())
 }
 
 #[test]
@@ -87,9 +87,9 @@ fn a_few_rows_are_predicted_without_allocation() {
 fn scratch_of_another_model_is_refused() {
     let (small, large) = (of_kernel::<f32>("gaussian()", 5, 1), of_kernel::<f32>("gaussian(sigma=1)", 50, 1));
     let small = Model { card: large.card.clone(), ..small };
-    let mut scratch = PredictScratch::new(&*small.functions().unwrap());
+    let mut scratch = PredictScratch::new(&small.functions().unwrap());
     let (basis, x, mut out) = (large.functions().unwrap(), Mat::<f32>::zeros(1, D), Mat::zeros(1, 1));
-    let refused = large.predict_with(&*basis, x.as_ref(), out.as_mut(), &mut scratch);
+    let refused = large.predict_with(&basis, x.as_ref(), out.as_mut(), &mut scratch);
     assert!(matches!(refused, Err(Error::Shape { expected: 400, got: 40, .. })), "{refused:?}");
 }
 
