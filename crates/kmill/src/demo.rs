@@ -21,8 +21,9 @@ pub(crate) struct DemoArgs {
     pub(crate) run: RunArgs,
 }
 
-/// Commands of the demo: a metric, then a surface of four ranks and thirteen lambdas in one pass.
-/// In f64, every lambda is large enough on any machine.
+/// The fit of the demo: it learns a diagonal metric, then cross-validates four ranks and thirteen
+/// regularisation parameters in one pass. With f64, no lambda is skipped on any machine for being
+/// too small compared with the rounding errors.
 const FIT: &str =
     "kmill fit ridge train.parquet --target y --metric diagonal --ranks 25..200 --precision f64 -o model.safetensors";
 const EVALUATE: &str = "kmill evaluate model.safetensors test.parquet";
@@ -86,7 +87,8 @@ fn show(args: &DemoArgs, folder: &Path, run: &Run) -> Result<()> {
     if run.json { output::json(&DemoReport { fit: fitted, evaluate: evaluated }) } else { Ok(()) }
 }
 
-/// Reports the columns and rows of a file, under the file name in the shown commands.
+/// Reports the columns and rows of a file. The report shows the file name without its folder, as
+/// the commands do.
 fn contents(path: &Path, run: &Run) -> Result<inspect::TableReport> {
     let mut report = inspect::table(&[path], &kstore::TextOptions::default(), true, run)?;
     report.files = path.file_name().into_iter().map(PathBuf::from).collect();
@@ -100,8 +102,8 @@ fn table(folder: &Path, name: &str, rows: u64, seed: u64, run: &Run) -> Result<P
     Ok(path)
 }
 
-/// Parses a command of the demo, with its files in the folder. A parse error is a bug, which a test
-/// excludes.
+/// Parses a command of the demo, after putting its files into `folder`. A parse error would be a
+/// bug in the constants above; a test parses them all.
 fn parsed<A: Args>(line: &str, folder: &Path) -> Result<A> {
     let word = |word: &str| if FILES.contains(&word) { folder.join(word).into_os_string() } else { word.into() };
     let bug = |_| Error::option("demo", line, "it is not understood", "this is a bug, please report it");

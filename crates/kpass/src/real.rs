@@ -3,9 +3,9 @@
 use crate::element::Plain;
 use std::fmt::{Debug, Display};
 
-/// An element type of the arrays of states.
+/// An element type of arrays in checkpoints.
 pub trait Number: Plain {
-    /// Name of the type in the file.
+    /// The type in the safetensors file.
     const DTYPE: safetensors::Dtype;
 }
 
@@ -26,11 +26,11 @@ pub trait Real: Number + Debug + Display + Default + PartialOrd + Send + Sync {
     const NAME: &'static str;
     /// Distance from 1 to the next larger number, as `f64`.
     const EPSILON: f64;
-    /// Returns the bytes of some values, in the machine's order.
+    /// Returns the bytes of `values`, in native byte order.
     fn bytes(values: &[Self]) -> &[u8] {
         bytemuck::cast_slice(values)
     }
-    /// Returns the bytes of some values, for overwriting: any bytes are values.
+    /// Returns the bytes of `values` for writing. Every bit pattern is a valid value.
     fn bytes_mut(values: &mut [Self]) -> &mut [u8] {
         bytemuck::cast_slice_mut(values)
     }
@@ -38,12 +38,13 @@ pub trait Real: Number + Debug + Display + Default + PartialOrd + Send + Sync {
     fn from_f64(value: f64) -> Self;
     /// Returns this number in `f64`, exactly.
     fn to_f64(self) -> f64;
-    /// Returns false for NaN and the infinities. Does not convert to f64, which would halve the
-    /// width of a vector.
+    /// Returns false for NaN and the infinities. Each type has its own implementation, because a
+    /// conversion of f32 to f64 would halve the number of values per SIMD register.
     fn is_finite(self) -> bool;
     /// Returns false if any value is NaN or infinite.
     fn all_finite(values: &[Self]) -> bool;
-    /// Writes four columns of equal length to the first four places of rows of `d`.
+    /// Writes four columns of equal length to the first four columns of `out`, a row-major matrix
+    /// with `d` columns.
     #[inline(always)]
     fn transpose(columns: [&[Self]; 4], d: usize, out: &mut [Self]) {
         transpose_singly(columns, d, out);
@@ -64,10 +65,11 @@ macro_rules! vectorised {
 
 /// The implementation of [`vectorised!`](crate::vectorised!).
 ///
-/// `loops` must be a closure marked `#[inline(always)]`. The bound is `FnOnce`, so that the
-/// compiler makes the closure that and nothing else: for a closure that it takes for `FnMut`, only
-/// the body would be inlined, not the shim around it, and the loops would be compiled for the
-/// oldest machine (30 to 45 times slower for the Laplacian, because of calls to `mul_add`).
+/// `loops` must be a closure marked `#[inline(always)]`. The bound must be `FnOnce`: the compiler
+/// then implements only `FnOnce` for the closure. If it implemented `FnMut`, the body of the
+/// closure would be inlined but the `FnOnce` shim around it would not. The loops would then be
+/// compiled for the baseline instruction set (30 to 45 times slower for the Laplacian, because of
+/// calls to `mul_add`).
 #[inline(always)]
 pub fn vectorised<R>(loops: impl FnOnce() -> R) -> R {
     pulp::Arch::new().dispatch(loops)
@@ -96,13 +98,13 @@ impl Real for f32 {
         f32::is_finite(self)
     }
     fn all_finite(values: &[Self]) -> bool {
-        // adding one to the largest exponent carries into the sign
+        // adding 1 to an exponent of all ones (NaN or infinity) carries into the sign bit
         const EXPONENT: u32 = 0x7f80_0000;
         const ONE: u32 = 0x0080_0000;
         vectorised!(values.iter().fold(0, |all, value| all | ((value.to_bits() & EXPONENT) + ONE)) >> 31 == 0)
     }
-    /// Transposes four rows at a time in registers; by itself the compiler moves every value
-    /// separately.
+    /// Transposes four rows at a time in SSE registers. Without these intrinsics the compiler moves
+    /// every value separately.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     fn transpose(columns: [&[Self]; 4], d: usize, out: &mut [Self]) {
@@ -111,7 +113,7 @@ impl Real for f32 {
         let [(a, a_end), (b, b_end), (c, c_end), (e, e_end)] = columns.map(|column| column.as_chunks::<4>());
         for ((((a, b), c), e), out) in a.iter().zip(b).zip(c).zip(e).zip(out.chunks_mut(4 * d)) {
             let rows = square(sse, [*a, *b, *c, *e]);
-            // not by chunks of `d`, whose number would need a division
+            // `chunks(d)` would compute the number of chunks, which needs a division
             for (i, row) in rows.iter().enumerate() {
                 out[i * d..i * d + 4].copy_from_slice(row);
             }

@@ -1,10 +1,10 @@
 //! The distance kernel, (‖x‖ + ‖z‖ − ‖x − z‖) / 2, whose squared distance in feature space is the
 //! distance of the points: ‖k(x, ·) − k(z, ·)‖² = ‖x − z‖.
 //!
-//! Positive definite because ‖x − z‖ is of negative type, and characteristic for distributions with
-//! a mean. Its squared maximum mean discrepancy is half the energy distance,
+//! The kernel is positive definite because ‖x − z‖ is of negative type. It is characteristic for
+//! distributions with a mean. Its squared maximum mean discrepancy is half the energy distance,
 //! 2 E‖X − Z‖ − E‖X − X'‖ − E‖Z − Z'‖; in one dimension, the energy distance is the square of
-//! `scipy.stats.energy_distance`. The kernel has no length scale. Values of points far from the
+//! `scipy.stats.energy_distance`. The kernel has no length scale. Its values at points far from the
 //! origin suffer from cancellation.
 //!
 //! References: Székely, Rizzo, "Testing for equal distributions in high dimension", InterStat 5,
@@ -28,7 +28,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
     })
 };
 
-/// −‖x − z‖ / 2, which is not a kernel.
+/// The part −‖x − z‖ / 2 of the kernel; by itself it is only conditionally positive definite.
 #[derive(Debug)]
 struct Between;
 
@@ -49,7 +49,7 @@ impl Profile for Between {
 struct HalfNorms;
 
 impl PairFunction for HalfNorms {
-    /// Computes ‖x‖ / 2.
+    /// Writes ‖x‖ of each point to `own`, and ‖x‖ / 2 to `numbers`.
     fn prepare<T: Real>(self, _: &dyn KernelFunction<T>, points: MatRef<'_, T>, own: &mut [f64], numbers: &mut [T]) {
         norms(points, own);
         numbers.iter_mut().zip(own).for_each(|(half, norm)| *half = T::from_f64(0.5 * *norm).saturate());

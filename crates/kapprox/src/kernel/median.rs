@@ -14,9 +14,9 @@ const MOST_POINTS: usize = 1000;
 /// more).
 ///
 /// If the median is 0 (duplicates), returns the median of the nonzero distances, or 1 if all are 0.
-/// The median of an even number of distances is the mean of the middle two. A row of weight w is w
-/// copies of it, at distance 0 from each other. `sparse` rows are in the layout of
-/// [`kpass::sparse`]. Costs n² d / 2 operations.
+/// The median of an even number of distances is the mean of the middle two. A row of weight w
+/// counts as w copies of the row, whose distances from each other are 0. If `sparse` is true, rows
+/// have the layout of [`kpass::sparse`]. Costs n² d / 2 operations.
 pub(super) fn median_distance(sample: MatRef<'_, f64>, weights: &[f64], metric: Distance, sparse: bool) -> Result<f64> {
     let n = sample.nrows().min(MOST_POINTS);
     let mut spare = Vec::new();
@@ -69,7 +69,8 @@ fn distance(x: &[f64], z: &[f64], metric: Distance) -> f64 {
     }
 }
 
-/// Returns the weighted median of the distances of all pairs i > j, listed row by row.
+/// Returns the weighted median of the distances of all pairs i > j, listed row by row. The weight
+/// of a pair is the product of the weights of its rows.
 fn weighted(distances: Vec<f64>, weights: &[f64]) -> f64 {
     let pairs = weights.iter().enumerate().flat_map(|(i, a)| weights[..i].iter().map(move |b| a * b));
     let mut pairs: Vec<(f64, f64)> = distances.into_iter().zip(pairs).collect();

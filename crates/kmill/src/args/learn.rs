@@ -53,7 +53,7 @@ fn map_help() -> String {
     format!("How rows become features: {maps}")
 }
 
-/// The options that define the features of the rows, beside the table.
+/// The options that define the feature map: scaling, metric, kernel, landmarks and rank.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Learning")]
 pub(crate) struct MapArgs {
@@ -88,7 +88,7 @@ pub(crate) struct MapArgs {
     pub(crate) precision: ElementType,
 }
 
-/// What a fit learns, and from what.
+/// The options of a fit: the solver, its parameters, the table and the feature map.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct JobArgs {
     #[arg(value_name = "SOLVER", hide_possible_values = true, help = solvers_in_short(), long_help = solvers_help(),
@@ -115,7 +115,7 @@ fn solvers_help() -> String {
     format!("What to learn: {solvers}")
 }
 
-/// Formats names with their descriptions.
+/// Formats pairs as `name (description); …`.
 pub(crate) fn explained(all: impl Iterator<Item = (&'static str, &'static str)>) -> String {
     all.map(|(name, about)| format!("{name} ({})", flags(about))).collect::<Vec<_>>().join("; ")
 }

@@ -1,16 +1,17 @@
 //! Maximum mean discrepancy with the exact kernel: `map` exact.
 //!
-//! With a the 0/1 labels of the m rows of the first sample among all N, and 1 the labels of all
-//! rows, every double sum follows from the products K a and K 1. Their kernel values are computed
-//! in tiles and not stored:
+//! K is the kernel matrix of the N rows x_1, …, x_m, z_1, … of both samples. The vector a has entry
+//! 1 for the m rows of the first sample and 0 for the others, and 1 is the vector of ones. The
+//! products K a and K 1 give every double sum of the statistic. Tiles of K are computed, used and
+//! discarded:
 //!
 //! ```text
-//! ΣΣ k(a, a') = aᵀKa,   ΣΣ k(a, b) = aᵀK1 − aᵀKa,   ΣΣ k(b, b') = 1ᵀK1 − 2 aᵀK1 + aᵀKa
+//! ΣΣ k(x, x') = aᵀKa,   ΣΣ k(x, z) = aᵀK1 − aᵀKa,   ΣΣ k(z, z') = 1ᵀK1 − 2 aᵀK1 + aᵀKa
 //! ```
 //!
-//! *Passes*: one that loads the rows. *Flops*: N²d for the kernel values of 64 permutations, 2N²
-//! for each permutation. *Bytes*: the rows, and a kilobyte per row. The spectral null distribution
-//! needs the spectrum of K and is available only with maps.
+//! *Passes*: one, which loads the rows. *Flops*: N²d for the kernel values of every 64
+//! permutations, and 2N² for each permutation. *Bytes*: the rows, and a kilobyte per row. The
+//! spectral null distribution needs the spectrum of K, and is available only with feature maps.
 //!
 //! Reference: Gretton, Borgwardt, Rasch, Schölkopf, Smola, "A kernel two-sample test", JMLR 13,
 //! 2012, equations 3 and 5.
@@ -28,8 +29,8 @@ use kapprox::landmark::{Scan, uniform_sample};
 use kstore::key::Purpose;
 use kstore::{Pass, Plan, RowSource};
 
-/// Number of permutations that share kernel values; evaluating these then costs less than the
-/// products.
+/// Number of permutations that share each computed kernel value. With this many, the products cost
+/// more than the kernel evaluations.
 const TOGETHER: usize = 64;
 
 const ROWS: &str = "compare fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
@@ -37,7 +38,7 @@ const ROWS: &str = "compare fewer rows (`rows`), or approximate the kernel (`map
 pub(super) fn plan(shape: &ProblemSize, budget: usize, permutations: usize) -> Plan {
     let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
     let vectors = 2 * 8 * TOGETHER.min(permutations.saturating_add(2));
-    // a sample of all rows, in key order and then in row order
+    // the pass collects the rows in key order; sorting them into row order needs a copy
     let rows = 3 * (shape.d * shape.element + 40);
     let tiles = Tiles::<f64>::bytes(shape.threads, TOGETHER);
     plan::base("mmd", shape, budget)
@@ -98,7 +99,7 @@ pub(super) fn measure<T: Real>(
     let (biased, unbiased) = statistic(1);
     let permuted: Vec<f64> = (2..columns).map(|j| statistic(j).0).collect();
     let p_values = PValues { permutation: p_value(biased, &permuted), ..PValues::default() };
-    // nothing is approximated
+    // the exact kernel has no approximation error
     let certificate = Some(Certificate { trace_error: 0.0, overshoot: 0.0, floor: 0.0 });
     Ok(Measured { biased, unbiased, alignment: None, p_values, permuted, certificate })
 }

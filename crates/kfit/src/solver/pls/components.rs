@@ -6,8 +6,9 @@ use crate::{Head, Result};
 use faer::{Accum, Col, ColRef, Mat, MatRef, Par, linalg::matmul::matmul};
 use kapprox::decompose::symmetric_eigen;
 
-/// A covariance below this many roundings of the first, or a variance below this many roundings of
-/// tr G, counts as 0 and ends the iteration.
+/// Threshold for rounding errors, in units of the relative error `epsilon`. The iteration ends if
+/// the covariance is below `NOISE * epsilon` times the first covariance, or if the variance of the
+/// scores is below `NOISE * epsilon` times tr G.
 const NOISE: f64 = 64.0;
 
 /// The components: column j of each matrix belongs to component j.
@@ -22,15 +23,16 @@ pub(super) struct Components {
 }
 
 impl Components {
-    /// Returns at most `q` components of the leading `rank` features; fewer if the residual is
-    /// rounding at the relative error `epsilon`.
+    /// Computes at most `q` components of the leading `rank` features. Stops earlier if the
+    /// residual covariance or variance is a rounding error, given the relative error `epsilon` of
+    /// the moments.
     pub(super) fn of(moments: &Centred, rank: usize, q: usize, epsilon: f64) -> Result<Self> {
         let g = moments.g().submatrix(0, 0, rank, rank);
         let mut b = moments.b.subrows(0, rank).to_owned();
         let (q, t) = (q.min(rank), b.ncols());
         let trace: f64 = (0..rank).map(|j| g[(j, j)]).sum();
         let first = b.norm_l2();
-        // rounding of Σ φ̃ỹᵀ for uncorrelated features and targets
+        // if features and targets are uncorrelated, B consists of rounding errors of this size
         let total: f64 = moments.squares.iter().sum();
         let least = NOISE * epsilon * first.max((trace * total).max(0.0).sqrt());
         let (mut functions, mut loadings) = (Mat::<f64>::zeros(rank, q), Mat::<f64>::zeros(rank, q));
@@ -77,8 +79,8 @@ impl Components {
         self.functions.col_iter().map(|column| -along(column)).collect()
     }
 
-    /// The regression on all components: weights RCᵀ, and intercepts for targets that are centred
-    /// by `centre`.
+    /// The regression on all components: weights RCᵀ, and intercepts. The fit saw the targets minus
+    /// `centre`; the intercepts add `centre` back.
     pub(super) fn regression(&self, moments: &Centred, centre: &[f64]) -> Head {
         let mut weights = Mat::zeros(self.functions.nrows(), self.targets.nrows());
         matmul(weights.as_mut(), Accum::Replace, self.functions.as_ref(), self.targets.transpose(), 1.0, Par::Seq);
@@ -94,7 +96,8 @@ impl Components {
         self.gains().map(|gain| gain / total).collect()
     }
 
-    /// Mean squared error on the training rows, and variance, each summed over the targets.
+    /// Mean squared error on the training rows, and variance of the targets, each summed over the
+    /// targets.
     pub(super) fn train(&self, moments: &Centred) -> (f64, f64) {
         let total: f64 = moments.squares.iter().sum();
         ((total - self.gains().sum::<f64>()).max(0.0) / moments.rows, total / moments.rows)
@@ -106,8 +109,8 @@ impl Components {
         self.squares.iter().zip(self.targets.col_iter()).map(|(square, c)| square * dot(c, c))
     }
 
-    /// The sums of squared errors of the first 1, 2, … components on the rows of these moments,
-    /// which are centred by the means of the fit.
+    /// The sums of squared errors of the first 1, 2, … components on other rows, given by their
+    /// moments `new`. These moments must be centred by the means of the fit.
     pub(super) fn errors(&self, new: &Centred) -> Vec<f64> {
         let (rank, q, t) = (self.functions.nrows(), self.count(), self.targets.nrows());
         let mut images = Mat::<f64>::zeros(rank, q);

@@ -1,5 +1,5 @@
-//! Exact kernel ridge regression: `map` exact. With the linear kernel on sparse rows it learns one
-//! weight per column ([`super::linear`]).
+//! Exact kernel ridge regression (`map` exact). With the linear kernel on sparse rows, the solver
+//! learns one weight per column instead ([`super::linear`]).
 //!
 //! The rows are read into memory once and stay there, because they are part of the model. See
 //! [`super::iterative::exact`] for the problem and both methods. A resumed run recomputes its
@@ -27,7 +27,9 @@ use kstore::{MemoryRows, Plan, Reading, RowSource, pass::Observer};
 const REMEDY: &str = "raise `lambda`, raise `rank`, which makes the preconditioner better, or take `method` direct";
 const ROWS: &str = "learn from fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
 
-/// Returns the stages: statistics; then the factor, or landmarks, preconditioner and iteration.
+/// Returns the stages of the fit. The first stage reads the statistics of the columns. The direct
+/// method then has one stage, the factorisation. The iterative method has three: landmarks,
+/// preconditioner, and iteration.
 pub(super) fn stages<T: Real>(ridge: &Ridge, work: &FitRequest<'_>) -> (PassShape, Vec<Stage>) {
     let (shape, budget) = (&work.shape, work.resources.memory);
     let cut = whole::cut(shape);
@@ -46,15 +48,16 @@ pub(super) fn stages<T: Real>(ridge: &Ridge, work: &FitRequest<'_>) -> (PassShap
     (cut, std::iter::once(scan).chain(stages.map(|(plan, passes)| Stage { plan, passes })).collect())
 }
 
-/// Returns the number of columns if the solver learns weights of columns: with the linear kernel on
-/// sparse rows, unless a factor is required.
+/// Returns the number of columns if the solver learns one weight per column, otherwise `None`. It
+/// does so for the linear kernel on sparse rows, unless the direct method or leave-one-out is
+/// requested.
 fn linear(ridge: &Ridge, kernel: &Kernel) -> Option<usize> {
     kernel.linear_on_sparse().filter(|_| !ridge.leave_one_out && ridge.method != RidgeMethod::Direct)
 }
 
 fn method(ridge: &Ridge, shape: &ProblemSize, budget: usize) -> RidgeMethod {
     match ridge.method {
-        // only a factor gives leave-one-out
+        // leave-one-out errors need the Cholesky factor
         RidgeMethod::Auto if ridge.leave_one_out => RidgeMethod::Direct,
         RidgeMethod::Auto if shape.n <= DIRECT_ROWS as u64 && direct_plan(shape, budget).bytes() <= budget => {
             RidgeMethod::Direct
@@ -86,8 +89,8 @@ fn iterative_plans<T: Real>(shape: &ProblemSize, cut: PassShape, options: &Train
     [choose, made, solve.term("kernel values that are kept", room, "")]
 }
 
-/// Returns the plan of the iteration without stored kernel values, and the bytes for these: all
-/// values, or as many as fit.
+/// Returns the plan of the iteration without stored kernel values, and the number of bytes for
+/// kernel values: enough for all of them, or what remains of `budget`.
 fn solving<T: Real>(shape: &ProblemSize, budget: usize) -> (Plan, usize) {
     let n = shape.n as usize;
     let plan = whole::plan(plan::ITERATION, shape, budget)
@@ -106,8 +109,8 @@ pub(super) fn fit<T: Real>(
 ) -> Result<Found<T>> {
     let (n, centre) = (rows.len(), data.targets.centre());
     let free = ridge.intercept == Intercept::Free;
-    // a free intercept centres the targets; otherwise they keep their mean, because the original
-    // problem penalises the intercept or has none
+    // the stored targets are centred, which is right only for a free intercept; for a penalised
+    // intercept or none, add the mean back
     let shift = |j: usize| if free { 0.0 } else { centre[j] };
     let y = Mat::from_fn(n, centre.len(), |i, j| rows.y()[i * centre.len() + j] + shift(j));
     let lambda = ridge.lambda::<T>()?;
@@ -178,8 +181,8 @@ impl<T: Real> Exact<'_, T> {
         Until { tolerance: self.ridge.tolerated::<T>(), observer, journal: self.data.resources.journal }
     }
 
-    /// Solves by iteration. If this fails, and the method is `auto` and the memory allows, solves
-    /// by a factor.
+    /// Solves by conjugate gradient. If this fails, falls back to the direct method, provided that
+    /// the method is `auto` and the factor fits the memory budget.
     fn iterated(&self) -> Result<(Dual, Solved)> {
         let (dual, solved) = self.iterative()?;
         let memory = self.data.resources.memory;
@@ -194,7 +197,8 @@ impl<T: Real> Exact<'_, T> {
         }
     }
 
-    /// Solves by a factor; `since` is the error of a failed iteration.
+    /// Solves by a Cholesky factor. `since` is the error of conjugate gradient, if that ran and
+    /// failed.
     fn direct(&self, since: Option<Error>) -> Result<(Dual, Solved)> {
         let n = self.rows.len();
         let _stage = self.data.resources.stages.stage(plan::FACTOR, None);
@@ -233,7 +237,7 @@ impl<T: Real> Exact<'_, T> {
         let (n, ExactProblem { mu, constant, workers, .. }) = (self.rows.len(), self.problem);
         let (map, kernel) = (kapprox::MapSpec::default(), self.data.kernel.clone());
         let options = TrainOptions { map, kernel, candidates: None, ..options.clone() };
-        // rows in memory are not a pass over the table, so the journal stores none of them
+        // no journal: it stores the passes over the table, and this pass reads rows in memory
         let here = Resources { journal: None, ..*resources };
         let (source, reading, n_all) = (self.rows, self.reading, n as u64);
         let mapped = Mapping { source, n: n_all, reading, options: &options, cut, resources: &here }.map()?;

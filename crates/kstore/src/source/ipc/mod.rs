@@ -1,11 +1,12 @@
 //! Arrow IPC files, also called Feather version 2.
 //!
 //! The footer states the positions of the record batches. A cursor reads the bytes of the next rows
-//! of the requested columns into its own buffers, aligned so that numbers are used in place. Memory
-//! is therefore a few hundred kilobytes for batches of any length, no mapped page counts as
-//! resident, and a file that shrinks during reading is an error instead of a signal. Compressed
-//! buffers (lz4, zstd) can only be unpacked as a whole: a cursor then holds the requested columns
-//! of one batch. For zero-copy use of a column, see [`IpcFile::map`].
+//! of the requested columns into its own buffers, aligned so that numbers are used in place. This
+//! has three advantages over mapping the file. The memory is a few hundred kilobytes, however long
+//! a batch is. No mapped pages count as resident memory. A file that shrinks during reading causes
+//! an error instead of SIGBUS. Compressed buffers (lz4, zstd) can only be unpacked as a whole: a
+//! cursor then holds the requested columns of one batch. For zero-copy use of a column, see
+//! [`IpcFile::map`].
 
 mod cursor;
 mod mapped;
@@ -43,9 +44,9 @@ pub(super) const FORMAT: Format =
 
 const NAME: &str = "Arrow IPC";
 
-/// Bytes counted for a text value: its view and its offset.
+/// Bytes planned for a text value in addition to its text: its view and its offset.
 const TEXT_BYTES: usize = 32;
-/// Maximum bytes of a column's texts in a chunk of several rows.
+/// Maximum bytes of text of a column in a chunk. A chunk of a single row may exceed it.
 const TEXT_CHUNK: u64 = 512 << 10;
 
 /// An open Arrow IPC file.
@@ -59,7 +60,8 @@ pub struct IpcFile {
     scanned: u64,
     dictionaries: Vec<Block>,
     known: Mutex<HashMap<i64, ArrayRef>>,
-    /// Bytes of columns in addition to their chunks, as far as they were requested.
+    /// Memory of each column in addition to its chunk, computed at the first request for the
+    /// column.
     measured: Mutex<HashMap<usize, Cost>>,
 }
 
@@ -94,7 +96,7 @@ impl IpcFile {
             starts.push(end.filter(|end| *end <= i64::MAX as u64).ok_or_else(|| format!("a batch of {rows} rows"))?);
         }
         let first = batches.iter().zip(starts.windows(2)).find(|(_, rows)| rows[0] < rows[1]).map(|(block, _)| block);
-        // the first row determines the length of lists that have offsets
+        // for lists with offsets (variable length), the first row determines the length
         let width = |root: usize| first.map_or(Ok(None), |block| reader::first_length(&file, &roots[root], block));
         let layout = Layout::new(schema.fields(), width)?;
         let value = |key: &str| schema.metadata().get(key).map(String::as_str);
@@ -151,17 +153,18 @@ impl IpcFile {
 
     fn chunk_rows(&self, roots: &[usize]) -> usize {
         let row: usize = roots.iter().map(|root| row_bytes(&self.roots[*root], self.layout.widths[*root])).sum();
-        // whole bytes of bitmaps; at least one step, even if a row is longer than a chunk
+        // a multiple of 8 rows, so that every chunk starts at a whole byte of the null bitmap; at
+        // least 8 rows, even if one row is longer than a chunk
         (chunk_bytes(roots.len()) / row.max(1)).max(1).next_multiple_of(8)
     }
 
-    /// Returns the bytes of some columns in addition to the numbers or views of a chunk:
-    /// dictionaries, texts, and the unpacked columns of the largest batch if batches are
-    /// compressed.
+    /// Returns the memory of the columns `roots` in bytes, without the numbers or views of a chunk:
+    /// the dictionaries, the texts, and, if batches are compressed, the unpacked columns of the
+    /// largest batch.
     fn measured(&self, roots: &[usize]) -> usize {
         let mut measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
         let unknown: Vec<usize> = roots.iter().copied().filter(|root| !measured.contains_key(root)).collect();
-        // damage is reported when the rows are read
+        // ignore errors here: reading the rows reports them
         let found = guarded(|| self.measure(&unknown)).ok().and_then(Result::ok);
         let found = found.unwrap_or_else(|| vec![Cost::default(); unknown.len()]);
         measured.extend(unknown.into_iter().zip(found));
@@ -182,21 +185,22 @@ impl IpcFile {
         }
         let beside = roots.iter().zip(found).map(|(root, (most, longest))| {
             let dictionary = self.roots[*root].dictionary.map_or(Ok(0), |id| self.dictionary_bytes(id))?;
-            // the texts of a chunk as read, and again while the array is built
+            // twice: the texts of a chunk as read, and their copy while the array is built
             let texts = if longest > 0 { 2 * longest.saturating_add(TEXT_CHUNK) } else { 0 };
             Ok(most.and(Cost { unpacked: dictionary.saturating_add(texts), passing: 0 }))
         });
         beside.collect()
     }
 
-    /// Returns the bytes of a column of a batch after unpacking, and during unpacking.
+    /// Returns the memory of a column of a batch after unpacking, and the additional memory during
+    /// unpacking.
     fn unpacked(&self, root: &Root, batch: &Batch) -> Result<Cost, LoadError> {
         let spans = if batch.codec.is_some() { root.spans(batch)? } else { &[] };
         spans.iter().try_fold(Cost::default(), |sum, span| Ok(sum.and(cost(&self.file, *span, batch.codec)?)))
     }
 
-    /// Returns the bytes of a dictionary while it is read: its stored parts, unpacked parts, and
-    /// their concatenation.
+    /// Returns the memory that reading a dictionary needs, in bytes: its stored parts, the unpacked
+    /// parts, and their concatenation.
     fn dictionary_bytes(&self, id: i64) -> Result<u64, LoadError> {
         let mut bytes = 0u64;
         for block in &self.dictionaries {
@@ -235,8 +239,8 @@ impl TableFile for IpcFile {
         super::format::HELD + self.layout.schema.columns.len() * super::format::HELD_BY_COLUMN + batches
     }
 
-    /// Bytes of a chunk, twice for columns that are not used as stored; texts, dictionaries and
-    /// unpacked columns.
+    /// Returns twice the bytes of a chunk, because a column that cannot be used as stored is
+    /// copied, plus the bytes of texts, dictionaries and unpacked columns.
     fn footprint(&self, columns: &[usize]) -> usize {
         let roots = self.layout.roots(columns);
         let row: usize = roots.iter().map(|root| row_bytes(&self.roots[*root], self.layout.widths[*root])).sum();
@@ -254,8 +258,7 @@ fn blocks(footer: &Footer<'_>, dictionaries: bool, file: &Positioned) -> Result<
     blocks.iter().flatten().map(|block| Block::new(block, file)).collect()
 }
 
-/// Returns the bytes of the footer; distinguishes a file that is not Arrow IPC from a truncated
-/// one.
+/// Reads the footer. The error says whether the file has another format or is truncated.
 fn footer(file: &Positioned) -> Result<Vec<u8>> {
     let (mut start, mut end) = ([0; 8], [0; 10]);
     let length = file.length();
