@@ -11,7 +11,6 @@
 pub mod features;
 pub mod job;
 pub mod metric;
-mod platt;
 #[doc(hidden)]
 pub mod prepare;
 pub mod request;
@@ -23,7 +22,7 @@ pub use solver::normal_equations::{Cell, FoldCoefficients, RidgeFit, RidgeOption
 
 use kmodel::{
     AnyModel, Card, Certificate, CertificateState, Classes, Error, FeatureFold, FoldGram, FoldSpec, Folds, GramScratch,
-    GramState, Head, Intercept, Link, Model, Result, RidgeFold, RidgeState, Take, Targets, Task, bins, certificate,
-    feature_fold, folds, gram, linalg, lists, model, moments, neighbours, quadratic, ranked, row_weights, stacked,
-    task,
+    GramState, Head, Intercept, Link, Model, Result, RidgeFold, RidgeState, Take, Targets, Task, alignment, bins,
+    certificate, feature_fold, folds, gram, linalg, lists, model, moments, neighbours, platt, quadratic, ranked,
+    row_weights, stacked, task,
 };

@@ -8,6 +8,8 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
+#[doc(hidden)]
+pub mod alignment;
 pub mod bins;
 pub mod certificate;
 mod error;
@@ -22,6 +24,8 @@ pub mod moments;
 #[doc(hidden)]
 pub mod neighbours;
 pub mod onnx;
+#[doc(hidden)]
+pub mod platt;
 pub mod predict;
 pub mod preimage;
 pub mod quadratic;

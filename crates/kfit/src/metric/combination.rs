@@ -18,7 +18,7 @@
 //! Reference: Cortes, Mohri, Rostamizadeh, "Algorithms for learning kernels based on centered
 //! alignment", JMLR 13, 2012.
 
-use super::alignment::CentredMoments;
+use crate::alignment::CentredMoments;
 use crate::prepare::landmarks::Mapping;
 use crate::prepare::plan;
 use crate::prepare::survey::survey;

@@ -25,7 +25,6 @@
 //! machines); Beaglehole, Holzmüller, Radhakrishnan, Belkin, "xRFM: accurate, scalable, and
 //! interpretable feature learning models for tabular data", 2025.
 
-pub mod alignment;
 pub mod combination;
 mod learn;
 mod length;

@@ -1,7 +1,6 @@
 //! The measurement of one candidate on the rows of a rung, and the result of a search.
 
 use super::{Score, TuneOptions};
-use crate::metric::alignment::centred_alignments;
 use crate::metric::{Learned, RoundReport, Rows, as_text, behind};
 use crate::prepare::landmarks::settle;
 use crate::prepare::survey::Survey;
@@ -9,6 +8,7 @@ use crate::request::{MetricSource, PassShape, Resources, Scaling, TrainOptions};
 use crate::{FoldSpec, Folds, GramState, Result, RidgeOptions, Surface, Targets};
 use kapprox::metric::Metric;
 use kapprox::{Real, kernel::Kernel, landmark::RowSample};
+use kmodel::alignment::centred_alignments;
 use kstore::{MemoryRows, Reading};
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@
 //! multipliers of the stronger parameter, which are feasible within its wider bounds. SVMs fitted
 //! without a fold score its rows; the parameter with the fewest errors is chosen, on ties the
 //! strongest, and refitted on all rows. The scores also calibrate the probabilities ([Platt
-//! scaling](crate::platt)).
+//! scaling](kmodel::platt)).
 //!
 //! *Cost*: one fit for every fold and parameter (less with warm starts), and one more. *Bytes*: in
 //! addition to a fit, the scores of all rows for every parameter.

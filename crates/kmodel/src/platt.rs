@@ -21,7 +21,7 @@ const RIDGE: f64 = 1e-12;
 
 /// Returns a and b. Each row is its decision value, whether it belongs to the class, and its
 /// weight.
-pub(crate) fn fit(rows: impl Iterator<Item = (f64, bool, f64)> + Clone) -> (f64, f64) {
+pub fn fit(rows: impl Iterator<Item = (f64, bool, f64)> + Clone) -> (f64, f64) {
     let (mut own, mut others, mut scale) = (0.0, 0.0, 0.0f64);
     for (f, is, weight) in rows.clone() {
         if is {

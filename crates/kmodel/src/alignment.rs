@@ -68,32 +68,33 @@ fn ideal_norm(moments: &CentredMoments<'_>) -> f64 {
 }
 
 /// Centred products of the leading features and of targets, summed over folds in order.
-pub(super) struct CentredMoments<'a> {
+#[derive(Debug)]
+pub struct CentredMoments<'a> {
     folds: &'a [FoldGram],
     p: usize,
-    pub(super) n: f64,
+    pub n: f64,
     s: Vec<f64>,
-    pub(super) sy: Vec<f64>,
+    pub sy: Vec<f64>,
 }
 
 impl<'a> CentredMoments<'a> {
-    pub(super) fn of(gram: &'a GramState, leading: usize) -> Self {
+    pub fn of(gram: &'a GramState, leading: usize) -> Self {
         let moments = Self { folds: gram.folds(), p: gram.features(), n: gram.rows() as f64, s: vec![], sy: vec![] };
         let s = (0..leading).map(|i| moments.sum(|fold| fold.s[i])).collect();
         let sy = (0..gram.targets()).map(|j| moments.sum(|fold| fold.sy[j])).collect();
         Self { s, sy, ..moments }
     }
 
-    pub(super) fn sum(&self, of: impl Fn(&FoldGram) -> f64) -> f64 {
+    pub fn sum(&self, of: impl Fn(&FoldGram) -> f64) -> f64 {
         self.folds.iter().map(of).sum()
     }
 
     /// Centred product of features i ≥ j.
-    pub(super) fn product(&self, i: usize, j: usize) -> f64 {
+    pub fn product(&self, i: usize, j: usize) -> f64 {
         self.sum(|fold| fold.g[j * self.p + i]) - self.s[i] * self.s[j] / self.n
     }
 
-    pub(super) fn with_target(&self, i: usize, c: usize) -> f64 {
+    pub fn with_target(&self, i: usize, c: usize) -> f64 {
         self.sum(|fold| fold.b[c * self.p + i]) - self.s[i] * self.sy[c] / self.n
     }
 }
