@@ -1,4 +1,5 @@
-//! The Gram update: one block of rows into the state. Throughput in useful flops, n·m² for n rows and m features.
+//! The Gram update of one block of rows. Throughput in useful flops, n·m² for n rows and m
+//! features.
 //!
 //! `cargo bench -p kmill-benches -- gram`
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench")]
