@@ -1,4 +1,5 @@
-//! A reader that stops before the rows it promised: an error for every format, since the table looks, not the reader.
+//! A reader that returns fewer rows than promised causes an error in every format, since the table
+//! checks the count.
 
 use crate::make::*;
 use kstore::schema::{Column, Kind, Schema};

@@ -1,4 +1,4 @@
-//! Columns that are carried along.
+//! Columns that are carried along unchanged.
 
 use crate::make::*;
 use kstore::arrow::array::UInt64Array;
