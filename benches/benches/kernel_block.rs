@@ -13,8 +13,7 @@ use std::time::Duration;
 /// Rows of a strip, landmarks, and rows of the block that contains the strip.
 const SHAPE: (usize, usize, usize) = (256, 2048, 4096);
 
-/// Returns points between −1 and 1 from a linear congruential generator, which suffices to measure
-/// speed.
+/// Returns points between −1 and 1 from a linear congruential generator.
 fn points<T: Real>(n: usize, d: usize, seed: u64) -> Vec<T> {
     let mut state = seed;
     (0..n * d)

@@ -6,7 +6,8 @@
 //! the product, the second the median ratio of the rounds. The product is faer's and writes the
 //! same block; the headline shows its rate.
 //!
-//! `cargo bench -p kmill-benches -- kernel_ratios [NAME...]`: only kernels whose example contains a name.
+//! `cargo bench -p kmill-benches -- kernel_ratios [NAME...]` measures only kernels whose example
+//! contains a name.
 
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
@@ -16,8 +17,7 @@ use std::time::Instant;
 
 const ROUNDS: usize = 60;
 
-/// Returns points between 0 and 1 from a linear congruential generator, which suffices to measure
-/// speed.
+/// Returns points between 0 and 1 from a linear congruential generator.
 fn points<T: Real>(n: usize, d: usize, seed: u64) -> Vec<T> {
     let mut state = seed;
     (0..n * d)

@@ -1,8 +1,8 @@
 //! Benches and measuring programs, one subject per file, in a single binary that is linked once.
 //!
-//! `cargo bench -p kmill-benches -- gram` measures the subjects whose names contain `gram`, and `--
-//! rates 100000 npy` runs a program with its arguments. As a test, everything runs once on little
-//! data.
+//! `cargo bench -p kmill-benches -- gram` measures the subjects whose names contain `gram`. With
+//! `-- rates 100000 npy` it runs a program with its arguments. As a test, everything runs once on
+//! little data.
 #![allow(missing_docs, reason = "a bench")]
 
 mod approximations;

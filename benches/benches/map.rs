@@ -48,8 +48,7 @@ pub(crate) fn maps(c: &mut Criterion) {
     }
 }
 
-/// Measures a whole run from a Parquet file: statistics, candidates, landmarks, Gram matrix and
-/// solve.
+/// Measures a run from a Parquet file: statistics, candidates, landmarks, Gram matrix and solve.
 pub(crate) fn run(c: &mut Criterion) {
     let (n, d) = (65_536, 16);
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,4 @@
-//! Whole passes over generated tables: the sum of every column, from Parquet and `.npy`, with one
-//! and two lanes.
+//! Passes over generated tables: column sums from Parquet and `.npy`, with one and two lanes.
 //!
 //! `cargo bench -p kmill-benches -- pass`; throughput is in rows.
 

@@ -169,12 +169,10 @@ fn compare(name: &str, rows: usize, threads: usize, plain: impl Fn() -> f64, our
     );
 }
 
-/// Returns the user and system time of all threads in seconds, in steps of 10 ms, or 0 if the
-/// system does not report it.
+/// Returns user and system time of all threads in seconds, in steps of 10 ms; 0 if not available.
 fn processor_seconds() -> f64 {
     let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // fields after the process name, which may contain spaces: utime and stime are the 12th and
-    // 13th
+    // fields after the process name, which may contain spaces: utime is the 12th, stime the 13th
     let fields = text.rsplit(')').next().unwrap_or_default().split_ascii_whitespace().skip(11).take(2);
     fields.filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
 }

@@ -1,5 +1,4 @@
-//! The Gram pass of a ridge fit from every source, alternating with the same pass over rows in
-//! memory.
+//! The Gram pass of a ridge fit from every source, alternating with the same pass from memory.
 //!
 //! `cargo bench -p kmill-benches -- sources [ROWS RANK]`. From Parquet it should take at most 1.10
 //! times as long as from memory, since decoding runs ahead of the products.

@@ -59,8 +59,7 @@ pub fn add_rows(x: &[f32], sums: &mut [f64]) {
     }
 }
 
-/// Returns true under `cargo bench` and false in a test, where a bench with its own `main` runs
-/// once on little data.
+/// Returns true under `cargo bench`. In a test, benches with their own `main` run on little data.
 pub fn measuring() -> bool {
     std::env::args().any(|argument| argument == "--bench")
 }

@@ -5,8 +5,7 @@ use kapprox::Error;
 use kapprox::matrix::{self, Entries, Function, PartialCholesky, SquaredDistances};
 use kpass::Workers;
 
-/// Returns the kernel matrix of points in three clouds, one of them far smaller. The approximation
-/// sees the matrix only.
+/// Kernel matrix of three clouds of points, one far smaller. Only the matrix is approximated.
 fn clouds(n: usize) -> Mat<f64> {
     let mut state = 5u64;
     let mut uniform = || {
@@ -35,8 +34,7 @@ fn eigenvalues(k: MatRef<'_, f64>) -> Vec<f64> {
     k.self_adjoint_eigenvalues(Side::Lower).expect("eigenvalues")
 }
 
-/// F Fᵀ is K_nS K_SS⁻¹ K_Sn, the residual is positive semi-definite, and its trace is the
-/// certificate.
+/// F Fᵀ is K_nS K_SS⁻¹ K_Sn; the residual is positive semi-definite, its trace the certificate.
 #[test]
 fn it_is_the_projection_on_the_columns_of_the_pivots() {
     let k = clouds(400);
@@ -63,8 +61,8 @@ fn it_is_the_projection_on_the_columns_of_the_pivots() {
 }
 
 /// Chen, Epperly, Tropp, Webber, theorem 3.1 with ε = 1: from r = k + k log(1/η) on, the mean error
-/// is at most twice the error of the best approximation of rank k, which leaves the fraction η of
-/// the trace.
+/// is at most twice that of the best rank-k approximation, which leaves the fraction η of the
+/// trace.
 #[test]
 fn the_mean_error_of_random_pivots_is_within_its_law() {
     let k = clouds(300);
@@ -114,8 +112,8 @@ fn a_tolerance_stops() {
     }
 }
 
-/// Entries from a function, a row-major array, a column-major array and a mapped file give the same
-/// numbers on any number of threads.
+/// A function, row-major and column-major arrays and a mapped file give equal results on any
+/// threads.
 #[test]
 fn it_does_not_depend_on_where_the_entries_are_nor_on_threads() {
     let k = clouds(700);
@@ -208,7 +206,7 @@ fn a_matrix_that_is_not_positive_semi_definite_is_refused() {
 #[test]
 fn squared_distances_are_those_of_the_coordinates() {
     let k = clouds(120);
-    // feature-space distances; points coincide in pairs, and the first one is repeated three times
+    // feature-space distances; some points occur twice, and rows 0 to 2 are the same point
     let at = |i: usize| if i < 3 { 7 } else { i % 100 };
     let d = Mat::from_fn(120, 120, |i, j| (k[(at(i), at(i))] + k[(at(j), at(j))] - 2.0 * k[(at(i), at(j))]).max(0.0));
     let given = SquaredDistances::new(d.as_ref()).unwrap();

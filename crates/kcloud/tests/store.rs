@@ -29,8 +29,7 @@ fn server() -> &'static Server {
     })
 }
 
-/// Writes two tables of 6,000 rows to a folder of the bucket, as Parquet in row groups of 2,500
-/// rows and as CSV.
+/// Writes two tables of 6,000 rows, as Parquet in row groups of 2,500 rows and as CSV.
 fn rows(folder: &str) -> String {
     let at = server().folder.path().join("bucket").join(folder);
     std::fs::create_dir_all(&at).unwrap();
@@ -77,9 +76,9 @@ fn a_store_gives_the_model_of_local_files() {
     let (distant, passes) = fitted(&["s3://bucket/models/*.parquet".to_string()]);
     assert!(distant == local);
     let asked = server().requests("models") - before;
-    // 59 requests if no two lanes request a row group at the same time, since opening a table reads
-    // the first page of every column chunk; in each pass a second lane may request each of the
-    // three row groups once more
+    // 59 requests if no two lanes request a row group at the same time; opening a table reads the
+    // first page of every column chunk; in each pass a second lane may request the three row groups
+    // again
     assert!(asked as u64 <= 59 + 3 * passes, "{asked} requests in {passes} passes");
     let each = [0, 1].map(|part| format!("s3://bucket/models/{part}.parquet"));
     assert!(model(&each) == local);

@@ -15,8 +15,7 @@ fn largest_error<T: Real>(text: &str, oracle: Oracle, x: &[T], z: &[T], d: usize
         for (j, z) in z.chunks(d).enumerate() {
             let absolute = |v: &[f64]| v.iter().map(|v| v.abs()).collect::<Vec<_>>();
             let want = oracle(x, z);
-            // the scale is at least 1 for a sigmoid and SSIM; for inner products it is the sum of
-            // absolute terms
+            // scale: at least 1 for sigmoid and SSIM; for inner products the sum of absolute terms
             let floor = match text {
                 text if text.contains("sigmoid") || text.contains("ssim") => 1.0,
                 // the distance kernel is a difference of norms, which may cancel

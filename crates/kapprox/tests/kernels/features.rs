@@ -20,8 +20,7 @@ fn features<T: Real>(map: &NystromMap<T>, rows: &[T]) -> Mat<T> {
     phi
 }
 
-/// Returns the largest difference from the definition, computed column by column in f64: L Lᵀ =
-/// K_SS and L phi = k_S(x).
+/// Returns the largest difference from the definition in f64: L Lᵀ = K_SS and L phi = k_S(x).
 fn distance<T: Real>(m: usize, b: usize) -> f64 {
     let (map, rows) = (map::<T>(m), points::<T>(b, D, 2, 0.0));
     assert!(map.rank() == m && !map.is_wide(), "rank {} of {m}", map.rank());

@@ -14,8 +14,7 @@ pub(crate) fn dot(x: &[f64], z: &[f64]) -> f64 {
     x.iter().zip(z).map(|(x, z)| x * z).sum()
 }
 
-/// Computes the structural similarity of pictures with pixels from 0 to 2 by its definition; the
-/// last line may be short.
+/// Structural similarity of pictures with pixels from 0 to 2; the last line may be short.
 fn ssim(x: &[f64], z: &[f64], width: usize, window: usize, step: usize) -> f64 {
     let lines = x.len().div_ceil(width);
     let corners = |length: usize| {

@@ -24,8 +24,7 @@ fn blocks_equal_scikit_learn() {
     }
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/kernels.json");
     let golden: Golden = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    // kernels that neither library has; for skewed chi-squared scikit-learn has only random
-    // features
+    // kernels in neither library; of skewed chi-squared scikit-learn has only random features
     let without = ["constant", "subset", "delta", "skewed_chi_squared", "distance"];
     for family in registry().into_iter().filter(|family| !without.contains(&family.name)) {
         let found = golden.kernels.iter().any(|entry| entry.spec.starts_with(&format!("{}(", family.name)));

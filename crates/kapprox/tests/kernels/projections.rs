@@ -1,5 +1,4 @@
-//! Every map on landmarks is a projection (K̂ ≼ K), for every landmark scheme and every order of
-//! the landmarks.
+//! Every map on landmarks is a projection (K̂ ≼ K), for every scheme and order of landmarks.
 
 use faer::{Mat, Side};
 use kapprox::kernel::{AnyKernel, Domain, KernelFamily, registry as kernels};
@@ -27,8 +26,7 @@ fn missing<T: Real>() -> f64 {
     if size_of::<T>() == size_of::<f64>() { 1e-9 } else { 1e-6 }
 }
 
-/// Returns `n` rows in the kernel's domain, exact in f32 and between ±3; a quarter of them are
-/// duplicates.
+/// Returns `n` rows in the kernel's domain, exact in f32, between ±3; a quarter are duplicates.
 fn table<T: Real>(domain: Domain, n: usize, d: usize) -> Vec<T> {
     let value = |v: f64| match domain {
         Domain::Any => 3.0 * v,
@@ -98,8 +96,8 @@ impl<T: Real> Case<T> {
         residual.iter().map(|r| r.max(0.0)).sum::<f64>() / self.trace
     }
 
-    /// Checks that the Nyström map projects and that its trace error is at most twice that of the
-    /// pseudo-inverse on its landmarks, up to [`missing`].
+    /// Checks that the Nyström map projects, and that its trace error is at most twice the
+    /// pseudo-inverse's, up to [`missing`].
     fn check_nystrom(&self, what: &str, landmarks: LandmarkSet<T>) {
         let oracle = self.pseudo_inverse(&landmarks);
         let map = NystromMap::new(&self.kernel, landmarks, &Workers::sequential()).unwrap();
@@ -188,8 +186,7 @@ fn every_map_on_landmarks_projects_in_f64() {
     every_map::<f64>();
 }
 
-/// Returns landmarks in a corner of the data, on a line, or within 1e-6 of one point, each alone
-/// and followed by all rows.
+/// Landmarks in a corner, on a line, or within 1e-6 of one point, each alone and before all rows.
 fn tables<T: Real>(d: usize) -> Vec<(&'static str, Vec<T>)> {
     let (all, drawn) = (table::<T>(Domain::Any, 240, d), wide(&points::<T>(120, d, 5, 0.0)));
     let make = |value: &dyn Fn(usize) -> f64| (0..120 * d).map(|i| T::from_f64(value(i))).collect::<Vec<T>>();

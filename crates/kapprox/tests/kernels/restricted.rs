@@ -157,8 +157,7 @@ fn rows_of_other_features_are_a_bug() {
     block(&build("linear(on=x0)", 4), view(&x, 5), view(&x, 5));
 }
 
-/// The random features of a restricted kernel depend on its columns only, and average to the
-/// kernel.
+/// Random features of a restricted kernel depend on its columns only and average to the kernel.
 #[test]
 fn the_spectrum_is_that_of_the_columns() {
     for family in registry() {

@@ -14,8 +14,7 @@ use std::sync::Arc;
 const WIDTH: usize = 90;
 const ROOM: usize = 24;
 
-/// Rows of `WIDTH` numbers, mostly 0: the first row is zero, the second has a single nonzero value,
-/// and the third and fourth are equal.
+/// Mostly zero rows of `WIDTH` numbers: row 0 is zero, row 1 has one entry, rows 2 and 3 are equal.
 fn dense<T: Real>(n: usize, seed: u64) -> Vec<T> {
     let (values, chances) = (points::<T>(n, WIDTH, seed, 0.0), points::<f64>(n, WIDTH, seed + 1, 0.0));
     let mut rows: Vec<T> =
@@ -86,8 +85,7 @@ fn values_are_those_of_the_formulas() {
     KNOWN.iter().for_each(|text| assert!(seen.contains(text), "{text} takes no sparse points"));
 }
 
-/// A kernel value depends on its pair of points alone, not on which side is shorter, on the number
-/// of rows, or on the code path.
+/// A value depends on its pair alone, not on the shorter side, the number of rows or the code path.
 #[test]
 fn bits_do_not_depend_on_the_rest_of_a_block() {
     for text in KNOWN {
@@ -96,13 +94,13 @@ fn bits_do_not_depend_on_the_rest_of_a_block() {
         let (x, z) = (view(&rows, 2 * ROOM), view(&columns, 2 * ROOM));
         let kernel = on_sparse(text).unwrap();
         let whole = block(&kernel, x, z);
-        // the cosine divides by one norm after the other, so swapping the sides changes the
+        // the cosine divides by one norm after the other, so a swap of the sides changes the
         // rounding
         if *text != "cosine()" {
             assert_eq!(block(&kernel, z, x), whole.transpose().to_owned(), "{text}");
         }
-        // the shorter side is indexed: 8 rows are shorter than the 25 columns, 60 are not; f64
-        // shows the last bit
+        // the shorter side is indexed: 8 rows are shorter than 25 columns, 60 are not; f64 shows
+        // all bits
         let wide = [&rows, &columns].map(|rows| rows.iter().map(|v| f64::from(*v)).collect::<Vec<f64>>());
         let [few, many] = [(&wide[0][..16 * ROOM]), &wide[0]]
             .map(|rows| block(&kernel, view(rows, 2 * ROOM), view(&wide[1], 2 * ROOM)));
@@ -125,8 +123,7 @@ fn bits_do_not_depend_on_the_rest_of_a_block() {
     }
 }
 
-/// Norms cancel for points that are close and large: the distance is computed entry by entry and is
-/// 0 for equal points.
+/// For close and large points norms cancel: the distance is summed by entries; equal points have 0.
 #[test]
 fn distances_of_close_points_are_exact_and_sums_that_overflow_saturate() {
     let rows = [4.0, 9.0, 1e8, 3.0, 4.0, 9.0, 1e8, 3.0 + 1e-6];

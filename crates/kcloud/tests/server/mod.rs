@@ -1,5 +1,4 @@
-//! A local object store: it serves the objects of a folder by GET and HEAD with ranges and
-//! conditions, and S3 listings.
+//! A local object store: GET and HEAD of a folder's files, with ranges and conditions; S3 lists.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};

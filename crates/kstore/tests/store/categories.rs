@@ -1,5 +1,4 @@
-//! Categorical columns as features, in every format and cut of the rows, compared with one-hot
-//! coding by hand.
+//! Categorical columns as features, in every format and cut, compared with one-hot coding by hand.
 
 use crate::make::*;
 use kstore::arrow::array::*;
@@ -77,8 +76,7 @@ pub(crate) fn coded_of(
     search.finish(&pass.fold(&source, &search)?.0)
 }
 
-/// Computes names and rows of the features from the definition: sorted values, then the missing
-/// value if there is one.
+/// Computes names and rows of the features by definition: sorted values, then the missing value.
 fn by_hand(rows: &[Row]) -> (Vec<String>, Vec<f64>) {
     let mut columns: Vec<(String, Vec<f64>)> = Vec::new();
     let mut category = |name: &str, values: Vec<Option<Label>>| {
@@ -247,16 +245,14 @@ fn columns_of_many_values_are_left_out_or_hashed_or_named() {
     assert!(matches!(coded(&many, &only, (64, 2)), Err(Error::Empty { .. })));
 }
 
-/// The decision depends on all rows, not on their order or cut: users recur after the first
-/// thousand rows, or immediately.
+/// The result depends on all rows, not on order or cut: users recur after 1,000 rows, or at once.
 #[test]
 fn what_becomes_of_many_values_does_not_depend_on_the_order_of_the_rows() {
     let folder = folder();
     let (users, visits) = (3000usize, 4usize);
     let rows = users * visits;
     let wide = "w".repeat(500);
-    // rows are sorted by visit; `own` is distinct in nearly every row; most notes are too long for
-    // feature names
+    // rows are sorted by visit; nearly every `own` is distinct; most notes are too long for names
     let line = |i: usize| {
         let own = if i.is_multiple_of(20) { "same".to_string() } else { format!("o{i}") };
         let note = if i.is_multiple_of(8) { "short".to_string() } else { format!("{wide}{}", i % users) };

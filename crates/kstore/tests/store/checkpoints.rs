@@ -1,5 +1,4 @@
-//! Passes that stop and continue: the same bits, nothing read twice, and no trust in the files on
-//! disk.
+//! Passes that stop and continue: the same bits, nothing read twice, no trust in files on disk.
 
 use crate::make::*;
 use kstore::checkpoint::{Journal, Listener, Manifest, Resume, Stored};
@@ -148,15 +147,13 @@ fn part(folder: &Path, end: &str) -> PathBuf {
     checkpoint.join(name)
 }
 
-/// Runs one complete pass and one whose first segments are saved; the folder then holds table and
-/// checkpoint.
+/// Runs a complete pass and one that stops after some saved segments; returns rows and manifest.
 fn stopped(folder: &Path) -> (TableRows<f64>, Manifest) {
     let rows = usual_rows(&split(folder, 1000, &[], 100));
     let manifest = manifest(rows.selected().table().identities());
     let heard = Heard::default();
     let journal = journal(folder, &manifest, false, &heard).unwrap();
-    // a pass calls `stop` for 63 tiles and 16 ends of segments; the second pass stops in its fifth
-    // segment
+    // a pass calls `stop` for 63 tiles and 16 segment ends; the second pass stops in segment five
     let observer = Asked(AtomicU64::new(0), 63 + 16 + 22);
     let pass = Pass { observer: &observer, journal: Some(&journal), ..pass() };
     pass.resume("first", &rows, &fold(&rows)).unwrap();
@@ -177,8 +174,7 @@ fn names_in(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Resumes both passes and checks their results. Returns the messages and the bytes read, in
-/// percent of a pass.
+/// Resumes and checks both passes; returns the messages and the bytes read, in percent of a pass.
 fn resumed(folder: &Path, rows: &TableRows<f64>, manifest: &Manifest) -> (Heard, u64) {
     let heard = Heard::default();
     let before = rows.bytes_read();
@@ -222,8 +218,7 @@ fn a_damaged_entry_is_done_again() {
     for at in 0..good.len() {
         let mut bad = good.clone();
         bad[at] ^= 1 << (at % 8);
-        // a flipped bit in the padding or in a name of the header may be harmless; any other is
-        // detected
+        // a flipped bit in the padding or in a header name may be harmless; others are detected
         let outcome = Stored::parse(&bad).and_then(|mut entry| entry.verify());
         let header = 8 + u64::from_le_bytes(good[..8].try_into().unwrap()) as usize;
         assert!(outcome.is_err() || at < header, "byte {at}");
@@ -287,8 +282,7 @@ fn a_checkpoint_of_another_run_is_refused_with_the_difference() {
         journal(folder.path(), &manifest, true, &heard).unwrap();
         assert!(heard.has(".json is damaged") && heard.has("starting afresh"), "{damaged}: {:?}", heard.0);
     }
-    // nothing has changed so far; a run that does not resume replaces the checkpoint when its first
-    // pass begins
+    // nothing has changed so far; without resume, the first pass replaces the checkpoint
     let heard = Heard::default();
     let journal = journal(folder.path(), &manifest, false, &heard).unwrap();
     assert_eq!(ends(folder.path()).len(), 3);

@@ -162,8 +162,7 @@ fn what_does_not_fit_is_told_with_its_line_and_a_remedy() {
     assert!(fault(b"\xff\xfea\0,\0b\0").contains("UTF-16"));
     assert!(fault(b"PK\x03\x04\0\0\0").contains("unzip -p"));
     assert!(fault(b"a\xff,b\n1,2\n").contains("not UTF-8"));
-    // by default more rows are used for detection, since a fold may run for hours before the bad
-    // line
+    // the default detection uses more rows: a fold may run for hours before the bad line
     let folder = folder();
     let path = text(folder.path(), "late.csv", "a\n1\n2\n3\n4\n5.5\n");
     assert_eq!(open(&path).schema().columns[0].kind, Kind::Float { bits: 64 });
@@ -183,8 +182,7 @@ fn a_row_without_end_is_told_and_not_kept() {
     assert!(error.contains("more than 100000 columns"), "{error}");
 }
 
-/// Rows longer than the bytes buffered before their end is known are read whole, whatever lies at
-/// the edges of blocks.
+/// Rows longer than the initial buffer are read whole, whatever lies at the edges of blocks.
 #[test]
 fn long_rows_are_whole_and_those_behind_them_are_found() {
     let folder = folder();

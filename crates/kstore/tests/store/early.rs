@@ -1,5 +1,4 @@
-//! A reader that returns fewer rows than promised causes an error in every format, since the table
-//! checks the count.
+//! Every format reports a reader that ends before its promised rows, since the table checks it.
 
 use crate::make::*;
 use kstore::schema::{Column, Kind, Schema};

@@ -1,5 +1,4 @@
-//! Several processes that share the passes of a run: the same bits as one process, also if one of
-//! them ends early.
+//! Processes that share the passes of a run: the bits of a single one, also if one of them ends.
 
 use crate::make::*;
 use kstore::checkpoint::{Cut, Journal, Manifest};
@@ -39,8 +38,7 @@ fn engine(folder: &Path) -> SharedEngine {
     SharedEngine::folder(folder).unwrap().patience(Duration::from_millis(1500))
 }
 
-/// Runs a pass through an engine with the given number of lanes, checks that it covers all rows,
-/// and returns its bits.
+/// Runs a pass through an engine; checks that all rows are folded, and returns the bits.
 fn pass(engine: &SharedEngine, name: &str, segment: u64, lanes: usize, rows: &TableRows<f64>) -> Vec<u64> {
     let (journal, observer) = (Journal::through(engine), Rows::default());
     let pass = Pass { lanes, journal: Some(&journal), observer: &observer, ..Pass::new(16, segment, sequential()) };
@@ -65,8 +63,7 @@ fn files(folder: &Path) -> Vec<String> {
 fn processes_find_the_bits_of_one() {
     let data = folder();
     let rows = usual_rows(&split(data.path(), 900, &[200, 613], 100));
-    // a lot (work unit) is a single segment for 40 or more rows per segment, and several segments
-    // below
+    // a lot (work unit) is one segment of 40 or more rows, or several shorter segments
     for (segment, workers) in [(100, 2), (100, 4), (40, 3), (7, 2), (2, 1), (1, 3), (1000, 3)] {
         let shared = folder();
         let path = shared.path().join("states");
@@ -119,8 +116,7 @@ fn the_work_of_a_process_that_has_gone_is_done_again() {
     let rows = usual_rows(&split(data.path(), 900, &[], 100));
     let one = alone(100, &rows);
     let cut = Cut { tile: 16, segment: 100, start: 0, end: 900 };
-    // the process failed and reported it; it was killed and its sign of life is stale; or the sign
-    // is gone
+    // it failed and reported it; it was killed and its .alive file is stale; or that file is gone
     for how in ["failed", "killed", "removed"] {
         let path = data.path().join(how);
         let other = engine(&path);
@@ -209,8 +205,7 @@ fn a_stop_is_heard_while_waiting() {
     assert!(matches!(outcome, Err(Error::Interrupted)));
 }
 
-/// Fills a folder with entries that do not belong to the run: files with names like those of
-/// states, a folder, links.
+/// Adds entries that do not belong to the run: files with names like states, a folder, links.
 #[cfg(unix)]
 fn of_others(path: &Path) -> Vec<String> {
     let names = ["thesis.tex", "job", "000001.total", "000001-000000000.0", "x.alive", ".kmill-notes.tmp"];
@@ -365,8 +360,7 @@ fn a_state_that_is_removed_is_given_again() {
     while let Some(lot) = one.claim(&key, &Rows::default()).unwrap() {
         give(lot);
     }
-    // computed once, because two threads that write the row files would read each other's partial
-    // files
+    // computed once: two threads that write the row files would read each other's partial files
     let shape = usual_rows(&split(data.path(), 9, &[], 9)).shape();
     let take = |engine: &SharedEngine, segment: u64| {
         let mut state = Fold::<f64>::init(&StatisticsFold::new(shape));

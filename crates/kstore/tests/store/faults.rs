@@ -129,8 +129,8 @@ fn shown(column: &KeptColumn) -> Vec<String> {
     values.map(|(row, value)| if column.is_null(row) { "null".to_string() } else { value.to_string() }).collect()
 }
 
-/// Returns selections with the bad column in every role. With a single feature, some formats copy
-/// directly from the file.
+/// Selects the bad column in every role, also as the single feature that some formats copy
+/// directly.
 fn roles() -> Vec<(&'static str, Selection)> {
     let bad = || vec![format!("x{}", BAD.1)];
     let with = |features: &[&str], selection: Selection| Selection { features: names(features), ..selection };

@@ -87,8 +87,7 @@ fn csv_line(text: &str) -> String {
     if text.is_empty() { "\"\"\n".to_string() } else { format!("{text}\n") }
 }
 
-/// Writes delta-encoded texts. If `lengths` is a block and a count, that block claims this count of
-/// packed lengths.
+/// Writes delta-encoded texts. `lengths` may be a block and the count of lengths that it claims.
 fn delta(path: &Path, encoding: Encoding, lengths: &[u8], version: WriterVersion) {
     write_texts(path, StringArray::from(vec![Some("Bonn"), Some("Bonn am Rhein"), None]), encoding, version);
     let mut file = std::fs::read(path).unwrap();
@@ -136,8 +135,7 @@ fn int96_keeps_dates_that_nanoseconds_do_not_reach() {
     let path = folder.path().join("a.parquet");
     let schema = Arc::new(parse_message_type("message m { required int96 when; required double y; }").unwrap());
     let mut writer = SerializedFileWriter::new(std::fs::File::create(&path).unwrap(), schema, Arc::default()).unwrap();
-    // days since 1970-01-01 by Python's datetime; INT96 counts Julian days, of which 1970-01-01 is
-    // 2,440,588
+    // days since 1970-01-01 by Python's datetime; INT96 counts Julian days: that date is 2,440,588
     let days: [(i64, u64); 4] = [(18_787, 10_957), (2_932_896, 7200), (-719_162, 0), (18_262, 0)];
     let int96 = |(day, second): &(i64, u64)| {
         let (nanos, mut value) = (second * 1_000_000_000, Int96::new());

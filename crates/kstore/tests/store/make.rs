@@ -50,8 +50,7 @@ pub(crate) fn groups_of(rows: usize) -> WriterProperties {
         .build()
 }
 
-/// Returns row `i` of the standard table: two features of different types, a target, a fold and a
-/// city.
+/// Returns row `i` of the standard table: two features, a target, a fold and a city.
 pub(crate) fn row(i: u64) -> (f32, f64, f64, i32, &'static str) {
     let random = Stream::new(1, Purpose::Data, 0);
     let city = ["Bonn", "Kiel", "Ulm"][random.below(4 * i + 3, 3) as usize];

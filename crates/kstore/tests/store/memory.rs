@@ -1,5 +1,4 @@
-//! Decoders stay within their planned footprints: wide tables and long row groups, each in a
-//! separate process.
+//! Decoders stay within their footprints: wide tables, long row groups, each in its own process.
 
 use crate::make::*;
 use kstore::arrow::array::*;
@@ -83,8 +82,7 @@ fn decoders_stay_within_their_footprint() {
                 grew as f64 / 1048576.0,
                 planned as f64 / 1048576.0
             );
-            // allowance for the allocator and one-time allocations such as the file's metadata; at
-            // most 0.7 MiB was observed
+            // allowance for the allocator and one-time allocations such as metadata; 0.7 MiB seen
             assert!(grew <= planned + (2 << 20), "{name} {kind}: grew {grew}, planned {planned}");
         }
     }

@@ -1,6 +1,5 @@
 //! Valid files, damaged a few thousand times with a fixed seed, cause no panic, no hang and no
-//! allocation of a size that a file merely claims. The coverage-guided version of this search is
-//! `scripts/fuzz`.
+//! allocation of a merely claimed size. The coverage-guided search is `scripts/fuzz`.
 
 use crate::make::*;
 use kstore::key::{Purpose, Stream};

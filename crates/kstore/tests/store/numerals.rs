@@ -21,8 +21,7 @@ fn time(i: u64) -> Option<i64> {
     (i % 50 != 3).then_some(minute / 60 * 100 + minute % 60)
 }
 
-/// Writes a column `t` with missing values and a column `y`, as integers and as floats in several
-/// formats.
+/// Writes columns `t`, with missing values, and `y`, as integers and floats in several formats.
 fn tables(folder: &Path, t: Column<'_>) -> Vec<Table> {
     let y: ArrayRef = Arc::new(Float64Array::from_iter_values((0..ROWS).map(|i| (i * i % 7) as f64)));
     let whole: ArrayRef = Arc::new((0..ROWS).map(t).collect::<Int64Array>());

@@ -284,8 +284,7 @@ fn the_pool_of_the_program_around_does_the_work_with_the_same_bits() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("host {i}")).build();
         let pool = std::sync::Arc::new(pool.unwrap());
         let workers = Workers::of(std::sync::Arc::clone(&pool));
-        // more lanes than threads wait for their turns and must not hang, even if the pass starts
-        // on the pool
+        // more lanes than threads must wait without hanging, also if the pass starts on the pool
         for (lanes, prefetch) in [(1, 2), (1, 0), (2, 2), (5, 2), (5, 0)] {
             let pass = Pass { prefetch, workers: &workers, ..pass(64, 256, lanes) };
             let fold = fold();
@@ -362,8 +361,7 @@ impl Observer for StopAfter {
     }
 }
 
-/// Every thread of the pool is a lane that waits for its turn, while the lane whose turn it is
-/// requests work from the pool.
+/// Every thread of the pool is a waiting lane, while the lane whose turn it is needs the pool.
 #[test]
 fn a_delivery_may_use_the_workers_of_the_pass() {
     let (done, wait) = std::sync::mpsc::channel();

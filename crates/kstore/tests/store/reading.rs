@@ -186,8 +186,7 @@ fn a_gathered_row_must_be_selected_and_costs_little() {
     assert!(source.gather(&[kept[0], other]).unwrap_err().to_string().contains(&format!("row {other} ")));
 }
 
-/// Writes 5,000 rows of three features, one target and a label; the files store the features as
-/// rows of float32.
+/// Writes 5,000 rows of three features, a target and a label; features are rows of float32.
 fn row_major(folder: &Path, bad: Option<(usize, f32)>) -> (kstore::Table, kstore::Table) {
     let n = 5000;
     let mut values: Vec<f32> = (0..3 * n).map(|i| i as f32 * 0.25).collect();

@@ -1,5 +1,4 @@
-//! Rows of blocks hold the values of the columns, shifted and scaled by the definition, for every
-//! number, type and position of the rows.
+//! Rows of blocks hold the scaled values of the columns, for any number, type and position of rows.
 
 use crate::make::*;
 use kstore::arrow::array::*;

@@ -1,5 +1,4 @@
-//! Columns of dates and times as features, in every format and notation, compared with a calendar
-//! that counts day by day.
+//! Dates and times as features, in every format and notation, compared with a day-by-day calendar.
 
 use crate::categories::coded;
 use crate::make::*;

@@ -147,7 +147,7 @@ fn a_column_that_cannot_be_joined_stops_only_those_who_name_it() {
     std::fs::write(&bare[1], "1,2,3\n").unwrap();
     let error = Table::open_with(&bare, &TextOptions::default().without_header()).unwrap_err();
     assert!(matches!(&error, Error::SchemaMismatch { .. }), "{error}");
-    // if all files are empty, the error is that of an empty file
+    // if all files are empty, the error says so
     let empty = [folder.path().join("e.csv"), folder.path().join("f.csv")];
     empty.iter().for_each(|path| std::fs::write(path, "").unwrap());
     assert!(Table::open(&empty).unwrap_err().to_string().contains("it is empty"));

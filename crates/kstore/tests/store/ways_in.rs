@@ -195,7 +195,7 @@ fn folders_name_columns() {
 #[test]
 fn svmlight_is_told_by_its_first_row() {
     let folder = folder();
-    // the content of a file with this name is detected from its bytes, like that of a stream
+    // a file with this name, like a stream, is recognised by its bytes
     let path = folder.path().join("t.gz");
     let format = |text: &str| {
         write_to(&path, &gzip(text));

@@ -1,5 +1,4 @@
-//! Files as they occur in practice: each is read with the right values, or rejected with a message
-//! that suggests a remedy.
+//! Files as they occur in practice: read with the right values, or rejected with a remedy.
 
 use crate::make::*;
 use crate::ways_in::gzip;
@@ -137,8 +136,7 @@ fn rows_with_fewer_fields_end_with_missing_values() {
     assert_eq!(buf.kept[0].valid(), Some(&[true, false, false][..]));
 }
 
-/// Titles with quotation marks, as in Wikipedia's page tables. DuckDB 1.5 detects no quoting in the
-/// file and reads 70 rows.
+/// Titles with quotation marks, as on Wikipedia. DuckDB 1.5 detects no quotes and reads 70 rows.
 #[test]
 fn a_quotation_mark_that_is_a_letter_swallows_no_line() {
     let folder = folder();

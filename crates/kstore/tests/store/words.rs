@@ -1,5 +1,4 @@
-//! Text columns as word counts: scikit-learn's numbers, the same for every order of counting, and
-//! errors.
+//! Text columns as word counts: scikit-learn's numbers, the same in any order of counting; errors.
 
 use kstore::encoding::{Code, Encoding, Grams, Search, Weighing};
 use kstore::{Missing, Pass, Reading, RowBuf, RowSource, Selected, Selection, Table, TextLimit, Workers};
@@ -85,8 +84,7 @@ fn words_are_weighed_as_scikit_learn_weighs_them() {
     }
 }
 
-/// The expected words are those of `CountVectorizer` with `ngram_range` and `analyzer`, for one
-/// text.
+/// Compares the words of a text with `CountVectorizer`, with `ngram_range` and `analyzer`.
 #[test]
 fn texts_are_cut_as_scikit_learn_cuts_them() {
     let folder = tempfile::tempdir().unwrap();
@@ -160,8 +158,7 @@ fn spectra_are_counts_of_all_runs_and_do_not_depend_on_the_cut_of_the_pass() {
     }
 }
 
-/// The expected sparse rows are those of scikit-learn's `TfidfTransformer`, `normalize` and
-/// `MaxAbsScaler`.
+/// Compares sparse rows with scikit-learn's `TfidfTransformer`, `normalize` and `MaxAbsScaler`.
 #[test]
 fn sparse_rows_are_weighed_by_their_columns_and_lengths() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,4 @@
-//! Notations of numbers, codes, dates and missing values in CSV: detected, read by an option, or
-//! rejected.
+//! Numbers, codes, dates and missing values in CSV: detected, read by an option, or rejected.
 
 use crate::categories::coded;
 use crate::make::*;
