@@ -182,7 +182,7 @@ fn a_row_without_end_is_told_and_not_kept() {
     assert!(error.contains("more than 100000 columns"), "{error}");
 }
 
-/// Rows longer than the initial buffer are read whole, whatever lies at the edges of blocks.
+/// Rows longer than a chunk of 1 MiB are read whole, whatever lies at the edges of chunks.
 #[test]
 fn long_rows_are_whole_and_those_behind_them_are_found() {
     let folder = folder();
