@@ -1,10 +1,13 @@
-//! Every landmark scheme and every map at several ranks: errors, seconds, passes, kernel evaluations.
+//! Errors, seconds, passes and kernel evaluations of every landmark scheme and every map at several
+//! ranks.
 //!
-//! `cargo bench -p kmill-benches -- approximations DATA SIGMA [RANKS] [METHODS]`, with DATA `smile`, `robspiral` or
-//! a table of `KMILL_DATA`, RANKS such as `50,200,1000`, METHODS such as `greedy,fourier`. Rows are standardised, in f64, and
-//! landmarks are chosen among all of them. Seconds are those of the choice of landmarks and of making the map; schemes whose
-//! landmarks are nested are run once, for the largest rank, and their seconds are those of that run. The trace error is
-//! exact, the Frobenius error is from 300 sampled columns. Without arguments: a small table, as a test.
+//! `cargo bench -p kmill-benches -- approximations DATA SIGMA [RANKS] [METHODS]`, with DATA
+//! `smile`, `robspiral` or a table of `KMILL_DATA`, RANKS such as `50,200,1000`, METHODS such as
+//! `greedy,fourier`. Rows are standardised, in f64, and landmarks are chosen among all of them. The
+//! seconds include the choice of landmarks and the construction of the map; a scheme with nested
+//! landmarks runs once, at the largest rank, and all its ranks show the seconds of that run. The
+//! trace error is exact; the Frobenius error is estimated from 300 sampled columns. Without
+//! arguments, a small table runs as a test.
 
 use kapprox::kernel::{AnyKernel, Kernel};
 use kapprox::landmark::{self, Scan};
@@ -16,7 +19,7 @@ use kstore::{MemoryRows, Pass, Workers};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Sampled columns of the Frobenius error.
+/// Number of sampled columns of the Frobenius error.
 const COLUMNS: usize = 300;
 
 struct Case<'a> {
@@ -27,7 +30,7 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// One line for each rank that the map has.
+    /// Prints one line per rank of the map.
     fn line(&self, method: &str, ranks: &[usize], map: &dyn FeatureMap<f64>, cost: (f64, u64, u64)) {
         let p = map.dims().1;
         let mut ranks: Vec<usize> = ranks.iter().map(|rank| *rank.min(&p)).collect();
@@ -42,7 +45,7 @@ impl Case<'_> {
         }
     }
 
-    /// A scheme with the Nyström map.
+    /// Measures a landmark scheme with the Nyström map.
     fn scheme(&self, name: &str) {
         let facts = landmark::by_name(name).expect("a scheme");
         if facts.needs_targets {
@@ -61,7 +64,7 @@ impl Case<'_> {
         }
     }
 
-    /// A map, on landmarks by randomly pivoted Cholesky where it has some.
+    /// Measures a map, on landmarks by randomly pivoted Cholesky if it needs landmarks.
     fn map(&self, text: &str) {
         let spec: MapSpec = text.parse().expect("a map");
         let d = self.data.source.shape().features;
@@ -69,11 +72,11 @@ impl Case<'_> {
         for rank in self.ranks.chunks(1) {
             let start = Instant::now();
             let (map, passes, evaluations) = match spec.making::<f64>() {
-                // nothing is approximated
+                // an exact kernel has no approximation error
                 Making::Exact => return,
                 Making::WithoutRows(make) => {
                     let made = make(&WithoutRows { spec: &spec, kernel: &self.spec, d, rank: rank[0], seed: 0 });
-                    // a kernel that the map is not for
+                    // the map does not support this kernel
                     let Ok(map) = made else { return };
                     (map, 0, 0)
                 }

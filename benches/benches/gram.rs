@@ -1,4 +1,4 @@
-//! The Gram update: one block of rows into the state. Throughput in useful flops, n·m² for n rows and m features.
+//! The Gram update of a block of rows. Throughput in useful flops, n·m² for n rows, m features.
 //!
 //! `cargo bench -p kmill-benches -- gram`
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench")]

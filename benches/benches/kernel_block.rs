@@ -1,4 +1,5 @@
-//! A block of each kernel beside the bare matrix product of the same shape, in one run: the ratios are what counts.
+//! A block of each kernel, compared with the bare matrix product of the same shape in the same run;
+//! only the ratios matter.
 //!
 //! `cargo bench -p kmill-benches -- kernel_block`
 
@@ -9,10 +10,10 @@ use kapprox::Real;
 use kapprox::kernel::{Kernel, registry};
 use std::time::Duration;
 
-/// Rows of a strip, landmarks, and rows of the block the strip belongs to.
+/// Rows of a strip, landmarks, and rows of the block that contains the strip.
 const SHAPE: (usize, usize, usize) = (256, 2048, 4096);
 
-/// Points between −1 and 1 from a multiplicative congruence: no generator is needed to measure speed.
+/// Returns points between −1 and 1 from a linear congruential generator.
 fn points<T: Real>(n: usize, d: usize, seed: u64) -> Vec<T> {
     let mut state = seed;
     (0..n * d)

@@ -1,10 +1,13 @@
-//! Seconds of a block of every kernel as multiples of the bare matrix product of the same shape, one thread each.
+//! Time of a block of every kernel, as a multiple of the bare matrix product of the same shape, on
+//! one thread.
 //!
-//! Every kernel takes turns with the product within one process, so that other loads on the machine hit both alike: the
-//! first figure is the least time of the kernel by the least of the product, the second the median of the rounds' ratios.
-//! The product is faer's, which writes the same block; its rate stands in the headline.
+//! Every kernel alternates with the product within one process, so that other load on the machine
+//! affects both alike. The first figure is the minimum time of the kernel divided by the minimum of
+//! the product, the second the median ratio of the rounds. The product is faer's and writes the
+//! same block; the headline shows its rate.
 //!
-//! `cargo bench -p kmill-benches -- kernel_ratios [NAME...]`: only kernels whose example contains a name.
+//! `cargo bench -p kmill-benches -- kernel_ratios [NAME...]` measures only kernels whose example
+//! contains a name.
 
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
@@ -14,7 +17,7 @@ use std::time::Instant;
 
 const ROUNDS: usize = 60;
 
-/// Points between 0 and 1 from a multiplicative congruence: no generator is needed to measure speed.
+/// Returns points between 0 and 1 from a linear congruential generator.
 fn points<T: Real>(n: usize, d: usize, seed: u64) -> Vec<T> {
     let mut state = seed;
     (0..n * d)
@@ -25,14 +28,14 @@ fn points<T: Real>(n: usize, d: usize, seed: u64) -> Vec<T> {
         .collect()
 }
 
-/// The seconds of one call.
+/// Measures the seconds of one call.
 fn seconds(call: impl FnOnce()) -> f64 {
     let start = Instant::now();
     call();
     start.elapsed().as_secs_f64()
 }
 
-/// Seconds of a kernel and of the product beside it.
+/// Seconds of a kernel and of the product, one of each per round.
 struct Rounds {
     text: &'static str,
     kernel: Vec<f64>,

@@ -1,7 +1,8 @@
-//! The benches and measuring programs, one subject a file, in one binary: it is linked once.
+//! Benches and measuring programs, one subject per file, in a single binary that is linked once.
 //!
-//! `cargo bench -p kmill-benches -- gram` measures the subjects whose names contain `gram`, and `-- rates 100000 npy` runs a program with its
-//! arguments. As a test everything runs once, on little.
+//! `cargo bench -p kmill-benches -- gram` measures the subjects whose names contain `gram`. With
+//! `-- rates 100000 npy` it runs a program with its arguments. As a test, everything runs once on
+//! little data.
 #![allow(missing_docs, reason = "a bench")]
 
 mod approximations;
@@ -28,10 +29,10 @@ criterion_group!(
     thin::thin_products
 );
 
-/// A program, with its arguments.
+/// A program that takes its arguments.
 type Program = fn(&[String]);
 
-/// The programs by their names: each prints a table of its own.
+/// The programs by name. Each prints its own table.
 const PROGRAMS: [(&str, Program); 4] = [
     ("approximations", approximations::main),
     ("kernel_ratios", kernel_ratios::main),

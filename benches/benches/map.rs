@@ -23,7 +23,7 @@ fn points<T: Real>(n: usize, d: usize, stream: u64) -> Vec<T> {
     (0..n * d).map(|i| T::from_f64(3.4 * keys.uniform(i as u64) - 1.7)).collect()
 }
 
-/// A tile of rows to features: kernel block and triangular solve, in useful flops 2nmd + nm².
+/// Maps a tile of rows to features: kernel block and triangular solve, in useful flops 2nmd + nm².
 fn map<T: Real>(c: &mut Criterion, m: usize, d: usize, threads: usize) {
     let kernel = Kernel::parse("gaussian(sigma=5)").unwrap().build().unwrap();
     let rows = (0..m as u64).collect();
@@ -48,7 +48,7 @@ pub(crate) fn maps(c: &mut Criterion) {
     }
 }
 
-/// A whole run: statistics, candidates, landmarks, Gram matrix and solve, from a Parquet file.
+/// Measures a run from a Parquet file: statistics, candidates, landmarks, Gram matrix and solve.
 pub(crate) fn run(c: &mut Criterion) {
     let (n, d) = (65_536, 16);
     let folder = tempfile::tempdir().unwrap();

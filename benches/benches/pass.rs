@@ -1,4 +1,4 @@
-//! Whole passes over generated tables: the sum of every column, from Parquet and from `.npy`, with one lane and two.
+//! Passes over generated tables: column sums from Parquet and `.npy`, with one and two lanes.
 //!
 //! `cargo bench -p kmill-benches -- pass`; throughput is in rows.
 

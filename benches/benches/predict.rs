@@ -1,5 +1,6 @@
-//! Predictions of a model in memory, by the number of rows: f32, Gaussian, 1,000 landmarks, 10 features, one output. Beside
-//! them a plain loop, and the block of a single row, which is what a prediction of one row would cost as a small batch.
+//! Predictions of a model in memory by the number of rows: f32, Gaussian, 1,000 landmarks, 10
+//! features, one output. They are compared with a plain loop and with the kernel block of a single
+//! row, which is the cost of predicting one row as a small batch.
 //!
 //! `cargo bench -p kmill-benches -- predict`
 
@@ -67,7 +68,7 @@ fn model() -> Model<f32> {
     }
 }
 
-/// What somebody would write by hand.
+/// Predicts one row by a straightforward loop.
 fn plain_loop(x: &[f32], z: &[f32], alpha: &[f64]) -> f64 {
     let kernel = |z: &[f32]| {
         let squared: f32 = x.iter().zip(z).map(|(x, z)| (x - z) * (x - z)).sum();

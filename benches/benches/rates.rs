@@ -1,10 +1,12 @@
-//! Reading rates: the same column sums by a pass and by the fastest plain loop over the same file, in alternation.
+//! Reading rates: the same column sums by a pass and by the fastest plain loop over the same file,
+//! in alternation.
 //!
-//! `cargo bench -p kmill-benches -- rates [ROWS] [npy|ipc|plain|snappy|zstd …]`. Against the parquet crate's own batch reader a pass should
-//! reach 0.9, against a sequential read of the mapped file 0.8 (`.npy`, and Arrow IPC with one list column of a fixed
-//! length). Both sides use the same number of threads for decoding, each file is in the page cache, and what is printed
-//! are medians of the alternated rounds and the ratio of the two. The ratio of processor times tells more on a machine that
-//! does something else as well.
+//! `cargo bench -p kmill-benches -- rates [ROWS] [npy|ipc|plain|snappy|zstd …]`. A pass should
+//! reach 0.9 of the rate of the parquet crate's own batch reader, and 0.8 of a sequential read of
+//! the mapped file (`.npy`, and Arrow IPC with one list column of a fixed length). Both sides use
+//! the same number of threads for decoding, and each file is in the page cache. The output shows
+//! medians of the alternated rounds and their ratio. On a machine with other load, the ratio of
+//! processor times is more informative.
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench that cannot go on fails")]
 
@@ -81,7 +83,7 @@ fn open(path: &Path) -> TableRows<f32> {
     Table::open(&[path]).unwrap().select(&Selection::default()).unwrap().rows(Reading::default()).unwrap()
 }
 
-/// Every processor has a lane, which decodes for itself.
+/// Reads with one lane per processor; each lane decodes for itself.
 fn pass(rows: &TableRows<f32>, lanes: usize) -> f64 {
     let workers = Workers::sequential();
     let pass = Pass {
@@ -96,7 +98,7 @@ fn pass(rows: &TableRows<f32>, lanes: usize) -> f64 {
     pass.fold(rows, &ColumnSums).unwrap().0.0.iter().sum()
 }
 
-/// Each thread reads its share of the row groups.
+/// Reads the row groups with the parquet crate; each thread reads its own part.
 fn batch_reader(path: &Path, threads: usize) -> f64 {
     let share = |thread: usize| {
         let builder = ParquetRecordBatchReaderBuilder::try_new(File::open(path).unwrap()).unwrap();
@@ -167,10 +169,10 @@ fn compare(name: &str, rows: usize, threads: usize, plain: impl Fn() -> f64, our
     );
 }
 
-/// Time of all threads on a processor, user's and system's, in steps of 10 ms; 0 where the system does not tell.
+/// Returns user and system time of all threads in seconds, in steps of 10 ms; 0 if not available.
 fn processor_seconds() -> f64 {
     let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // the fields behind the name, which may hold spaces: utime and stime are the 12th and 13th
+    // fields after the process name, which may contain spaces: utime is the 12th, stime the 13th
     let fields = text.rsplit(')').next().unwrap_or_default().split_ascii_whitespace().skip(11).take(2);
     fields.filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
 }

@@ -1,7 +1,7 @@
-//! The Gram pass of a ridge fit from every source, beside the same pass over rows in memory, in alternation.
+//! The Gram pass of a ridge fit from every source, alternating with the same pass from memory.
 //!
-//! `cargo bench -p kmill-benches -- sources [ROWS RANK]`. From Parquet it should take at most 1.10 times as long
-//! as from memory: decoding runs ahead of the products.
+//! `cargo bench -p kmill-benches -- sources [ROWS RANK]`. From Parquet it should take at most 1.10
+//! times as long as from memory, since decoding runs ahead of the products.
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench that cannot go on fails")]
 
@@ -38,7 +38,7 @@ fn write(path: &Path, rows: usize) {
 
 pub(crate) fn main(arguments: &[String]) {
     let mut numbers = arguments.iter().filter_map(|argument| argument.parse::<usize>().ok());
-    // as a test it only has to run
+    // a test runs on little data
     let (n, m) = if !kmill_benches::measuring() {
         (4_000, 20)
     } else {

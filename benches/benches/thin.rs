@@ -1,4 +1,5 @@
-//! Products of many features with a few columns, beside faer's general product. Throughput in flops, 2bpc, on one thread.
+//! Products of many features with a few columns, compared with faer's general product. Throughput
+//! in flops, 2bpc, on one thread.
 //!
 //! `cargo bench -p kmill-benches -- thin`
 #![allow(missing_docs, reason = "a bench")]
@@ -10,7 +11,7 @@ use kapprox::thin;
 use kstore::key::{Purpose, Stream};
 use std::time::Duration;
 
-/// Rows and features: a strip as the solvers cut it.
+/// Rows and features of a strip, with the shape that the solvers use.
 const ROWS: usize = 512;
 const FEATURES: usize = 1000;
 

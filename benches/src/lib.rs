@@ -1,23 +1,23 @@
-//! Criterion benches, one subject a file: `cargo bench -p kmill-benches -- gram`. What reading benches share is here:
-//! a table of random numbers, and the cheapest fold over it.
+//! Criterion benches, one subject per file: `cargo bench -p kmill-benches -- gram`. The reading
+//! benches share this table of random numbers and the cheapest fold over it.
 
 use kstore::key::{Purpose, Stream};
 use kstore::{Error, Fold, Merge, RowBlock, Workers};
 
-/// Columns of the table.
+/// Number of columns of the table.
 pub const FEATURES: usize = 32;
 
-/// Rows that stay in the first-level cache while their columns are summed.
+/// Number of rows that stay in the first-level cache while their columns are summed.
 pub const STRIP_ROWS: usize = 128;
 
-/// Some rows of the table, column by column.
+/// Returns the given rows of the table, column by column.
 pub fn columns(rows: std::ops::Range<usize>) -> Vec<Vec<f32>> {
     let random = Stream::new(0, Purpose::Data, 0);
     let value = |row: usize, column: usize| random.uniform((row * FEATURES + column) as u64) as f32;
     (0..FEATURES).map(|c| rows.clone().map(|row| value(row, c)).collect()).collect()
 }
 
-/// The sum of every column.
+/// Sum of every column.
 #[derive(Debug)]
 pub struct Sums(pub Vec<f64>);
 
@@ -27,7 +27,7 @@ impl Merge for Sums {
     }
 }
 
-/// Sums the columns.
+/// A fold that sums the columns.
 #[derive(Debug)]
 pub struct ColumnSums;
 
@@ -45,7 +45,7 @@ impl Fold<f32> for ColumnSums {
     }
 }
 
-/// Adds row-major rows to the sums; sixteen columns at once stay in registers.
+/// Adds row-major rows to the sums. Sixteen columns at a time stay in registers.
 pub fn add_rows(x: &[f32], sums: &mut [f64]) {
     const STRIP: usize = 16;
     let (strips, _) = sums.as_chunks_mut::<STRIP>();
@@ -59,7 +59,7 @@ pub fn add_rows(x: &[f32], sums: &mut [f64]) {
     }
 }
 
-/// True under `cargo bench`; false as a test, where a bench of its own `main` runs once and small.
+/// Returns true under `cargo bench`. In a test, benches with their own `main` run on little data.
 pub fn measuring() -> bool {
     std::env::args().any(|argument| argument == "--bench")
 }

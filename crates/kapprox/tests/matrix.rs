@@ -1,11 +1,11 @@
-//! Matrices without vectors, against dense decompositions.
+//! Low-rank approximations of matrices given by their entries, compared with dense decompositions.
 
 use faer::{Mat, MatRef, Side};
 use kapprox::Error;
 use kapprox::matrix::{self, Entries, Function, PartialCholesky, SquaredDistances};
 use kpass::Workers;
 
-/// A kernel matrix of three clouds, one of them far smaller; whoever approximates it sees no points.
+/// Kernel matrix of three clouds of points, one far smaller. Only the matrix is approximated.
 fn clouds(n: usize) -> Mat<f64> {
     let mut state = 5u64;
     let mut uniform = || {
@@ -14,7 +14,7 @@ fn clouds(n: usize) -> Mat<f64> {
     };
     let mut coordinate = |i: usize| {
         let (shift, scale) = [(0.0, 2.0), (6.0, 3.0), (-9.0, 0.6)][if i.is_multiple_of(50) { 2 } else { i % 2 }];
-        // three uniform numbers are nearly normal
+        // the sum of three uniform numbers is nearly normal
         shift + scale * (uniform() + uniform() + uniform() - 1.5)
     };
     let x: Vec<[f64; 3]> = (0..n).map(|i| [coordinate(i), coordinate(i), coordinate(i)]).collect();
@@ -34,7 +34,7 @@ fn eigenvalues(k: MatRef<'_, f64>) -> Vec<f64> {
     k.self_adjoint_eigenvalues(Side::Lower).expect("eigenvalues")
 }
 
-/// F Fᵀ is K_nS K_SS⁻¹ K_Sn, what is left is positive semi-definite, and its trace is the certificate.
+/// F Fᵀ is K_nS K_SS⁻¹ K_Sn; the residual is positive semi-definite, its trace the certificate.
 #[test]
 fn it_is_the_projection_on_the_columns_of_the_pivots() {
     let k = clouds(400);
@@ -54,14 +54,15 @@ fn it_is_the_projection_on_the_columns_of_the_pivots() {
         assert!(eigenvalues(left.as_ref())[0] > -1e-12);
         let trace: f64 = (0..400).map(|i| left[(i, i)]).sum();
         assert!((found.trace_error - trace / 400.0).abs() < 1e-13 && (found.trace - 400.0).abs() < 1e-10);
-        // n (r + 1) entries, a few between candidates, and eight columns that are checked
+        // n (r + 1) entries, a few between candidates, and eight columns for checks
         let most = 400 * (rank as u64 + 1) * 3 / 2 + 400 * 8;
         assert!(found.evaluations < most, "{} for rank {rank}", found.evaluations);
     }
 }
 
-/// Chen, Epperly, Tropp, Webber, theorem 3.1 with ε = 1: from r = k + k log(1/η) on the mean error is at most twice that of
-/// the best approximation of rank k, which leaves the share η of the trace.
+/// Chen, Epperly, Tropp, Webber, theorem 3.1 with ε = 1: from r = k + k log(1/η) on, the mean error
+/// is at most twice that of the best rank-k approximation, which leaves the fraction η of the
+/// trace.
 #[test]
 fn the_mean_error_of_random_pivots_is_within_its_law() {
     let k = clouds(300);
@@ -78,7 +79,7 @@ fn the_mean_error_of_random_pivots_is_within_its_law() {
     }
 }
 
-/// The greedy pivots are those of a search over all rows, one at a time.
+/// The greedy pivots are the rows with the largest residuals, found by a search over all rows.
 #[test]
 fn greedy_pivots_are_the_largest_residuals() {
     let k = clouds(350);
@@ -93,7 +94,7 @@ fn greedy_pivots_are_the_largest_residuals() {
     }
 }
 
-/// A tolerance gives the smallest number of the pivots that reaches it; the others are the same.
+/// A tolerance stops at the smallest number of pivots that reaches it; the pivots do not change.
 #[test]
 fn a_tolerance_stops() {
     let k = clouds(400);
@@ -111,7 +112,8 @@ fn a_tolerance_stops() {
     }
 }
 
-/// The same numbers from a function, an array of rows, an array of columns and a mapped file, on any number of threads.
+/// A function, row-major and column-major arrays and a mapped file give equal results on any
+/// threads.
 #[test]
 fn it_does_not_depend_on_where_the_entries_are_nor_on_threads() {
     let k = clouds(700);
@@ -135,7 +137,7 @@ fn it_does_not_depend_on_where_the_entries_are_nor_on_threads() {
     }
 }
 
-/// Where the columns span no more, there are fewer pivots, and entries in f32 end earlier.
+/// A matrix of low rank gives fewer pivots, also when its entries are rounded to f32.
 #[test]
 fn rounding_is_no_pivot() {
     let x = Mat::from_fn(250, 4, |i, j| ((i * 37 + j * 101) % 89) as f64 - 44.0);
@@ -153,7 +155,7 @@ fn rounding_is_no_pivot() {
     assert!(approximate(&nothing, 0, 0.0, None).trace_error == 0.0);
 }
 
-/// Rows are named, whatever is wrong with them.
+/// The error names the row for every kind of fault.
 #[test]
 fn a_matrix_that_is_not_positive_semi_definite_is_refused() {
     let workers = Workers::new(2);
@@ -199,11 +201,12 @@ fn a_matrix_that_is_not_positive_semi_definite_is_refused() {
     assert!(both(&wide.as_ref()).iter().all(|error| error.to_string().contains("shape (3, 4)")));
 }
 
-/// Points have their squared distances, from few columns, wherever the first one lies; about their centre they are the −½HDH of classical scaling.
+/// The factor reproduces the squared distances of coinciding and distinct points. Its centred form
+/// approximates −½HDH of classical scaling.
 #[test]
 fn squared_distances_are_those_of_the_coordinates() {
     let k = clouds(120);
-    // distances in the space of the kernel, of points twice and of the first one three times
+    // feature-space distances; some points occur twice, and rows 0 to 2 are the same point
     let at = |i: usize| if i < 3 { 7 } else { i % 100 };
     let d = Mat::from_fn(120, 120, |i, j| (k[(at(i), at(i))] + k[(at(j), at(j))] - 2.0 * k[(at(i), at(j))]).max(0.0));
     let given = SquaredDistances::new(d.as_ref()).unwrap();
@@ -230,14 +233,15 @@ fn squared_distances_are_those_of_the_coordinates() {
         );
         assert!(some.factor.col_iter().all(|column| column.iter().sum::<f64>().abs() < 1e-10) && means.len() == rank);
     }
-    // a triangle whose sides no three points have
+    // a triangle that violates the triangle inequality
     let wrong = Function {
         n: 3,
         entry: |i: u64, j: u64| [[0.0, 1.0, 9.0], [1.0, 0.0, 1.0], [9.0, 1.0, 0.0]][i as usize][j as usize],
     };
     let refused = matrix::rpcholesky(&SquaredDistances::new(wrong).unwrap(), 3, 0.0, 0, &Workers::sequential());
     assert!(matches!(refused, Err(Error::Indefinite { .. })), "{refused:?}");
-    // distances along the edges of rings, and of a star: the pivots leave nothing of the diagonal, and something beside it
+    // shortest-path distances of rings and of a star: the pivots leave a zero diagonal but nonzero
+    // off-diagonal entries
     for n in [4, 6, 10] {
         let ring = Function { n, entry: |i: u64, j: u64| (i.abs_diff(j).min(n - i.abs_diff(j)) as f64).powi(2) };
         let refused =

@@ -1,4 +1,4 @@
-//! Tables of a store: the rows and the models of local files, few requests, and what goes wrong.
+//! Tables of an object store: same rows and models as local files, few requests, and errors.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -13,7 +13,7 @@ use server::Server;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-/// One server for all tests: its address is an option of the process.
+/// Returns the one server of all tests, since its address is an option of the process.
 fn server() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
     SERVER.get_or_init(|| {
@@ -29,7 +29,7 @@ fn server() -> &'static Server {
     })
 }
 
-/// Two tables of 6,000 rows in a folder of the bucket, as Parquet in row groups of 2,500 rows and as text.
+/// Writes two tables of 6,000 rows, as Parquet in row groups of 2,500 rows and as CSV.
 fn rows(folder: &str) -> String {
     let at = server().folder.path().join("bucket").join(folder);
     std::fs::create_dir_all(&at).unwrap();
@@ -52,7 +52,7 @@ fn rows(folder: &str) -> String {
     at.to_string_lossy().into_owned()
 }
 
-/// The model of some files, and the passes of its fit.
+/// Fits a model on some files; returns the model and the number of passes.
 fn fitted(paths: &[String]) -> (Vec<u8>, u64) {
     let table = Table::open(paths).unwrap();
     let selection = Selection { targets: vec!["y".to_string()], ..Selection::default() };
@@ -76,8 +76,9 @@ fn a_store_gives_the_model_of_local_files() {
     let (distant, passes) = fitted(&["s3://bucket/models/*.parquet".to_string()]);
     assert!(distant == local);
     let asked = server().requests("models") - before;
-    // 59 if no two lanes ask for a row group at the same moment: the opening looks at the first page of every column chunk; in each pass a
-    // second lane may ask for each of the three row groups once more
+    // 59 requests if no two lanes request a row group at the same time; opening a table reads the
+    // first page of every column chunk; in each pass a second lane may request the three row groups
+    // again
     assert!(asked as u64 <= 59 + 3 * passes, "{asked} requests in {passes} passes");
     let each = [0, 1].map(|part| format!("s3://bucket/models/{part}.parquet"));
     assert!(model(&each) == local);
@@ -96,7 +97,7 @@ fn folders_and_patterns_are_listed() {
     let all: Vec<String> = ["0.csv", "0.parquet", "1.csv", "1.parquet"].map(|name| format!("{base}/{name}")).to_vec();
     assert_eq!(names("s3://bucket/lists/"), all);
     assert_eq!(names("s3://bucket/lists/*/?.csv"), [all[0].clone(), all[2].clone()]);
-    // folders of a partition are columns, as they are on disk
+    // partition folders become columns, as on disk
     let table = Table::open(&["s3://bucket/lists/*/*.parquet"]).unwrap();
     assert!(table.schema().columns.iter().any(|column| column.name == "year"));
 }
@@ -117,7 +118,7 @@ fn what_goes_wrong_is_said_with_the_address() {
     assert!(missing.contains("no such file: s3://bucket/faults/2.parquet"), "{missing}");
     let none = error("s3://bucket/faults/*.npy");
     assert!(none.contains("no object has such an address"), "{none}");
-    // an object that is replaced behind an open table
+    // an object that is replaced while the table is open
     let table = Table::open(&["s3://bucket/faults/0.parquet"]).unwrap();
     let selected = table.select(&Selection { targets: vec!["y".to_string()], ..Selection::default() }).unwrap();
     std::fs::copy(format!("{folder}/1.parquet"), format!("{folder}/0.parquet")).unwrap();
@@ -140,7 +141,7 @@ fn passwords_and_signatures_are_shown_nowhere() {
         let error = format!("{:?} {}", Table::open(&[address(name)]).err(), Table::open(&[address(name)]).unwrap_err());
         assert!(!error.contains("hushhush") && !error.contains("a1b2c3d4e5"), "{error}");
     }
-    // two objects that only the values of their queries tell apart are two
+    // two addresses that differ only in the values of their queries are two objects
     let both = [address("0.parquet"), address("0.parquet").replace("v=3", "v=4")];
     assert_eq!(Table::open(&both).unwrap().stored_rows(), 12_000);
 }

@@ -1,11 +1,11 @@
-//! Blocks against the formulas, in both precisions, wherever the points lie.
+//! Blocks, compared with the formulas in both precisions, for points anywhere.
 
 use crate::formulas::{Oracle, cases, l2};
 use crate::inputs::{block, build, points, suited, view, wide};
 use kapprox::Real;
 use kapprox::kernel::{Kernel, KernelFunction, Value, registry};
 
-/// The largest error of a block, relative to the size of what is summed in it.
+/// Returns the largest error of a block, relative to the size of the summed terms.
 fn largest_error<T: Real>(text: &str, oracle: Oracle, x: &[T], z: &[T], d: usize) -> f64 {
     let (x, z) = (suited(text, x), suited(text, z));
     let got = block(&build(text), view(&x, d), view(&z, d));
@@ -15,10 +15,10 @@ fn largest_error<T: Real>(text: &str, oracle: Oracle, x: &[T], z: &[T], d: usize
         for (j, z) in z.chunks(d).enumerate() {
             let absolute = |v: &[f64]| v.iter().map(|v| v.abs()).collect::<Vec<_>>();
             let want = oracle(x, z);
-            // of a radial kernel, of a sigmoid and of cosines: 1; of an inner product, the same with positive terms
+            // scale: at least 1 for sigmoid and SSIM; for inner products the sum of absolute terms
             let floor = match text {
                 text if text.contains("sigmoid") || text.contains("ssim") => 1.0,
-                // norms, of which little may be left
+                // the distance kernel is a difference of norms, which may cancel
                 text if text.contains("distance") => {
                     [x, z].map(|v| v.iter().map(|v| v * v).sum::<f64>().sqrt()).iter().sum()
                 }
@@ -82,7 +82,7 @@ fn a_length_for_each_feature() {
     }
 }
 
-/// Kernels of a distance, which are 1 where it vanishes.
+/// Returns the kernels that are functions of a distance and equal 1 at distance 0.
 fn of_a_distance() -> Vec<(&'static str, Oracle)> {
     let with_metric = |name: &str| registry().into_iter().any(|f| f.metric.is_some() && name.starts_with(f.name));
     let is_one = |name: &str| with_metric(name) && !name.contains(['+']);
@@ -121,7 +121,7 @@ fn points_far_from_the_origin_lose_nothing_more() {
     }
 }
 
-/// Points that nearly coincide: exp(−r) is as sensitive as the distance itself.
+/// For points that nearly coincide, exp(−r) is as sensitive as the distance r itself.
 #[test]
 fn near_pairs_keep_their_distance() {
     let d = 40;

@@ -1,4 +1,4 @@
-//! Kernels, maps and factors that a caller builds.
+//! Kernels, maps and factors built by a caller.
 
 use faer::{Mat, MatRef};
 use kapprox::kernel::Value;

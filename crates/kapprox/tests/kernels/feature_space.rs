@@ -1,9 +1,9 @@
-//! Geometry from kernel values, against the same computed on the features of a kernel that has finitely many.
+//! Geometry from kernel values, compared with the explicit features of a finite-dimensional kernel.
 
 use faer::{Mat, MatRef};
 use kapprox::kernel::feature_space::*;
 
-/// The features of (x·z + 1)² in two dimensions.
+/// Returns the features of (x·z + 1)² in two dimensions.
 fn features(x: &[f64]) -> [f64; 6] {
     let root = 2f64.sqrt();
     [1.0, root * x[0], root * x[1], x[0] * x[0], root * x[0] * x[1], x[1] * x[1]]
@@ -82,7 +82,7 @@ fn alignments() {
     // 8 of 16 ones: 8 / (√8 · 4)
     let ones = Mat::from_fn(4, 4, |_, _| 1.0);
     assert!((alignment(ideal.as_ref(), ones.as_ref()) - 0.5f64.sqrt()).abs() < 1e-15);
-    // a constant centres to nothing, and adding one changes nothing
+    // centring maps a constant kernel to 0, and adding a constant changes nothing
     assert_eq!(centred_alignment(ideal.as_ref(), ones.as_ref()), 0.0);
     assert!((centred_alignment(ideal.as_ref(), (&ideal + &ones * faer::Scale(9.0)).as_ref()) - 1.0).abs() < 1e-12);
     assert_eq!(alignment(ideal.as_ref(), Mat::zeros(4, 4).as_ref()), 0.0);

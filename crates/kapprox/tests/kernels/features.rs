@@ -1,4 +1,4 @@
-//! Features of the Nyström map, against forward substitution of one row after the other.
+//! Features of the Nyström map, compared with forward substitution row by row.
 
 use crate::inputs::{block, points, view, wide};
 use faer::Mat;
@@ -20,7 +20,7 @@ fn features<T: Real>(map: &NystromMap<T>, rows: &[T]) -> Mat<T> {
     phi
 }
 
-/// The largest difference from the definition in f64: L Lᵀ = K_SS and L phi = k_S(x), both column by column.
+/// Returns the largest difference from the definition in f64: L Lᵀ = K_SS and L phi = k_S(x).
 fn distance<T: Real>(m: usize, b: usize) -> f64 {
     let (map, rows) = (map::<T>(m), points::<T>(b, D, 2, 0.0));
     assert!(map.rank() == m && !map.is_wide(), "rank {} of {m}", map.rank());

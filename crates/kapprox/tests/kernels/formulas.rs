@@ -1,4 +1,4 @@
-//! Kernels as formulas, one pair at a time in `f64`.
+//! Kernel formulas, evaluated one pair at a time in `f64`.
 
 pub(crate) type Oracle = fn(&[f64], &[f64]) -> f64;
 
@@ -14,7 +14,7 @@ pub(crate) fn dot(x: &[f64], z: &[f64]) -> f64 {
     x.iter().zip(z).map(|(x, z)| x * z).sum()
 }
 
-/// Structural similarity of pictures with pixels from 0 to 2, as in its definition; the last line may be short.
+/// Structural similarity of pictures with pixels from 0 to 2; the last line may be short.
 fn ssim(x: &[f64], z: &[f64], width: usize, window: usize, step: usize) -> f64 {
     let lines = x.len().div_ceil(width);
     let corners = |length: usize| {
@@ -44,7 +44,7 @@ fn ssim(x: &[f64], z: &[f64], width: usize, window: usize, step: usize) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Expressions with their formulas; every family of the registry must be among them.
+/// Returns expressions with their formulas. Every family of the registry must appear.
 pub(crate) fn cases() -> Vec<(&'static str, Oracle)> {
     vec![
         ("gaussian(sigma=1.5)", |x, z| (-l2(x, z).powi(2) / 4.5).exp()),

@@ -1,9 +1,9 @@
-//! Values of scikit-learn and SciPy.
+//! Reference values of scikit-learn and SciPy.
 
 use crate::inputs::{block, build, view};
 use kapprox::kernel::registry;
 
-/// Values of scikit-learn, made by `scripts/golden.py kernels`.
+/// The reference values are made by `scripts/golden.py kernels`.
 #[test]
 fn blocks_equal_scikit_learn() {
     #[derive(serde::Deserialize)]
@@ -24,7 +24,7 @@ fn blocks_equal_scikit_learn() {
     }
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/kernels.json");
     let golden: Golden = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    // what neither library has; of the last scikit-learn has random features only
+    // kernels in neither library; of skewed chi-squared scikit-learn has only random features
     let without = ["constant", "subset", "delta", "skewed_chi_squared", "distance"];
     for family in registry().into_iter().filter(|family| !without.contains(&family.name)) {
         let found = golden.kernels.iter().any(|entry| entry.spec.starts_with(&format!("{}(", family.name)));

@@ -1,4 +1,4 @@
-//! Gradients against differences of values, and the laws that they obey.
+//! Gradients, compared with finite differences, and their invariants.
 
 use crate::formulas::cases;
 use crate::inputs::{block, build, points, suited, view, wide};
@@ -11,14 +11,14 @@ use std::sync::Arc;
 /// Families without a gradient: functions of categories and of sets.
 const WITHOUT: [&str; 4] = ["delta", "subset", "jaccard", "ssim"];
 
-/// Formulas of kernels with a gradient.
+/// Returns the kernel expressions that have a gradient.
 fn differentiable() -> Vec<&'static str> {
     let known = cases().into_iter().map(|(text, _)| text);
     known.filter(|text| !WITHOUT.iter().any(|name| text.contains(name))).collect()
 }
 
-/// `points` with all differences of values of `x` and `z` at least 1/16, for points that are exact in f32: no pair is near a
-/// cusp, and features of x are inside of the domain.
+/// Rounds `points` so that every coordinate of `x` differs from every coordinate of `z` by at least
+/// 1/16, exactly in f32: no pair is near a cusp, and x is in the interior of the domain.
 fn apart<T: Real>(text: &str, x: &[T], z: &[T]) -> (Vec<T>, Vec<T>) {
     let positive = suited(text, &[T::from_f64(-0.5)])[0] >= T::ZERO;
     let half_way = |x: &T| {
@@ -29,7 +29,7 @@ fn apart<T: Real>(text: &str, x: &[T], z: &[T]) -> (Vec<T>, Vec<T>) {
     (x.iter().map(half_way).collect(), suited(text, &z.iter().map(whole).collect::<Vec<_>>()))
 }
 
-/// b x m weights between −1 and 1.
+/// Returns b x m weights between −1 and 1.
 fn weights<T: Real>(b: usize, m: usize) -> Mat<T> {
     let values = points::<T>(b, m, 77, 0.0);
     Mat::from_fn(b, m, |i, j| values[i * m + j])
@@ -47,7 +47,7 @@ fn gradient<T: Real>(
     out
 }
 
-/// The gradients of the weighted sums of `k`, by differences of the fourth order.
+/// Computes the gradients of the weighted sums of `k` by fourth-order finite differences.
 fn differences(
     k: impl Fn(&[f64], &[f64]) -> f64,
     x: &[f64],
@@ -159,10 +159,10 @@ fn near_points_do_not_cancel() {
         let weights = Mat::from_fn(1, 40, |_, j| f64::from(weights(j)));
         let want = gradient(&build(text), view(&wide(&x), d), view(&wide(&z), d), weights.as_ref());
         for k in 0..d {
-            // a constant has none
+            // the gradient of a constant is 0
             let size = if want[(0, k)] == 0.0 { 1.0 } else { want[(0, k)].abs() };
             let error = (f64::from(got[(0, k)]) - want[(0, k)]).abs() / size;
-            // the periodic kernel sees points through their images, which are rounded
+            // the periodic kernel maps points to a circle, and the images are rounded
             let bound = if text.contains("periodic") { 1e-2 } else { 2e-5 };
             assert!(error < bound, "{text}: {error:e}");
         }
@@ -191,7 +191,7 @@ fn coincident_points_add_nothing() {
 fn any_strip_of_rows_has_the_same_bits_alone() {
     fn check<T: Real>(texts: impl Iterator<Item = &'static str>, d: usize) {
         let (b, m) = (301, 300);
-        // some rows of z are rows of x, others nearly: pairs that are computed twice
+        // some rows of z equal rows of x and others nearly do: such pairs are computed twice
         let (x, mut z) = (points::<T>(b, d, 9, 0.0), points::<T>(m, d, 10, 0.0));
         z[..20 * d].copy_from_slice(&x[30 * d..50 * d]);
         z[..10 * d].iter_mut().for_each(|z| *z = T::from_f64(z.to_f64() * (1.0 + 1e-4)));

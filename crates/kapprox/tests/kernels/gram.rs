@@ -1,10 +1,10 @@
-//! Rows of Gram matrices, against their definition.
+//! Rows of Gram matrices, compared with the definition.
 
 use faer::{Mat, MatRef};
 use kapprox::{Real, gram};
 use kpass::key::{Purpose, Stream};
 
-/// Rows of ΦᵀΦ, in strips of `height` rows, added to −1.
+/// Adds ΦᵀΦ to a matrix of −1, in strips of `height` rows.
 fn gram<T: Real>(phi: MatRef<'_, T>, height: usize) -> Mat<f64> {
     let p = phi.ncols();
     let (mut g, mut buffers) = (Mat::from_fn(p, p, |_, _| -1.0), gram::Panels::default());

@@ -1,4 +1,4 @@
-//! Points that suit a kernel, and its blocks.
+//! Points in the domain of a kernel, and kernel blocks.
 
 use faer::{Mat, MatRef};
 use kapprox::Real;
@@ -9,7 +9,7 @@ pub(crate) fn build(text: &str) -> Arc<dyn AnyKernel> {
     Kernel::parse(text).unwrap().build().unwrap()
 }
 
-/// n x d numbers in [−1, 1) + offset, representable in `T`.
+/// Returns n x d numbers in [−1, 1) + offset, representable in `T`.
 pub(crate) fn points<T: Real>(n: usize, d: usize, seed: u64, offset: f64) -> Vec<T> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let mut next = || {
@@ -19,7 +19,7 @@ pub(crate) fn points<T: Real>(n: usize, d: usize, seed: u64, offset: f64) -> Vec
     (0..n * d).map(|_| T::from_f64(next() + offset)).collect()
 }
 
-/// `points` made into values that the kernel is defined for; about half of them 0 where that is an edge.
+/// Maps `points` into the domain of the kernel; about half become 0 if 0 is the edge of the domain.
 pub(crate) fn suited<T: Real>(text: &str, points: &[T]) -> Vec<T> {
     let family = registry()
         .into_iter()

@@ -1,4 +1,4 @@
-//! Laws that every kernel obeys, whatever its formula.
+//! Properties that every kernel has.
 
 use crate::formulas::cases;
 use crate::inputs::{block, build, points, suited, view};
@@ -93,7 +93,7 @@ fn a_block_of_parts_is_the_parts_of_the_block() {
 fn any_strip_of_rows_has_the_same_bits_alone() {
     fn check<T: Real>() {
         let (b, m, d) = (401, 70, 17);
-        // some rows of z are rows of x, others nearly: pairs that are computed twice
+        // some rows of z equal rows of x and others nearly do: such pairs are computed twice
         let (x, mut z) = (points::<T>(b, d, 9, 0.0), points::<T>(m, d, 10, 0.0));
         z[..20 * d].copy_from_slice(&x[30 * d..50 * d]);
         z[..10 * d].iter_mut().for_each(|z| *z = T::from_f64(z.to_f64() * (1.0 + 1e-4)));
@@ -110,7 +110,7 @@ fn any_strip_of_rows_has_the_same_bits_alone() {
     check::<f64>();
 }
 
-/// Kernels of some columns, and expressions of several parts.
+/// Kernels restricted to some columns, and expressions of several parts.
 pub(crate) const NESTED: [&str; 6] = [
     "gaussian(sigma=2, on=x0..x3)",
     "linear(on=[x1, x5]) + laplacian(sigma=3)*matern(nu=1.5, sigma=2, on=x2..x9)",
@@ -120,13 +120,13 @@ pub(crate) const NESTED: [&str; 6] = [
     "mean(exp(cosine(on=x0..x8)), p=2)",
 ];
 
-/// The kernel of an expression on points of `d` features, x0, x1, …
+/// Builds the kernel of an expression for points with `d` features x0, x1, …
 pub(crate) fn build_on(text: &str, d: usize) -> Arc<dyn AnyKernel> {
     let names: Vec<String> = (0..d).map(|i| format!("x{i}")).collect();
     Kernel::parse(text).unwrap().resolve_columns(&names).unwrap().build().unwrap()
 }
 
-/// A kernel that only has blocks.
+/// A kernel that implements only `spec`, `block` and `diag`.
 #[derive(Debug)]
 struct Plain(Arc<dyn AnyKernel>);
 
@@ -142,12 +142,13 @@ impl<T: Real> KernelFunction<T> for Plain {
     }
 }
 
-/// Rows of x with the fixed points z, by ones and by groups, against the block of all; `scale` takes values to their ends.
+/// Compares single rows and small sets of rows of x with the whole block, at fixed points z.
+/// `scale` moves the values to the limits of their range.
 fn few_rows_are_those_of_the_block<T: Real>(kernel: &Arc<dyn AnyKernel>, text: &str, d: usize, scale: f64) {
     let (b, m) = (29, 203);
     let mut z = points::<T>(m, d, 10, 0.0);
     let mut x = points::<T>(b, d, 9, 0.0);
-    // some rows of z are rows of x, others nearly: pairs that are computed twice
+    // some rows of z equal rows of x and others nearly do: such pairs are computed twice
     z[..20 * d].copy_from_slice(&x[..20 * d]);
     z[..10 * d].iter_mut().for_each(|z| *z = T::from_f64(z.to_f64() * (1.0 + 1e-4)));
     x.iter_mut().chain(&mut z).for_each(|value| *value = T::from_f64(value.to_f64() * scale));
@@ -178,7 +179,7 @@ fn a_few_rows_have_the_bits_of_a_block() {
             }
         }
         for (text, _) in cases() {
-            // where sums overflow, and where they vanish
+            // values whose sums overflow, and values whose sums vanish
             for scale in [largest, largest.sqrt(), largest.sqrt().recip()] {
                 few_rows_are_those_of_the_block::<T>(&build(text), text, 9, scale);
             }
@@ -229,13 +230,13 @@ fn the_median_is_taken_in_the_kernels_own_metric() {
     }
 }
 
-/// What the registry says of a kernel, on a few points with the origin: a fact that does not hold there is wrong.
+/// Checks the metadata in the registry on a few points and the origin.
 #[test]
 fn facts_hold_on_points() {
     let d = 3;
     for family in registry() {
         let (name, facts, kernel) = (family.name, family.facts, build(family.example));
-        // no two rows are the same set
+        // the rows are distinct sets
         let sets: Vec<f64> = (0..8).flat_map(|i| [i & 1, i >> 1 & 1, i >> 2].map(f64::from)).collect();
         let away = points::<f64>(11, d, 4, 0.0).into_iter();
         let away: Vec<f64> = away.map(|v| if family.domain == Domain::Any { v } else { v.abs() }).collect();
@@ -257,7 +258,7 @@ fn facts_hold_on_points() {
             let least = kapprox::decompose::symmetric_eigenvalues(k.as_ref()).unwrap()[0];
             assert!(least > 1e-9, "{name} is singular on points that differ: {least:e}");
         }
-        // sums of functions with a jump come near no function without
+        // sums of functions with a jump cannot approximate a continuous function
         if facts.universal && facts.of.is_empty() && family.domain != Domain::Binary {
             let near = moved(&|v| v + 1e-9);
             let jump = block(&kernel, view(&x, d), view(&near, d)) - &k;

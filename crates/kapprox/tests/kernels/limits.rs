@@ -1,4 +1,4 @@
-//! What kernels refuse, and where they saturate.
+//! Inputs that kernels reject, and where kernels saturate.
 
 use crate::formulas::cases;
 use crate::inputs::{block, build, points, view};

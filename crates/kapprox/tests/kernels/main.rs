@@ -1,4 +1,4 @@
-//! Kernels, over the registry and a few expressions.
+//! Tests of kernels over the whole registry and some expressions.
 
 #![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
 

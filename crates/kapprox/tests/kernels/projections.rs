@@ -1,4 +1,4 @@
-//! Every map on landmarks is a projection, whatever chose the landmarks and whatever order they come in: K̂ ≼ K.
+//! Every map on landmarks is a projection (K̂ ≼ K), for every scheme and order of landmarks.
 
 use faer::{Mat, Side};
 use kapprox::kernel::{AnyKernel, Domain, KernelFamily, registry as kernels};
@@ -10,21 +10,23 @@ use std::sync::Arc;
 
 use crate::inputs::{points, view, wide};
 
-/// Share of the trace that features may overshoot the kernel by.
+/// Maximum excess of ‖phi‖² over the kernel diagonal, as a fraction of the trace.
 const OVERSHOOT: f64 = 1e-6;
 
-/// How far below zero an eigenvalue of K − K̂ may be, as a share of the trace: entries of K̂ that are rounded alike add up.
+/// Returns how far an eigenvalue of K − K̂ may lie below zero, as a fraction of the trace. Rounding
+/// errors of equal sign in the entries of K̂ add up.
 fn below<T: Real>() -> f64 {
     if size_of::<T>() == size_of::<f64>() { OVERSHOOT } else { 4.0 * OVERSHOOT }
 }
 
-/// What a projection may miss beyond twice what the pseudo-inverse of the same landmarks misses, as a share of the trace.
-/// Where rows lie far from the landmarks, both hang on the last direction that is kept.
+/// Returns the tolerance of a projection's trace error beyond twice the error of the pseudo-inverse
+/// on the same landmarks, as a fraction of the trace. For rows far from the landmarks, both errors
+/// depend on the last direction that is kept.
 fn missing<T: Real>() -> f64 {
     if size_of::<T>() == size_of::<f64>() { 1e-9 } else { 1e-6 }
 }
 
-/// `n` rows that a kernel is defined on, a quarter of them repeated; numbers of f32, between ±3.
+/// Returns `n` rows in the kernel's domain, exact in f32, between ±3; a quarter are duplicates.
 fn table<T: Real>(domain: Domain, n: usize, d: usize) -> Vec<T> {
     let value = |v: f64| match domain {
         Domain::Any => 3.0 * v,
@@ -40,7 +42,7 @@ fn table<T: Real>(domain: Domain, n: usize, d: usize) -> Vec<T> {
     rows
 }
 
-/// A kernel on rows, with its matrix in f64.
+/// A kernel on rows, with its kernel matrix in f64.
 struct Case<T: Real> {
     name: String,
     kernel: Arc<dyn AnyKernel>,
@@ -70,7 +72,8 @@ impl<T: Real> Case<T> {
         scheme.select(&self.data(&Workers::sequential()), &self.kernel, m, 3).unwrap()
     }
 
-    /// The trace error. No rank overshoots, and K − K̂ is positive semi-definite up to that.
+    /// Returns the trace error. Checks that no rank overshoots the diagonal and that K − K̂ is
+    /// positive semi-definite up to a tolerance.
     fn check(&self, what: &str, map: &dyn FeatureMap<T>) -> f64 {
         let (n, p) = (self.matrix.nrows(), map.dims().1);
         let (mut phi, mut residual) = (Mat::<T>::zeros(n, p), vec![0.0; n]);
@@ -93,7 +96,8 @@ impl<T: Real> Case<T> {
         residual.iter().map(|r| r.max(0.0)).sum::<f64>() / self.trace
     }
 
-    /// The Nyström map projects, and misses no more than the pseudo-inverse of its landmarks.
+    /// Checks that the Nyström map projects, and that its trace error is at most twice the
+    /// pseudo-inverse's, up to [`missing`].
     fn check_nystrom(&self, what: &str, landmarks: LandmarkSet<T>) {
         let oracle = self.pseudo_inverse(&landmarks);
         let map = NystromMap::new(&self.kernel, landmarks, &Workers::sequential()).unwrap();
@@ -102,7 +106,7 @@ impl<T: Real> Case<T> {
         assert!(error <= most, "{}, {what}: trace error {error:.3e}, pseudo-inverse {oracle:.3e}", self.name);
     }
 
-    /// The trace error of the pseudo-inverse of the landmarks' matrix, in f64.
+    /// Returns the trace error of the pseudo-inverse of the landmarks' kernel matrix, in f64.
     fn pseudo_inverse(&self, landmarks: &LandmarkSet<T>) -> f64 {
         let k_nm = dense(&self.kernel, &self.rows, &landmarks.points, self.d);
         let k_mm = dense(&self.kernel, &landmarks.points, &landmarks.points, self.d);
@@ -115,12 +119,12 @@ impl<T: Real> Case<T> {
     }
 }
 
-/// k(x_i, z_j) in f64.
+/// Computes k(x_i, z_j) in f64.
 fn dense<T: Real>(kernel: &Arc<dyn AnyKernel>, x: &[T], z: &[T], d: usize) -> Mat<f64> {
     crate::inputs::block::<f64>(kernel, view(&wide(x), d), view(&wide(z), d))
 }
 
-/// Every positive definite kernel, and the same with long length scales where it has some.
+/// Returns the kernel of the family, and the same kernel with longer length scales if it has any.
 fn specs(family: &KernelFamily) -> Vec<Kernel> {
     let spec = Kernel::parse(family.example).unwrap();
     let smooth = spec.stretched(6.0).unwrap();
@@ -182,7 +186,7 @@ fn every_map_on_landmarks_projects_in_f64() {
     every_map::<f64>();
 }
 
-/// Landmarks in a corner of the rows, on a line, and in one place but for a millionth, alone and before all rows.
+/// Landmarks in a corner, on a line, or within 1e-6 of one point, each alone and before all rows.
 fn tables<T: Real>(d: usize) -> Vec<(&'static str, Vec<T>)> {
     let (all, drawn) = (table::<T>(Domain::Any, 240, d), wide(&points::<T>(120, d, 5, 0.0)));
     let make = |value: &dyn Fn(usize) -> f64| (0..120 * d).map(|i| T::from_f64(value(i))).collect::<Vec<T>>();
@@ -229,7 +233,7 @@ fn no_map_on_landmarks_is_larger_than_its_rows_and_none_than_the_most() {
                 continue;
             };
             assert!(few.landmarks.is_none_or(|m| m <= 60 && few.p <= 60), "{} at {rank}: {few:?}", family.name);
-            // additive features are as many as the columns ask for, whatever the rank
+            // the columns, not the rank, determine the number of additive features
             let asked = spec.is_without_rows() && family.name != "additive";
             assert_eq!(shape(rank, usize::MAX).is_err(), rank > MOST_FEATURES && (asked || few.landmarks.is_some()));
         }

@@ -1,4 +1,4 @@
-//! Kernels of some columns.
+//! Kernels restricted to some columns.
 
 use crate::formulas::{cases, l2};
 use crate::inputs::{block, points, suited, view};
@@ -8,19 +8,19 @@ use kapprox::Real;
 use kapprox::kernel::{AnyKernel, Kernel, KernelFunction, registry};
 use std::sync::Arc;
 
-/// Names x0, x1, …, but for a few that need quotes or brackets.
+/// Returns the names x0, x1, …, except for four that need quotes or brackets.
 fn names(d: usize) -> Vec<String> {
     let odd = [(4, "a city"), (5, "emb[0]"), (6, "emb[1]"), (7, "p.q")];
     let name = |i: usize| odd.iter().find(|(place, _)| *place == i).map(|(_, name)| name.to_string());
     (0..d).map(|i| name(i).unwrap_or_else(|| format!("x{i}"))).collect()
 }
 
-/// The kernel on points of `d` features.
+/// Builds the kernel for points with `d` features.
 fn build(text: &str, d: usize) -> Arc<dyn AnyKernel> {
     Kernel::parse(text).unwrap().resolve_columns(&names(d)).unwrap().build().unwrap()
 }
 
-/// Some columns of n x d numbers.
+/// Extracts some columns of n x d numbers.
 fn gather<T: Real>(points: &[T], d: usize, columns: &[usize]) -> Vec<T> {
     points.chunks(d).flat_map(|row| columns.iter().map(|k| row[*k])).collect()
 }
@@ -42,7 +42,7 @@ fn a_restricted_kernel_is_the_kernel_of_the_columns() {
             restricted.typed::<T>().diag(view(&x, d), &mut got);
             spec.typed::<T>().diag(view(&few_x, 6), &mut want);
             assert_eq!(got, want, "{text}");
-            // part of the rows, in another layout
+            // a subset of the rows, in another layout
             let part = view(&x, d).subrows(100, 150).to_owned();
             assert!(
                 block(&restricted, part.as_ref(), view(&z, d))
@@ -58,7 +58,7 @@ fn a_restricted_kernel_is_the_kernel_of_the_columns() {
 fn kernels_of_different_columns_combine() {
     let (d, n) = (9, 130);
     let mut x = points::<f64>(n, d, 3, 0.0);
-    // the city is one of three
+    // the city takes one of three values
     x.iter_mut().skip(4).step_by(d).for_each(|city| *city = (1.4 * *city).round());
     let text = r#"gaussian(sigma=1, on=x0..x2)*delta(on="a city") + 0.5*linear(on=[x8, emb])"#;
     let kernel = build(text, d);
@@ -78,19 +78,19 @@ fn kernels_of_different_columns_combine() {
 
 #[test]
 fn the_median_is_that_of_the_columns() {
-    // distances of the columns: 3, 0 and 4
+    // distances within the three columns: 3, 0 and 4
     let pair = MatRef::from_row_major_slice(&[0.0, 5.0, 0.0, 3.0, 5.0, 4.0], 2, 3);
     for (text, want) in [
         ("gaussian + gaussian(on=x0)", "gaussian(sigma=5) + gaussian(sigma=3, on=x0)"),
         ("laplacian(on=x0..x2)*gaussian(on=x2)", "laplacian(sigma=7, on=x0..x2)*gaussian(sigma=4, on=x2)"),
-        // equal there: the length is 1
+        // the points are equal in x1, so the length scale is 1
         ("gaussian(on=x1)", "gaussian(sigma=1, on=x1)"),
     ] {
         let spec = Kernel::parse(text).unwrap();
         assert!(spec.needs_columns() && spec.needs_median());
         let resolved = spec.resolve_columns(&names(3)).unwrap().resolve_median(pair).unwrap();
         assert_eq!(resolved.to_string(), want);
-        // read again and found again, it is the same
+        // the printed kernel parses and resolves to the same kernel
         assert_eq!(Kernel::parse(want).unwrap().resolve_columns(&names(3)).unwrap(), resolved);
         assert!(resolved.build().is_ok());
     }
@@ -103,7 +103,7 @@ fn lists_and_domains_are_those_of_the_columns() {
     let error = resolved("gaussian(sigma=[1, 2], on=x1..x3)").check_features(4).unwrap_err();
     assert!(matches!(error, Error::Features { kernel: "gaussian", features: 3, .. }), "{error}");
     assert!(error.to_string().contains("lists 2 numbers"), "{error}");
-    // the first length belongs to the column that is written first
+    // length scales follow the order in which the columns are written
     let points = [0.0, 0.0, 0.0, 0.0, 0.0, 3.0, 5.0, 0.0];
     let x = MatRef::from_row_major_slice(&points, 2, 4);
     let k = block(&resolved("gaussian(sigma=[10, 2], on=[x2, x1])").build().unwrap(), x, x);
@@ -157,7 +157,7 @@ fn rows_of_other_features_are_a_bug() {
     block(&build("linear(on=x0)", 4), view(&x, 5), view(&x, 5));
 }
 
-/// Random features of a restricted kernel look at its columns only, and average to it.
+/// Random features of a restricted kernel depend on its columns only and average to the kernel.
 #[test]
 fn the_spectrum_is_that_of_the_columns() {
     for family in registry() {

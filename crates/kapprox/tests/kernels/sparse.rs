@@ -1,4 +1,4 @@
-//! Kernels of sparse points, against their formulas on the same points with zeros.
+//! Kernels of sparse points, compared with their formulas on the same points with explicit zeros.
 
 use crate::formulas::cases;
 use crate::inputs::{block, points, suited, view};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 const WIDTH: usize = 90;
 const ROOM: usize = 24;
 
-/// Rows of `WIDTH` numbers, most of them 0; the first has none, the second one alone, and the third is like the fourth.
+/// Mostly zero rows of `WIDTH` numbers: row 0 is zero, row 1 has one entry, rows 2 and 3 are equal.
 fn dense<T: Real>(n: usize, seed: u64) -> Vec<T> {
     let (values, chances) = (points::<T>(n, WIDTH, seed, 0.0), points::<f64>(n, WIDTH, seed + 1, 0.0));
     let mut rows: Vec<T> =
@@ -26,7 +26,7 @@ fn dense<T: Real>(n: usize, seed: u64) -> Vec<T> {
     rows
 }
 
-/// The same rows in the layout of blocks, by a loop of its own.
+/// Converts the rows to the sparse block layout, independently of the library.
 fn sparse<T: Real>(rows: &[T]) -> Vec<T> {
     let mut out = Vec::new();
     for row in rows.chunks(WIDTH) {
@@ -85,7 +85,7 @@ fn values_are_those_of_the_formulas() {
     KNOWN.iter().for_each(|text| assert!(seen.contains(text), "{text} takes no sparse points"));
 }
 
-/// A value depends on its pair alone: whatever side is the shorter one, however many rows there are, and in which route.
+/// A value depends on its pair alone, not on the shorter side, the number of rows or the code path.
 #[test]
 fn bits_do_not_depend_on_the_rest_of_a_block() {
     for text in KNOWN {
@@ -94,11 +94,13 @@ fn bits_do_not_depend_on_the_rest_of_a_block() {
         let (x, z) = (view(&rows, 2 * ROOM), view(&columns, 2 * ROOM));
         let kernel = on_sparse(text).unwrap();
         let whole = block(&kernel, x, z);
-        // a cosine is rounded by one norm after the other
+        // the cosine divides by one norm after the other, so a swap of the sides changes the
+        // rounding
         if *text != "cosine()" {
             assert_eq!(block(&kernel, z, x), whole.transpose().to_owned(), "{text}");
         }
-        // the shorter side is the index: eight rows are it, and sixty are not; in f64, which shows the last bit
+        // the shorter side is indexed: 8 rows are shorter than 25 columns, 60 are not; f64 shows
+        // all bits
         let wide = [&rows, &columns].map(|rows| rows.iter().map(|v| f64::from(*v)).collect::<Vec<f64>>());
         let [few, many] = [(&wide[0][..16 * ROOM]), &wide[0]]
             .map(|rows| block(&kernel, view(rows, 2 * ROOM), view(&wide[1], 2 * ROOM)));
@@ -121,7 +123,7 @@ fn bits_do_not_depend_on_the_rest_of_a_block() {
     }
 }
 
-/// Norms cancel where points are close and large: the distance is that of the entries side by side, and 0 for equal points.
+/// For close and large points norms cancel: the distance is summed by entries; equal points have 0.
 #[test]
 fn distances_of_close_points_are_exact_and_sums_that_overflow_saturate() {
     let rows = [4.0, 9.0, 1e8, 3.0, 4.0, 9.0, 1e8, 3.0 + 1e-6];
@@ -149,7 +151,7 @@ fn kernels_that_take_no_sparse_rows_say_so_and_which_do() {
     let counts = Kernel::parse("chi_squared(sigma=1)").unwrap().on_rows::<&str>(&[], Some(9)).unwrap();
     assert!(counts.check_values(view(&[3.0, -1.0, 0.5, 0.0], 4), 0).is_ok());
     assert!(counts.check_values(view(&[3.0, -1.0, -0.5, 0.0], 4), 0).is_err());
-    // a share is that of the columns, zeros included
+    // `1/d` counts all columns, zeros included
     let spec = Kernel::parse("polynomial(gamma=1/d)").unwrap().on_rows::<&str>(&[], Some(50)).unwrap();
     assert!(spec.to_string().contains("gamma=0.02"), "{spec}");
 }

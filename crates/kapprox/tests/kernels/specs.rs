@@ -1,11 +1,11 @@
-//! Kernel expressions: what they mean, how they print, and where errors point.
+//! Kernel expressions: their meaning, printed form and error positions.
 
 use faer::{Mat, MatRef};
 use kapprox::Error;
 use kapprox::kernel::{Kernel, Value, registry};
 use proptest::prelude::*;
 
-/// Where the error points, and its message.
+/// Returns the position of the error and its message.
 fn error(text: &str) -> (usize, String) {
     match Kernel::parse(text) {
         Err(Error::Kernel { text: quoted, at, message } | Error::UnknownKernel { text: quoted, at, message, .. }) => {
@@ -120,7 +120,7 @@ fn expressions_can_be_built() {
     assert_eq!(parse("2*linear") * parse("3*delta*linear"), parse("6*linear*delta*linear"));
     assert_eq!(sum * parse("linear"), parse("(linear + 2*gaussian(sigma=1) + delta)*linear"));
     assert_eq!((parse("1e300*linear") * parse("1e300*linear")).to_string(), "1.7976931348623157e308*linear()*linear()");
-    // kernels keep the columns they have
+    // kernels keep the columns that they already have
     let on = parse("exp(linear(on=a)) + delta").on("[b, c..d]").unwrap();
     assert_eq!(on.to_string(), "exp(linear(on=a)) + delta(on=[b, c..d])");
     let error = parse("delta").on("b, c").unwrap_err().to_string();
@@ -150,7 +150,7 @@ fn a_median_must_be_resolved_before_building() {
     assert!(!Kernel::parse("linear()").unwrap().needs_median());
 }
 
-/// Expressions over the registry, with any numbers that are allowed.
+/// Generates expressions over the registry with all valid parameter values.
 fn expression() -> impl Strategy<Value = String> {
     let number = prop_oneof![any::<f64>().prop_map(f64::abs), 0.0..10.0, Just(1.0)]
         .prop_filter("finite", |number: &f64| number.is_finite());
@@ -239,7 +239,7 @@ fn a_rate_is_another_way_to_give_a_length() {
         read("laplacian(gamma=4) + chi_squared(gamma=0.5)").unwrap(),
         "laplacian(sigma=0.25) + chi_squared(sigma=2)"
     );
-    // a share of the features waits for their number
+    // `1/d` is resolved when the number of features is known
     let spec = Kernel::parse("gaussian(gamma=1/d) * laplacian(gamma=1/d, on=[a, c])").unwrap();
     assert_eq!(spec.to_string(), "gaussian(gamma=1/d)*laplacian(gamma=1/d, on=[a, c])");
     assert_eq!(Kernel::parse(&spec.to_string()).unwrap(), spec);
@@ -288,7 +288,7 @@ fn what_is_known_of_kernels() {
         ("exp(linear())", true),
         ("periodic()", false),
         ("distance()", true),
-        // their product has the mean 0 for the law of the origin
+        // the product maps the point mass at the origin to mean embedding 0
         ("distance()*gaussian()", false),
         ("gaussian(on=x0)*delta(on=city)", true),
     ] {

@@ -1,4 +1,4 @@
-//! Products of many rows with a few columns, against the sums of the definition.
+//! Products of many rows with a few columns, compared with the sums of the definition.
 
 use kapprox::Real;
 use kapprox::thin::{add_transposed, times};
@@ -32,7 +32,7 @@ fn agree<T: Real>() {
                 close(out[i * c + j].to_f64(), expected, p);
             }
         }
-        // features from the third on
+        // sums from the third feature on
         let first = 2.min(p - 1);
         let mut sums = vec![1.0; (p - first) * c];
         add_transposed(&x, p, first, &right, &mut sums);

@@ -1,4 +1,4 @@
-//! A store on this machine: objects of a folder by GET and HEAD with ranges and conditions, and lists as S3 gives them.
+//! A local object store: GET and HEAD of a folder's files, with ranges and conditions; S3 lists.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 
-/// What the threads of the server share.
+/// State shared by the threads of the server.
 #[derive(Debug, Default)]
 struct State {
     folder: PathBuf,
-    /// The first lines of all requests.
+    /// First lines of all requests.
     requests: Mutex<Vec<String>>,
     fail: AtomicBool,
 }
@@ -40,17 +40,17 @@ impl Server {
         Self { folder, address, state }
     }
 
-    /// Number of requests so far whose first line holds a text.
+    /// Counts the requests so far whose first line contains a text.
     pub(crate) fn requests(&self, of: &str) -> usize {
         self.state.requests.lock().unwrap().iter().filter(|line| line.contains(of)).count()
     }
 
-    /// The next request is answered by 503.
+    /// Answers the next request with 503.
     pub(crate) fn fail_once(&self) {
         self.state.fail.store(true, Ordering::Relaxed);
     }
 
-    /// The object at a path has another version from now on.
+    /// Gives the object at a path a new version.
     pub(crate) fn touch(&self, path: &Path) {
         let file = std::fs::File::options().write(true).open(path).unwrap();
         file.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(5000)).unwrap();
@@ -103,7 +103,7 @@ fn answer(lines: &[String], state: &State) -> (&'static str, String, Vec<u8>) {
         return ("404 Not Found", String::new(), body);
     };
     if path.contains("stalled") {
-        // as a server that is overloaded: it has the connection and says nothing
+        // an overloaded server accepts the connection and does not answer
         std::thread::sleep(std::time::Duration::from_secs(60));
     }
     let tag = tag(&file);
@@ -132,14 +132,14 @@ fn answer(lines: &[String], state: &State) -> (&'static str, String, Vec<u8>) {
     }
 }
 
-/// What tells a version: length and time.
+/// Returns the entity tag of a version, from length and modification time.
 fn tag(file: &Path) -> String {
     let metadata = std::fs::metadata(file).unwrap();
     let since = metadata.modified().unwrap().duration_since(std::time::UNIX_EPOCH).unwrap();
     format!("\"{}-{}\"", metadata.len(), since.as_nanos())
 }
 
-/// The objects of a bucket below a prefix.
+/// Lists the objects of a bucket below a prefix.
 fn list(bucket: &Path, query: &str) -> String {
     let prefix = query.split('&').find_map(|pair| pair.strip_prefix("prefix=")).unwrap_or("");
     let prefix = prefix.replace("%2F", "/").replace("%3D", "=");

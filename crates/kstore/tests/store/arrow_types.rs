@@ -1,4 +1,4 @@
-//! Types of Arrow as kinds of columns, and decimals as numbers.
+//! Arrow types as column kinds, and decimals as numbers.
 
 use crate::make::*;
 use kstore::arrow::array::{ArrayRef, Decimal128Array, new_null_array};

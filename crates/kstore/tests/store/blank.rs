@@ -1,4 +1,4 @@
-//! Columns without a single value are no features, and are named.
+//! Columns without a single value are not features, and a note names them.
 
 use crate::make::*;
 use kstore::arrow::array::*;
@@ -41,11 +41,11 @@ fn columns_without_values_are_left_out_whatever_their_type_and_the_format() {
             assert_eq!(features, ["a", "late"], "{path:?} {missing:?}");
             let Some(ColumnNote::Blank { columns }) = note else { panic!("{path:?} {missing:?}") };
             assert!(columns.starts_with(&names(&["column1"])) && columns.contains(&"gone".to_string()), "{columns:?}");
-            // what is named is not left out
+            // a column that is named explicitly is kept
             let (features, note) = looked(&table, &Selection { features: names(&["a", "gone"]), ..selection });
             assert_eq!((features, note), (names(&["a", "gone"]), None));
         }
-        // of other rows the column has none either
+        // column `late` has no value in these rows
         let selection = Selection { rows: Some(0..2900), targets: names(&["y"]), ..Selection::default() };
         assert_eq!(looked(&table, &selection).0, ["a"]);
         let selected = table.select(&Selection { features: names(&["a", "gone"]), ..selection }).unwrap();
@@ -53,7 +53,7 @@ fn columns_without_values_are_left_out_whatever_their_type_and_the_format() {
     }
 }
 
-/// Text that is missing throughout is NaN in a Parquet file of pandas.
+/// Pandas writes a text column without values to Parquet as NaN.
 #[test]
 fn counted_text_without_a_value_is_missing_whatever_the_file_takes_it_for() {
     let folder = folder();

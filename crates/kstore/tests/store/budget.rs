@@ -1,4 +1,4 @@
-//! Sizes, and plans that do not fit.
+//! Byte sizes, and plans that exceed the memory budget.
 
 use kstore::budget::parse_bytes;
 use kstore::shown::bytes;

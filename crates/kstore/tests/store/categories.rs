@@ -1,4 +1,4 @@
-//! Columns of categories as features: against one-hot coding by hand, whatever the format and the cut of the rows.
+//! Categorical columns as features, in every format and cut, compared with one-hot coding by hand.
 
 use crate::make::*;
 use kstore::arrow::array::*;
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A row of the test tables: text, a whole number, a truth value, a fraction.
+/// A row of the test tables: a text, an integer, a boolean and a float.
 #[derive(Clone, Debug)]
 struct Row {
     city: Option<String>,
@@ -34,7 +34,7 @@ fn arrays(rows: &[Row], dictionary: bool) -> RecordBatch {
     ])
 }
 
-/// The rows as Parquet, Arrow with a dictionary, CSV, and record batches.
+/// Writes the rows as Parquet, Arrow with a dictionary, CSV and record batches.
 fn tables(folder: &Path, rows: &[Row]) -> Vec<Table> {
     let path = |name: &str| folder.join(name);
     write(&path("t.parquet"), &arrays(rows, false), groups_of(7));
@@ -56,7 +56,7 @@ fn all(missing: Missing) -> Selection {
     Selection { categories, missing, ..Selection::default() }
 }
 
-/// The selection with its values found by a pass of this cut.
+/// Finds the values of the selection by a pass with this segment length and number of lanes.
 pub(crate) fn coded(
     table: &Table,
     selection: &Selection,
@@ -76,7 +76,7 @@ pub(crate) fn coded_of(
     search.finish(&pass.fold(&source, &search)?.0)
 }
 
-/// Names and rows of the features, from the definition: sorted values, then the missing value where there is one.
+/// Computes names and rows of the features by definition: sorted values, then the missing value.
 fn by_hand(rows: &[Row]) -> (Vec<String>, Vec<f64>) {
     let mut columns: Vec<(String, Vec<f64>)> = Vec::new();
     let mut category = |name: &str, values: Vec<Option<Label>>| {
@@ -106,7 +106,7 @@ fn by_hand(rows: &[Row]) -> (Vec<String>, Vec<f64>) {
     (columns.iter().map(|(name, _)| name.clone()).collect(), x)
 }
 
-/// The rows of a coded selection; a missing number is its mean, the others are as they are.
+/// Reads the rows of a coded selection, unscaled; a missing number becomes the mean.
 fn rows_of(selected: &Selected, rows: &[Row], tile: usize) -> kstore::Result<Vec<f64>> {
     let there: Vec<f64> = rows.iter().filter_map(|row| row.size).collect();
     let mean = there.iter().sum::<f64>() / there.len().max(1) as f64;
@@ -126,7 +126,7 @@ fn row() -> impl Strategy<Value = Row> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
-    /// Whatever the values, the format, the segments and the lanes, features are those of the definition.
+    /// Features equal the definition for all values, formats, segment lengths and numbers of lanes.
     #[test]
     fn features_are_those_of_one_hot_coding_by_hand(
         mut rows in prop::collection::vec(row(), 2..60), segment in 1u64..40, lanes in 1usize..4, tile in 1usize..30,
@@ -173,7 +173,7 @@ fn text_is_a_category_by_default_and_numbers_and_truth_values_are_numbers() {
     }
 }
 
-/// A file of so many rows with so many cities.
+/// Writes a file with the given numbers of rows and cities.
 fn cities(folder: &Path, rows: usize, count: usize) -> PathBuf {
     let path = folder.join(format!("{rows}_{count}.csv"));
     let lines: String = (0..rows).map(|i| format!("c{},{}\n", i % count, i % 7)).collect();
@@ -197,7 +197,7 @@ fn text_that_differs_in_nearly_every_row_is_no_feature_unless_it_is_asked_for() 
         "{told}"
     );
     assert_eq!(features(&identifier, &Selection { hash: Some(16), ..wanted.clone() }), (17, String::new()));
-    // of few rows, and where values come again, nothing is left out
+    // a column is kept if the table has few rows or its values repeat
     assert_eq!(features(&open(40, 40), &wanted), (41, String::new()));
     assert_eq!(features(&open(100, 90), &wanted), (91, String::new()));
     for asked in [
@@ -245,14 +245,14 @@ fn columns_of_many_values_are_left_out_or_hashed_or_named() {
     assert!(matches!(coded(&many, &only, (64, 2)), Err(Error::Empty { .. })));
 }
 
-/// The choice is that of all rows, whatever their order and cut: users come again behind the first thousand, or at once.
+/// The result depends on all rows, not on order or cut: users recur after 1,000 rows, or at once.
 #[test]
 fn what_becomes_of_many_values_does_not_depend_on_the_order_of_the_rows() {
     let folder = folder();
     let (users, visits) = (3000usize, 4usize);
     let rows = users * visits;
     let wide = "w".repeat(500);
-    // users by visit; nearly every row has an `own` value; most notes are too long for names
+    // rows are sorted by visit; nearly every `own` is distinct; most notes are too long for names
     let line = |i: usize| {
         let own = if i.is_multiple_of(20) { "same".to_string() } else { format!("o{i}") };
         let note = if i.is_multiple_of(8) { "short".to_string() } else { format!("{wide}{}", i % users) };
@@ -290,7 +290,7 @@ fn a_known_encoding_meets_values_that_it_does_not_know() {
         column("size", Code::Number, false),
     ];
     let encoding = Some(Arc::new(Encoding::new(columns)));
-    // whole numbers in a file are the texts of the encoding, and the other way round
+    // integers in a file match text values of the encoding, and text matches integers
     let path = folder.path().join("new.csv");
     std::fs::write(&path, "size,shop,city\n1,1,7\n2,x,Oslo\n3,0,\n").unwrap();
     let table = Table::open(&[&path]).unwrap();
@@ -332,7 +332,7 @@ fn a_missing_category_is_an_error_with_its_place_or_is_dropped_with_its_row() {
             let error = coded(&table, &all(missing), (2, 2)).unwrap_err().to_string();
             assert!(error.contains("row 2") && error.contains("\"city\"") && error.contains(remedy), "{error}");
         }
-        // a value that stands only in rows that are dropped is no value
+        // a value that occurs only in dropped rows is not a category
         let (selected, _) =
             coded(&table, &Selection { missing: Missing::Drop, ..Selection::default() }, (2, 2)).unwrap();
         assert_eq!(selected.feature_names(), ["city=a", "city=b", "shop", "open", "size"]);
@@ -353,7 +353,7 @@ fn numbers_with_a_word_among_them_are_no_categories_unless_that_is_said() {
     assert!(error.contains("30 of its 31 values are numbers") && error.contains("\"half\" is none"), "{error}");
     let all = Selection { categories: Categories::All, ..Selection::default() };
     assert_eq!(coded(&write(30), &all, (9, 2)).unwrap().0.shape().features, 32);
-    // a few numbers among names are names
+    // with few numbers, a single word makes the column categorical
     assert_eq!(coded(&write(7), &Selection::default(), (9, 2)).unwrap().0.shape().features, 9);
 }
 
@@ -364,7 +364,7 @@ fn what_is_no_category_is_refused() {
     let named = |name: &str| Selection { categories: Categories::Named(names(&[name])), ..Selection::default() };
     let error = coded(table, &named("nothing"), (9, 1)).unwrap_err();
     assert!(matches!(error, Error::NoSuchColumn { .. }), "{error}");
-    // 0 and 1 are whole, and so is every size here
+    // every size here is an integer
     assert!(coded(table, &named("size"), (9, 1)).is_ok());
     let mut rows = plain(&["a", "b"]);
     rows[1].size = Some(0.5);

@@ -1,4 +1,4 @@
-//! Tables one after the other as one source.
+//! Several tables in sequence as one source.
 
 use kstore::source::Chained;
 use kstore::{MemoryRows, RowBuf, RowSource};

@@ -1,11 +1,11 @@
-//! Files that change under a reader: an error that names them.
+//! Files that change while they are read cause an error that names them.
 
 use crate::make::*;
 use kstore::{Error, Fold, Merge, Pass, Reading, RowBlock, Table, Workers};
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// Does something to a file when it sees a row.
+/// A fold that runs a function on a file when it reaches the given row.
 struct Vandal<F>(u64, Mutex<Option<F>>);
 struct Nothing;
 impl Merge for Nothing {

@@ -1,4 +1,4 @@
-//! Passes that are stopped and go on: the same bits, nothing read twice, and no trust in what lies on the disk.
+//! Passes that stop and continue: the same bits, nothing read twice, no trust in files on disk.
 
 use crate::make::*;
 use kstore::checkpoint::{Journal, Listener, Manifest, Resume, Stored};
@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Remembers what it hears.
+/// A listener that stores its messages.
 #[derive(Default)]
 struct Heard(Mutex<Vec<String>>);
 
@@ -35,7 +35,7 @@ fn manifest(files: Vec<Identity>) -> Manifest {
     Manifest { version: "1".to_string(), instruction_set: "abacus".to_string(), options: options.into(), files }
 }
 
-/// A journal that saves after every segment.
+/// Opens a journal that saves after every segment.
 fn journal<'a>(folder: &Path, manifest: &Manifest, resume: bool, heard: &'a Heard) -> kstore::Result<Journal<'a>> {
     Journal::open(
         folder.join("checkpoint"),
@@ -46,7 +46,7 @@ fn journal<'a>(folder: &Path, manifest: &Manifest, resume: bool, heard: &'a Hear
     )
 }
 
-/// A few statistics at once: states of tuples, labels and moments.
+/// A fold of two statistics at once: its states have tuples, labels and moments.
 struct Twice(StatisticsFold);
 
 impl Fold<f64> for Twice {
@@ -82,7 +82,7 @@ fn fold(rows: &TableRows<f64>) -> Twice {
     Twice(StatisticsFold::new(rows.shape()))
 }
 
-/// Stops when it was asked so often: once for every tile that is decoded.
+/// An observer that stops a pass after the given number of `stop` calls.
 struct Asked(AtomicU64, u64);
 
 impl Observer for Asked {
@@ -108,7 +108,7 @@ proptest! {
         let pass = Pass { tile: 16, segment, lanes: 1, prefetch: 1, workers: sequential(), observer: &Unobserved, journal: None };
         let (whole, report) = pass.fold(&rows, &fold).unwrap();
         let manifest = manifest(rows.selected().table().identities());
-        // patience grows, so that even the longest segment is done some time
+        // the limit grows with every run, so that even the longest segment completes eventually
         for run in 0u64.. {
             let heard = Heard::default();
             let journal = journal(folder.path(), &manifest, run > 0, &heard).unwrap();
@@ -135,25 +135,25 @@ proptest! {
     }
 }
 
-/// How the names of the files of a checkpoint end, behind the mark of the run.
+/// Returns the endings of the file names of a checkpoint, after the mark of the run.
 fn ends(folder: &Path) -> Vec<String> {
     names_in(&folder.join("checkpoint")).iter().map(|name| name[16..].to_string()).collect()
 }
 
-/// The file of a checkpoint whose name ends so.
+/// Returns the file of a checkpoint whose name has this ending.
 fn part(folder: &Path, end: &str) -> PathBuf {
     let checkpoint = folder.join("checkpoint");
     let name = names_in(&checkpoint).into_iter().find(|name| name.ends_with(end)).unwrap();
     checkpoint.join(name)
 }
 
-/// One complete pass and one of which the first segments are saved; the folder holds table and checkpoint.
+/// Runs a complete pass and one that stops after some saved segments; returns rows and manifest.
 fn stopped(folder: &Path) -> (TableRows<f64>, Manifest) {
     let rows = usual_rows(&split(folder, 1000, &[], 100));
     let manifest = manifest(rows.selected().table().identities());
     let heard = Heard::default();
     let journal = journal(folder, &manifest, false, &heard).unwrap();
-    // a pass asks for 63 tiles, and 16 times whether a segment is over; the second stops in its fifth segment
+    // a pass calls `stop` for 63 tiles and 16 segment ends; the second pass stops in segment five
     let observer = Asked(AtomicU64::new(0), 63 + 16 + 22);
     let pass = Pass { observer: &observer, journal: Some(&journal), ..pass() };
     pass.resume("first", &rows, &fold(&rows)).unwrap();
@@ -174,7 +174,7 @@ fn names_in(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Resumes both passes, compares them with what they should find, and tells what was heard and read.
+/// Resumes and checks both passes; returns the messages and the bytes read, in percent of a pass.
 fn resumed(folder: &Path, rows: &TableRows<f64>, manifest: &Manifest) -> (Heard, u64) {
     let heard = Heard::default();
     let before = rows.bytes_read();
@@ -198,7 +198,7 @@ fn what_is_saved_is_not_read_again() {
     let (heard, percent) = resumed(folder.path(), &rows, &manifest);
     assert!(heard.has("note: first: 1000 rows are in the checkpoint, whole"), "{:?}", heard.0);
     assert!(heard.has("rows are in the checkpoint, begun"), "{:?}", heard.0);
-    // four or five of sixteen segments were done
+    // four or five of sixteen segments were complete
     assert!((60..=85).contains(&percent), "{percent} % of a pass");
     assert_eq!(resumed(folder.path(), &rows, &manifest).1, 0);
     // the same file under another name
@@ -218,7 +218,7 @@ fn a_damaged_entry_is_done_again() {
     for at in 0..good.len() {
         let mut bad = good.clone();
         bad[at] ^= 1 << (at % 8);
-        // a flipped bit of the padding or of a name of the header may be harmless; no other is
+        // a flipped bit in the padding or in a header name may be harmless; others are detected
         let outcome = Stored::parse(&bad).and_then(|mut entry| entry.verify());
         let header = 8 + u64::from_le_bytes(good[..8].try_into().unwrap()) as usize;
         assert!(outcome.is_err() || at < header, "byte {at}");
@@ -240,7 +240,7 @@ fn a_damaged_entry_is_done_again() {
     std::fs::copy(part(folder.path(), "-0002.safetensors"), &path).unwrap();
     let (heard, _) = resumed(folder.path(), &rows, &manifest);
     assert!(heard.has("it is of the pass \"second\" of another run"), "{:?}", heard.0);
-    // what a killed run was writing goes
+    // a partial file of a killed run is removed
     std::fs::write(folder.path().join("checkpoint/.kmill-abcdef.tmp"), "half").unwrap();
     resumed(folder.path(), &rows, &manifest);
     assert_eq!(ends(folder.path()), ["-0001.safetensors", "-0002.safetensors", ".json"]);
@@ -275,14 +275,14 @@ fn a_checkpoint_of_another_run_is_refused_with_the_difference() {
     let text = std::fs::read_to_string(&page).unwrap();
     std::fs::write(&page, text.replace("\"format\": 2", "\"format\": 9")).unwrap();
     refused(&manifest, "checkpoint format 9, this version writes 2");
-    // a manifest that cannot be read is no other run: the work starts afresh
+    // an unreadable manifest does not count as another run: the work restarts
     for damaged in ["", "{}", "{\"format\": 2}", "\u{fffd}"] {
         std::fs::write(&page, damaged).unwrap();
         let heard = Heard::default();
         journal(folder.path(), &manifest, true, &heard).unwrap();
         assert!(heard.has(".json is damaged") && heard.has("starting afresh"), "{damaged}: {:?}", heard.0);
     }
-    // nothing was touched so far; a run that does not resume replaces the checkpoint when its first pass begins
+    // nothing has changed so far; without resume, the first pass replaces the checkpoint
     let heard = Heard::default();
     let journal = journal(folder.path(), &manifest, false, &heard).unwrap();
     assert_eq!(ends(folder.path()).len(), 3);
@@ -322,7 +322,7 @@ fn folders_of_others_and_disks_that_refuse() {
         let error = journal(folder.path(), &manifest, resume, &heard).unwrap_err();
         assert!(matches!(&error, Error::NotACheckpoint { found, .. } if found.ends_with("thesis.tex")), "{error}");
     }
-    // names that a checkpoint might have, and a link of such a name
+    // names that resemble those of a checkpoint, and a link with such a name
     std::fs::remove_file(folder.path().join("checkpoint/thesis.tex")).unwrap();
     #[cfg(unix)]
     for name in ["manifest.json", "0001.safetensors", ".kmill-notes.tmp", "0123456789abcdef-0001.safetensors"] {
@@ -336,11 +336,11 @@ fn folders_of_others_and_disks_that_refuse() {
         std::fs::remove_file(&path).unwrap();
     }
     std::fs::remove_dir_all(folder.path().join("checkpoint")).unwrap();
-    // no folder can be made below a file: the pass goes on without
+    // no folder can be created below a file, so the pass continues without a checkpoint
     std::fs::write(folder.path().join("file"), "").unwrap();
     let nowhere = folder.path().join("file/checkpoint");
     let journal = Journal::open(nowhere, &manifest, Duration::ZERO, Resume::Never, &heard);
-    // some systems tell at once that a file is no folder
+    // some systems report at once that the path contains a file
     if let Ok(journal) = journal {
         let pass = Pass { journal: Some(&journal), ..pass() };
         assert_eq!(pass.resume("first", &rows, &fold(&rows)).unwrap().1.rows, 500);

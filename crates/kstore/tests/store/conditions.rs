@@ -1,4 +1,4 @@
-//! Conditions on a column, as they are typed and as they choose rows.
+//! Conditions on a column: how they parse, and which rows they select.
 
 use crate::make::*;
 use kstore::arrow::array::*;

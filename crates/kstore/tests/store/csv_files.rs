@@ -1,4 +1,4 @@
-//! CSV: dialects, kinds, missing values, and what is wrong with a line.
+//! CSV: dialects, kinds, missing values, and errors of a line.
 
 use crate::make::*;
 use kstore::{Categories, Error, Kind, Label, Missing, Reading, RowSource, Selection, Table, TextOptions};
@@ -65,7 +65,7 @@ fn files_without_a_header_and_with_any_delimiter() {
     let table = Table::open_with(&[&path], &TextOptions::default().delimiter(b'^').without_header()).unwrap();
     assert_eq!(columns(&table), [("x0".into(), "int64".into()), ("x1".into(), "float64".into())]);
     assert_eq!(everything(&table).unwrap().x, [1.0, 2.5, 3.0, 4.5]);
-    // a first row of data is not taken for names; a row of years is
+    // a first row of data is not accepted as column names, a row of years is
     for (first, fine) in [("1.5,2", false), ("0,0", false), ("2019,2020", true), ("a,1.5", true)] {
         let opened = Table::open(&[text(folder.path(), "b.csv", format!("{first}\n1,2\n"))]);
         assert_eq!(opened.is_ok(), fine, "{first}");
@@ -127,7 +127,7 @@ fn numbers_are_exact() {
     );
 }
 
-/// The error of a file whose types are found from its first three rows.
+/// Returns the error of a file whose types are detected from its first three rows.
 fn fault(content: &[u8]) -> String {
     let folder = folder();
     let path = text(folder.path(), "bad.csv", content);
@@ -162,7 +162,7 @@ fn what_does_not_fit_is_told_with_its_line_and_a_remedy() {
     assert!(fault(b"\xff\xfea\0,\0b\0").contains("UTF-16"));
     assert!(fault(b"PK\x03\x04\0\0\0").contains("unzip -p"));
     assert!(fault(b"a\xff,b\n1,2\n").contains("not UTF-8"));
-    // a fold may be read for hours before the bad line: its type is found from more rows when asked
+    // the default detection uses more rows: a fold may run for hours before the bad line
     let folder = folder();
     let path = text(folder.path(), "late.csv", "a\n1\n2\n3\n4\n5.5\n");
     assert_eq!(open(&path).schema().columns[0].kind, Kind::Float { bits: 64 });
@@ -182,7 +182,7 @@ fn a_row_without_end_is_told_and_not_kept() {
     assert!(error.contains("more than 100000 columns"), "{error}");
 }
 
-/// Rows of more bytes than are kept before their end is known, whatever lies at the edges of the blocks.
+/// Rows longer than a chunk of 1 MiB are read whole, whatever lies at the edges of chunks.
 #[test]
 fn long_rows_are_whole_and_those_behind_them_are_found() {
     let folder = folder();
@@ -230,7 +230,7 @@ fn opening_is_counted_and_cursors_start_anywhere() {
     assert!(read <= tail + 1000, "{read} bytes for ten rows, of {length}");
 }
 
-/// Kind and values of the first column of a CSV file, and what is said of how it is read.
+/// Returns kind and values of the first column of a CSV file, and the note on how it is read.
 fn first(text: &str, options: &TextOptions) -> kstore::Result<(String, Vec<f64>, Option<String>)> {
     let folder = folder();
     let path = folder.path().join("commas.csv");
@@ -254,7 +254,7 @@ fn decimal_commas_and_marks_between_thousands_are_read_or_refused() {
     for (text, kind, values, note) in [
         ("a;b\n1,5;x\n-2,25;y\n", "float64", vec![1.5, -2.25], &said),
         ("a;b\n1.234,5;x\n7;y\n", "float64", vec![1234.5, 7.0], &said),
-        // the second column tells what the marks of the first are
+        // the second column shows what the marks in the first one mean
         ("a;b\n1.234;1,5\n2.500;2,5\n", "int64", vec![1234.0, 2500.0], &said),
         ("a;b\n1.25;1,5\n2.5;2,5\n", "float64", vec![1.25, 2.5], &None),
         ("a;b\n1,234.5;x\n7;y\n", "float64", vec![1234.5, 7.0], &grouped),
@@ -266,7 +266,7 @@ fn decimal_commas_and_marks_between_thousands_are_read_or_refused() {
     ] {
         let (found, x, told) = first(text, &usual).unwrap();
         assert_eq!((found.as_str(), x), (kind, values), "{text}");
-        // of a file with commas in the second column alone that one is named
+        // if only the second column has commas, the note names it
         let told = told.map(|told| told.replace("column b", "column a"));
         assert!(told == *note || text.contains("1.25;1,5"), "{text}: {told:?}");
     }
@@ -278,7 +278,7 @@ fn decimal_commas_and_marks_between_thousands_are_read_or_refused() {
         assert_eq!(first(text, &TextOptions::default().decimal(b',')).unwrap().1[0], 1.5);
         assert_eq!(first(text, &TextOptions::default().decimal(b'.')).unwrap().0, "text");
     }
-    // behind the rows that are looked at
+    // a bad value after the rows used for detection
     let late = format!("a;b\n1,5;x\n{}", "2;y\n".repeat(20)) + "x;y\n";
     let error = first(&late, &TextOptions::default().infer_rows(5)).unwrap_err().to_string();
     assert!(error.contains("a number") && error.contains("\"x\""), "{error}");
@@ -302,7 +302,7 @@ fn delimiters_are_found() {
             columns(&open(&text(folder.path(), "t.csv", rows))).into_iter().map(|(name, _)| name).collect();
         assert_eq!(found.join(" "), names.replace('_', " "), "{rows:?}");
     }
-    // most of the rows, and not the first ones
+    // the delimiter of most rows, not of the first rows
     let path = text(folder.path(), "t.csv", "sales, all\nof May\na;b;c\n1;2;3\n");
     let error = Table::open(&[path]).unwrap_err().to_string();
     assert!(error.contains("fields with a ';'"), "{error}");

@@ -1,4 +1,4 @@
-//! Digests of rows: the same for the same values, however they are read.
+//! Digests of rows depend on the values only, not on how they are read.
 
 use kstore::{Pass, Reading, RowBlock, RowDigests, Selected, Selection, Table, Workers};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ fn selected((x, y): &(Vec<f64>, Vec<f64>), first: u64, of: u64) -> Selected {
     table.select(&Selection { targets: vec!["y".into()], ..Selection::default() }).unwrap()
 }
 
-/// The digests of some rows, read in tiles by several lanes.
+/// Computes the digests of some rows, read in tiles by two lanes.
 fn digests(selected: &Selected, rows: std::ops::Range<u64>, tile: usize) -> Arc<RowDigests> {
     let stored = selected.table().stored_rows();
     let digests = Arc::new(RowDigests::new(stored));
@@ -23,7 +23,7 @@ fn digests(selected: &Selected, rows: std::ops::Range<u64>, tile: usize) -> Arc<
     let pass = Pass { lanes: 2, ..Pass::new(tile, 500, &workers) };
     pass.each(&source, || (), |(), _: &RowBlock<'_, f32>, _| Ok::<_, kstore::Error>(())).unwrap();
     digests.close();
-    // what is read later is not added
+    // rows that are read after `close` are not added
     pass.each(&source, || (), |(), _: &RowBlock<'_, f32>, _| Ok::<_, kstore::Error>(())).unwrap();
     digests
 }
@@ -62,7 +62,7 @@ fn every_value_its_row_and_its_column_count() {
     assert_ne!(whole, changed(&|x, _| x[3001] = f64::from_bits(x[3001].to_bits() + 1)));
     assert_ne!(whole, changed(&|_, y| y.swap(5, 6)));
     assert_ne!(whole, changed(&|x, _| x.swap(30, 31)));
-    // two rows that change places
+    // two rows swapped
     assert_ne!(
         whole,
         changed(&|x, y| {

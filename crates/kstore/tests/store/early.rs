@@ -1,4 +1,4 @@
-//! A reader that stops before the rows it promised: an error for every format, since the table looks, not the reader.
+//! Every format reports a reader that ends before its promised rows, since the table checks it.
 
 use crate::make::*;
 use kstore::schema::{Column, Kind, Schema};

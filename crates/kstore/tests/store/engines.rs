@@ -1,4 +1,4 @@
-//! Several processes that share the passes of a run: the same bits as one, and what happens when one of them goes.
+//! Processes that share the passes of a run: the bits of a single one, also if one of them ends.
 
 use crate::make::*;
 use kstore::checkpoint::{Cut, Journal, Manifest};
@@ -11,14 +11,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Every number of a state.
+/// Returns every number of a state.
 fn bits(statistics: &Statistics) -> Vec<u64> {
     let moments = statistics.features.iter().chain(&statistics.targets);
     let numbers = moments.flat_map(|m| [m.count, m.mean.to_bits(), m.m2.to_bits(), m.min.to_bits(), m.max.to_bits()]);
     numbers.chain([statistics.rows]).chain(statistics.groups.sorted().into_iter().map(|(_, count)| count)).collect()
 }
 
-/// Counts the rows it hears of.
+/// Counts the rows reported to it.
 #[derive(Default)]
 struct Rows(AtomicU64);
 
@@ -28,7 +28,7 @@ impl Observer for Rows {
     }
 }
 
-/// A job that tells itself from another by one option.
+/// Returns a job that differs from others in one option.
 fn job(lambda: &str) -> Manifest {
     let options = BTreeMap::from([("lambda".to_string(), lambda.to_string())]);
     Manifest { version: "1".to_string(), instruction_set: "any".to_string(), options, files: Vec::new() }
@@ -38,7 +38,7 @@ fn engine(folder: &Path) -> SharedEngine {
     SharedEngine::folder(folder).unwrap().patience(Duration::from_millis(1500))
 }
 
-/// A pass through an engine, by so many lanes: the bits it finds, which all rows of the table gave.
+/// Runs a pass through an engine; checks that all rows are folded, and returns the bits.
 fn pass(engine: &SharedEngine, name: &str, segment: u64, lanes: usize, rows: &TableRows<f64>) -> Vec<u64> {
     let (journal, observer) = (Journal::through(engine), Rows::default());
     let pass = Pass { lanes, journal: Some(&journal), observer: &observer, ..Pass::new(16, segment, sequential()) };
@@ -47,7 +47,7 @@ fn pass(engine: &SharedEngine, name: &str, segment: u64, lanes: usize, rows: &Ta
     bits(&state)
 }
 
-/// What one process finds that shares nothing.
+/// Returns the bits of a single process that shares nothing.
 fn alone(segment: u64, rows: &TableRows<f64>) -> Vec<u64> {
     bits(&Pass::new(16, segment, sequential()).fold(rows, &StatisticsFold::new(rows.shape())).unwrap().0)
 }
@@ -63,7 +63,7 @@ fn files(folder: &Path) -> Vec<String> {
 fn processes_find_the_bits_of_one() {
     let data = folder();
     let rows = usual_rows(&split(data.path(), 900, &[200, 613], 100));
-    // lots are segments, and, of two rows, some segments and whole stretches
+    // a lot (work unit) is one segment of 40 or more rows, or several shorter segments
     for (segment, workers) in [(100, 2), (100, 4), (40, 3), (7, 2), (2, 1), (1, 3), (1000, 3)] {
         let shared = folder();
         let path = shared.path().join("states");
@@ -105,7 +105,7 @@ fn a_process_begins_with_the_lots_that_it_folded_before() {
     let key = begin("second");
     assert_eq!(claim(&two, &key), Some(3));
     assert_eq!(claim(&one, &key), Some(0));
-    // those that the other does not come to are folded too, in the end
+    // segments that the other process does not reach are folded too, at the end
     assert_eq!(std::iter::from_fn(|| claim(&two, &key)).collect::<Vec<_>>(), [4, 5, 6, 7, 8, 1, 2]);
     assert_eq!(claim(&one, &key), None);
 }
@@ -116,7 +116,7 @@ fn the_work_of_a_process_that_has_gone_is_done_again() {
     let rows = usual_rows(&split(data.path(), 900, &[], 100));
     let one = alone(100, &rows);
     let cut = Cut { tile: 16, segment: 100, start: 0, end: 900 };
-    // how it went: it failed and said so; it was killed, and its sign is not renewed; its sign has gone too
+    // it failed and reported it; it was killed and its .alive file is stale; or that file is gone
     for how in ["failed", "killed", "removed"] {
         let path = data.path().join(how);
         let other = engine(&path);
@@ -134,7 +134,7 @@ fn the_work_of_a_process_that_has_gone_is_done_again() {
         let one_more = engine(&path);
         one_more.join(&job("1")).unwrap();
         assert_eq!(pass(&one_more, "sums", 100, 2, &rows), one, "{how}");
-        // nothing of the pass is left but its total, which a process that comes late takes
+        // only the total of the pass remains, and a late process takes it
         let of_pass = |name: &String| name.contains("-000001");
         let total = format!("{}-000001.total", job("1").mark());
         assert_eq!(files(&path).into_iter().filter(of_pass).collect::<Vec<_>>(), [total], "{how}");
@@ -187,7 +187,7 @@ fn a_stop_is_heard_while_waiting() {
     impl Observer for Stop {
         fn advance(&self, _: u64) {}
         fn stop(&self) -> bool {
-            // not before this process has folded its own
+            // only after this process has folded its own segments
             std::thread::current().name().is_some_and(|name| name.contains("a_stop_is_heard"))
         }
     }
@@ -205,7 +205,7 @@ fn a_stop_is_heard_while_waiting() {
     assert!(matches!(outcome, Err(Error::Interrupted)));
 }
 
-/// What is in a folder that is not the run's: files with names like those of states, a folder, links.
+/// Adds entries that do not belong to the run: files with names like states, a folder, links.
 #[cfg(unix)]
 fn of_others(path: &Path) -> Vec<String> {
     let names = ["thesis.tex", "job", "000001.total", "000001-000000000.0", "x.alive", ".kmill-notes.tmp"];
@@ -229,7 +229,7 @@ fn what_others_keep_in_the_folder_stays() {
         engine.join(&job("1")).unwrap();
         let found = ["first", "second"].map(|name| pass(&engine, name, 100, 2, &rows));
         assert_eq!(found[0], alone(100, &rows));
-        // ended, or broken off and later brought to its end by another process
+        // the run is complete, or it is interrupted and another process completes it
         engine.leave(over);
         if !over {
             let again = self::engine(&path);
@@ -256,7 +256,7 @@ fn states_of_another_job_never_mix() {
     let first = start("1");
     let found = pass(&first, "sums", 100, 1, &rows);
     first.leave(false);
-    // totals are there, and what would say whose they are is not
+    // the totals are present, but the file that names their job is not
     files(&path)
         .iter()
         .filter(|name| name.ends_with("job"))
@@ -267,7 +267,7 @@ fn states_of_another_job_never_mix() {
     let again = start("1");
     assert_eq!(pass(&again, "sums", 100, 1, &rows), found);
     again.leave(false);
-    // a total under the name of another job's
+    // a total under the name of another job
     let [one, two] = ["1", "2"].map(|lambda| job(lambda).mark());
     std::fs::rename(path.join(format!("{one}-000001.total")), path.join(format!("{two}-000001.total"))).unwrap();
     let second = start("2");
@@ -277,7 +277,7 @@ fn states_of_another_job_never_mix() {
     assert!(text.contains(&format!("is of the job {one} where the job {two} is wanted")), "{text}");
 }
 
-/// A folder from which names go slowly, as on a network file system.
+/// A folder that removes files slowly, like a network file system.
 struct Slow(Folder);
 
 impl Medium for Slow {
@@ -351,7 +351,7 @@ fn a_state_that_is_removed_is_given_again() {
     let data = folder();
     let (cut, name) =
         (Cut { tile: 16, segment: 100, start: 0, end: 900 }, |end: &str| format!("{}-{end}", job("1").mark()));
-    // neither counts as gone on a machine that is busy
+    // with the default patience neither process counts as gone on a busy machine
     let [one, two] = [(); 2].map(|()| SharedEngine::folder(data.path()).unwrap());
     [&one, &two].iter().for_each(|engine| engine.join(&job("1")).unwrap());
     let (key, _) = one.begin("sums", cut).unwrap();
@@ -360,13 +360,13 @@ fn a_state_that_is_removed_is_given_again() {
     while let Some(lot) = one.claim(&key, &Rows::default()).unwrap() {
         give(lot);
     }
-    // made once: two threads that write the files of the rows read each other's halves
+    // computed once: two threads that write the row files would read each other's partial files
     let shape = usual_rows(&split(data.path(), 9, &[], 9)).shape();
     let take = |engine: &SharedEngine, segment: u64| {
         let mut state = Fold::<f64>::init(&StatisticsFold::new(shape));
         engine.take(&key, segment, &mut state, &Rows::default())
     };
-    // the second merges, and would wait for what the first gave
+    // the second process merges, and waits for the states of the first
     assert!(matches!(take(&two, 0).unwrap(), Taken::State(_)));
     std::fs::remove_file(data.path().join(name("000001-000000003"))).unwrap();
     std::thread::scope(|scope| {
@@ -376,7 +376,7 @@ fn a_state_that_is_removed_is_given_again() {
         assert!(matches!(merging.join().unwrap().unwrap(), Taken::State(_)));
         assert_eq!(lost, Taken::Lost(3..4));
     });
-    // a claim that is a link is of none of them, and will never be given up
+    // a claim that is a symbolic link belongs to no process and is never released
     for end in ["000001-000000005", "000001-000000005.0"] {
         std::fs::remove_file(data.path().join(name(end))).unwrap();
     }
@@ -390,7 +390,7 @@ fn a_run_ends_whatever_is_removed_under_it() {
     let data = folder();
     let rows = usual_rows(&split(data.path(), 900, &[], 100));
     let path = data.path().join("states");
-    // there before the first process makes it: on a busy machine a thread may begin late
+    // the folder must exist before it is listed, and on a busy machine a thread may start late
     std::fs::create_dir(&path).unwrap();
     let one = alone(10, &rows);
     let begun = std::time::Instant::now();
@@ -403,7 +403,7 @@ fn a_run_ends_whatever_is_removed_under_it() {
                 let journal = Journal::through(&engine);
                 let pass = Pass { lanes: 1 + worker, journal: Some(&journal), ..Pass::new(16, 10, sequential()) };
                 let fold = StatisticsFold::new(rows.shape());
-                // rows may be folded twice, and so be heard of twice
+                // rows may be folded, and therefore reported, twice
                 let found = ["a", "b", "c", "d"].map(|name| bits(&pass.resume(name, rows, &fold).unwrap().0));
                 engine.leave(true);
                 found
@@ -411,7 +411,7 @@ fn a_run_ends_whatever_is_removed_under_it() {
         });
         while begun.elapsed() < Duration::from_secs(2) {
             std::thread::sleep(Duration::from_millis(7));
-            // a file may go by itself this moment
+            // a file may be removed by the run in the meantime
             files(&path)
                 .iter()
                 .filter(|name| !name.starts_with('.'))

@@ -1,4 +1,4 @@
-//! Every fault of a cell gives the same rows or the same sentence in every format that can hold it.
+//! Every fault of a cell gives the same rows or the same message in every format that can store it.
 
 use crate::make::*;
 use crate::ways_in::gzip;
@@ -9,10 +9,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 const ROWS: usize = 300;
-/// The row and the column with the fault.
+/// Row and column of the fault.
 const BAD: (usize, usize) = (170, 2);
 
-/// What is wrong with a cell.
+/// Kind of fault of a cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     Null,
@@ -22,7 +22,7 @@ enum Fault {
     Text,
 }
 
-/// The cell at a row and a column: small whole numbers, and the fault.
+/// Returns the cell at a row and a column: a small integer, or the fault.
 fn cell(fault: Fault, at: (usize, usize)) -> Option<f64> {
     match fault {
         _ if at != BAD => Some(((at.0 * 7 + at.1 * 3) % 5) as f64 + 1.0),
@@ -68,7 +68,7 @@ fn json_lines(fault: Fault) -> String {
     (0..ROWS).map(|row| format!("{{{}}}\n", (0..4).map(|c| pair(row, c)).collect::<Vec<_>>().join(", "))).collect()
 }
 
-/// Writes the table; false for a format that cannot hold the fault.
+/// Writes the table; returns false if the format cannot store the fault.
 fn written(path: &Path, fault: Fault) -> bool {
     let numbers = !matches!(fault, Fault::Null | Fault::Text);
     match path.extension().unwrap().to_str().unwrap() {
@@ -89,14 +89,14 @@ fn written(path: &Path, fault: Fault) -> bool {
             let line = |row| format!("0 {}\n", (0..4).map(|c| entry(row, c)).collect::<Vec<_>>().join(" "));
             std::fs::write(path, (0..ROWS).map(line).collect::<String>()).unwrap();
         }
-        // an .npz file has sparse rows alone, whose faults have a test of their own
+        // .npz files have only sparse rows, whose faults have their own test
         "npy" | "svm" | "jsonl" | "npz" => return false,
         other => panic!("the law has no writer for .{other}"),
     }
     true
 }
 
-/// The rows as text, or the error without the names of the file and the line.
+/// Returns the rows as text, or the error without file name and line number.
 fn outcome<T: Real>(path: &Path, selection: &Selection) -> Result<String, String> {
     let read = || -> kstore::Result<String> {
         let rows = Table::open(&[path])?.select(selection)?.rows::<T>(Reading::default())?;
@@ -109,7 +109,7 @@ fn outcome<T: Real>(path: &Path, selection: &Selection) -> Result<String, String
                 false => kept.iter_mut().zip(&buf.kept).for_each(|(kept, more)| kept.append(more, 0..more.len())),
             }
         }
-        // what stands where a value is missing is anything
+        // the stored value of a missing entry is arbitrary
         let kept: Vec<Vec<String>> = kept.iter().map(shown).collect();
         Ok(format!("{whole:?} {kept:?}"))
     };
@@ -129,7 +129,8 @@ fn shown(column: &KeptColumn) -> Vec<String> {
     values.map(|(row, value)| if column.is_null(row) { "null".to_string() } else { value.to_string() }).collect()
 }
 
-/// The column with the fault in every role, once with a single feature, which some formats read straight to its place.
+/// Selects the bad column in every role, also as the single feature that some formats copy
+/// directly.
 fn roles() -> Vec<(&'static str, Selection)> {
     let bad = || vec![format!("x{}", BAD.1)];
     let with = |features: &[&str], selection: Selection| Selection { features: names(features), ..selection };

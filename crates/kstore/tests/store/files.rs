@@ -1,4 +1,4 @@
-//! Types, encodings, damage, and which files make a table.
+//! Types, encodings, damaged files, and the files that form a table.
 
 use crate::make::*;
 use kstore::arrow::array::*;
@@ -201,7 +201,7 @@ fn flipped_bytes_never_panic() {
         let mut damaged = whole.clone();
         damaged[at] ^= [0xff, 1, 0x80][at % 3];
         std::fs::write(path, &damaged).unwrap();
-        // wrong values may read; what may not happen is a panic, which would fail this test
+        // wrong values may be read, but a panic would fail this test
         let _ = read_all(std::slice::from_ref(path), &usual());
     }
 }
@@ -274,6 +274,6 @@ fn a_decoder_is_planned_by_its_pages_and_not_by_its_row_group() {
     write(&path, &batch(&[("x", x)]), properties.build());
     let rows = Table::open(&[&path]).unwrap().select(&Selection::default()).unwrap();
     let fixed = RowSource::<f64>::footprint(&rows.rows::<f64>(Reading::default()).unwrap()).fixed;
-    // a page of 16 KiB twice and two batches of 4096, against a chunk of 1.6 MB twice
+    // two pages of 16 KiB and two batches of 4096 values, instead of two chunks of 1.6 MB
     assert!((32 << 10..300 << 10).contains(&fixed), "{fixed}");
 }

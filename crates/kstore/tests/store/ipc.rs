@@ -1,4 +1,4 @@
-//! Arrow IPC files: every type, every compression, every cut, and damage.
+//! Arrow IPC files: all types, compressions and cuts, and damaged files.
 
 use crate::lists::{fixed, list};
 use crate::make::*;
@@ -33,7 +33,7 @@ proptest! {
         let mut edges = cuts.clone();
         edges.extend([0, 900]);
         edges.sort_unstable();
-        // equal cuts make empty batches
+        // equal cuts create empty batches
         let batches: Vec<_> = edges.windows(2).map(|edge| standard(edge[0]..edge[1])).collect();
         write_ipc(&path, &batches, compression);
         let parquet = usual_rows(&split(folder.path(), 900, &[], 1000));
@@ -43,7 +43,7 @@ proptest! {
     }
 }
 
-/// Integers in a smaller type.
+/// Converts integers to a smaller type.
 fn narrow<I: ArrowPrimitiveType>(array: &Int64Array) -> ArrayRef
 where
     I::Native: TryFrom<i64, Error: std::fmt::Debug>,
@@ -51,12 +51,12 @@ where
     Arc::new(array.unary::<_, I>(|value| I::Native::try_from(value).unwrap_or_default()))
 }
 
-/// Integers as the times that they stand for.
+/// Reinterprets integers as times.
 fn stored_as(array: &dyn Array, time: DataType) -> ArrayRef {
     make_array(array.to_data().into_builder().data_type(time).build().unwrap())
 }
 
-/// Numbers of every type with a missing value in the middle, and what they should read as.
+/// Returns numbers of every type with a missing value in the middle, and their expected values.
 fn every_type() -> Vec<(&'static str, ArrayRef, [f64; 3])> {
     let nan = f64::NAN;
     let whole = Int64Array::from(vec![Some(-3), None, Some(100)]);
@@ -118,7 +118,7 @@ fn every_type() -> Vec<(&'static str, ArrayRef, [f64; 3])> {
     ]
 }
 
-/// The value of a column in a row, or the error that names it as missing.
+/// Reads the value of a column in a row; returns NaN if it is reported as missing.
 fn cell(path: &Path, column: &str, row: u64) -> f64 {
     let selection = Selection { rows: Some(row..row + 1), times: Times::None, ..only(&[column]) };
     match all(path, &selection) {
@@ -164,7 +164,7 @@ fn times_that_are_not_wanted_as_such_are_numbers_where_they_are_named() {
     let other = folder.path().join("b.arrow");
     let time: ArrayRef = Arc::new(TimestampSecondArray::from(vec![5, 6]));
     write_ipc(&other, &[batch(&[("time", time), ("x", x)])], None);
-    // of two units the table has the finer one
+    // with two units, the table uses the finer one
     assert_eq!(read_all(&[path, other], &numbers(only(&["time"]))).unwrap().x, [5.0, 6.0, 5000.0, 6000.0]);
 }
 
@@ -189,7 +189,7 @@ fn texts_of_every_layout_are_labels_from_any_row() {
     for text in &texts {
         for compression in COMPRESSIONS {
             let x: ArrayRef = Arc::new(Float32Array::from(vec![1.0; 300]));
-            // a view column in front shifts the buffers of those behind it
+            // a view column in front shifts the buffers of the later columns
             let front = Arc::clone(&texts[1]);
             let table = batch(&[("front", front), ("city", Arc::clone(text)), ("x", x)]);
             write_ipc(&path, &[table.slice(0, 120), table.slice(120, 180)], compression);
@@ -285,8 +285,8 @@ fn damage_is_an_error_wherever_it_is() {
             let mut damaged = whole.clone();
             damaged[at] ^= [0xff, 1, 0x80, 0x10][at % 4];
             std::fs::write(&path, &damaged).unwrap();
-            // wrong values may read; what may not happen is a panic, which would fail this test, or an allocation
-            // as large as a damaged length, which would end the process
+            // wrong values may be read, but a panic would fail this test, and an allocation as
+            // large as a damaged length would end the process
             let _ = all(&path, &selection);
             let _ = Table::open(&[&path]).map(|table| {
                 table
@@ -307,7 +307,7 @@ fn what_is_read_is_what_is_asked_for() {
     write_ipc(&path, &[batch(&[("a", column()), ("b", column())])], None);
     let table = Table::open(&[&path]).unwrap();
     let rows = table.select(&only(&["b"])).unwrap().rows::<f32>(Reading::default()).unwrap();
-    // one batch of 3.2 MB is read in pieces
+    // one batch of 3.2 MB is read in parts
     assert!(RowSource::footprint(&rows).fixed < 1 << 20, "{}", RowSource::footprint(&rows).fixed);
     read(&rows, 150_000..151_000, 100).unwrap();
     let few = RowSource::bytes_read(&rows);
@@ -361,7 +361,7 @@ fn written_files_read_back_and_batches_are_bounded() {
         let whole = all(&path, &selection).unwrap();
         assert_eq!(whole.x, values.iter().flat_map(|v| [*v, *v]).collect::<Vec<_>>());
         assert_eq!(whole.classes[99_999], Label::Text("Bonn".into()));
-        // 25 MB in batches of no more than 8 MiB
+        // 25 MB in batches of at most 8 MiB
         assert!((3..=8).contains(&IpcFile::open(&path).unwrap().batches()));
         assert_eq!(IpcFile::open(&path).unwrap().map().unwrap().column::<f64>(0, "x3").unwrap()[17], 17.0);
     }

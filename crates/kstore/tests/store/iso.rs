@@ -1,4 +1,4 @@
-//! Dates and times as ISO 8601 writes them, and as people do.
+//! Dates and times in ISO 8601 and in common notations.
 
 use crate::make::*;
 use kstore::arrow::array::*;
@@ -6,7 +6,7 @@ use kstore::arrow::datatypes::{DataType, TimeUnit};
 use kstore::{ColumnType, Missing, Reading, Selection, Table, TextOptions, encoding::Times};
 use std::path::Path;
 
-/// A number as the moment that it stands for, as it is written to CSV.
+/// Writes a stored number of a time type to CSV and returns the text.
 fn text(value: i64, time: &DataType) -> String {
     let data = match time {
         DataType::Date32 | DataType::Time32(_) => Int32Array::from(vec![value as i32]).to_data(),
@@ -17,7 +17,7 @@ fn text(value: i64, time: &DataType) -> String {
     crate::united::csv_of(&table, "").unwrap().lines().nth(1).unwrap().to_string()
 }
 
-/// A text that is said to be a date, in microseconds since 1970.
+/// Reads a text as a date; returns microseconds since 1970.
 fn read_date(folder: &Path, text: &str) -> kstore::Result<f64> {
     let path = folder.join("t.csv");
     std::fs::write(&path, format!("t|y\n{text}|1\n")).unwrap();

@@ -1,4 +1,4 @@
-//! Columns that are carried along.
+//! Kept columns, which are carried along with the rows.
 
 use crate::make::*;
 use kstore::arrow::array::UInt64Array;

@@ -47,7 +47,7 @@ fn every_byte_its_place_and_the_length_count() {
             assert_ne!(Digest::of(&flipped), whole, "bit {bit} of byte {i}");
         }
     }
-    // the signs of two numbers swapped, and zeros at the end
+    // the signs of two numbers swapped, and trailing zeros
     assert_ne!(
         Digest::of(&[1.0f64, -1.0].map(f64::to_le_bytes).concat()),
         Digest::of(&[-1.0f64, 1.0].map(f64::to_le_bytes).concat())

@@ -1,4 +1,4 @@
-//! How rows and texts lie in memory.
+//! Memory layouts of rows and text.
 
 use kstore::mmap::Mapped;
 use kstore::sparse::{NO_PLACE, SparseRows, entries, with_room};

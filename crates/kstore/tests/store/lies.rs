@@ -1,4 +1,4 @@
-//! Parquet files that claim more than they hold, and dates that a narrower type would wrap.
+//! Parquet files that claim more than they contain, and dates that a narrower type would wrap.
 
 use crate::make::*;
 use kstore::arrow::array::*;
@@ -12,7 +12,7 @@ use parquet::schema::parser::parse_message_type;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A number as Thrift's compact protocol writes it.
+/// Encodes a number as in Thrift's compact protocol.
 fn varint(mut value: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     while value > 0x7f {
@@ -23,11 +23,12 @@ fn varint(mut value: u64) -> Vec<u8> {
     bytes
 }
 
-/// The place of a number in the page header at `from`: 0 its type, 1 its unpacked size, 2 its stored size, 3 its values.
+/// Finds a number in the page header at `from`: 0 type, 1 unpacked size, 2 stored size, 3 number of
+/// values. Returns its position and value.
 fn number(file: &[u8], from: usize, index: usize) -> (usize, u64) {
     let mut at = from;
     for place in 0..=index {
-        // before the values lies the header of the struct that they stand in
+        // the header of a nested struct precedes the number of values
         at += if place == 3 { 2 } else { 1 };
         let length = 1 + file[at..].iter().position(|byte| byte & 0x80 == 0).unwrap();
         if place == index {
@@ -39,7 +40,7 @@ fn number(file: &[u8], from: usize, index: usize) -> (usize, u64) {
     unreachable!()
 }
 
-/// Replaces a number in the first page header by one that takes as many bytes.
+/// Replaces a number in the first page header with one of the same encoded length.
 fn lie(path: &Path, index: usize, was: impl Fn(u64) -> bool, value: u64) {
     let mut file = std::fs::read(path).unwrap();
     let (at, found) = number(&file, 4, index);
@@ -81,16 +82,16 @@ fn write_texts(path: &Path, texts: StringArray, encoding: Encoding, version: Wri
     write(path, &batch(&[("x", Arc::new(texts))]), properties.set_writer_version(version).build());
 }
 
-/// A text of letters as a line of CSV, which an empty one must not be.
+/// Formats a text as a CSV line; an empty text must be quoted.
 fn csv_line(text: &str) -> String {
     if text.is_empty() { "\"\"\n".to_string() } else { format!("{text}\n") }
 }
 
-/// Texts that are coded by differences; the count of the packed lengths at a place is replaced if `lengths` says so.
+/// Writes delta-encoded texts. `lengths` may be a block and the count of lengths that it claims.
 fn delta(path: &Path, encoding: Encoding, lengths: &[u8], version: WriterVersion) {
     write_texts(path, StringArray::from(vec![Some("Bonn"), Some("Bonn am Rhein"), None]), encoding, version);
     let mut file = std::fs::read(path).unwrap();
-    // 128 numbers in a block of 4 parts, and 2 of them: the last bytes of a number may be 0 and mean the same
+    // header of packed lengths: blocks of 128 numbers in 4 parts, 2 numbers in total
     let header = [0x80, 0x01, 0x04, 0x02];
     let places: Vec<usize> = (0..file.len()).filter(|at| file[*at..].starts_with(&header)).collect();
     if let [place, count] = lengths {
@@ -105,12 +106,12 @@ fn counts_within_pages_of_texts_are_bounded_by_their_values() {
     let path = folder.path().join("a.parquet");
     let keep = Selection { keep: names(&["x"]), without_features: true, ..Selection::default() };
     for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
-        // of texts with prefixes the lengths of both are packed, one after the other
+        // prefix encoding packs the lengths of prefixes and of suffixes, one after the other
         for (encoding, packed) in [(Encoding::DELTA_LENGTH_BYTE_ARRAY, 1), (Encoding::DELTA_BYTE_ARRAY, 2)] {
             delta(&path, encoding, &[], version);
             let table = Table::open(&[&path]).unwrap();
             assert_eq!(crate::united::csv_of(&table, "").unwrap(), "x\nBonn\nBonn am Rhein\n\"\"\n");
-            // many blocks of lengths, and none
+            // several blocks of lengths, and no lengths
             let many: Vec<Option<String>> = (0..2000).map(|i| (i % 7 > 0).then(|| "a".repeat(i % 300))).collect();
             for texts in [many, vec![None; 300]] {
                 let rows = texts.iter().map(|text| text.as_deref().map_or("\"\"\n".to_string(), csv_line));
@@ -134,7 +135,7 @@ fn int96_keeps_dates_that_nanoseconds_do_not_reach() {
     let path = folder.path().join("a.parquet");
     let schema = Arc::new(parse_message_type("message m { required int96 when; required double y; }").unwrap());
     let mut writer = SerializedFileWriter::new(std::fs::File::create(&path).unwrap(), schema, Arc::default()).unwrap();
-    // days from 1970-01-01 on by Python's datetime; 2,440,588 is the number of that day in the count of INT96
+    // days since 1970-01-01 by Python's datetime; INT96 counts Julian days: that date is 2,440,588
     let days: [(i64, u64); 4] = [(18_787, 10_957), (2_932_896, 7200), (-719_162, 0), (18_262, 0)];
     let int96 = |(day, second): &(i64, u64)| {
         let (nanos, mut value) = (second * 1_000_000_000, Int96::new());
@@ -171,7 +172,7 @@ fn columns_that_are_nested_too_deeply_are_refused_before_the_decoder_follows_the
             let field = Arc::new(Field::new("a", deep.data_type().clone(), false));
             deep = Arc::new(StructArray::from(vec![(field, deep)]));
         }
-        // of 400 levels this thread has no room to write
+        // writing 400 levels needs more stack than this thread has
         let x: ArrayRef = Arc::new(Float64Array::from(vec![0.5]));
         let table = batch(&[("x", x), ("deep", deep)]);
         let written = path.clone();

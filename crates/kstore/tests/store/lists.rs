@@ -1,4 +1,4 @@
-//! Lists of numbers: blocks of columns where all have one length.
+//! Columns of number lists, which become one column per position if all lists have the same length.
 
 use crate::make::*;
 use kstore::arrow::array::*;
@@ -81,7 +81,7 @@ fn a_list_of_another_length_is_named() {
             let text = error.to_string();
             let name = path.file_name().unwrap().to_str().unwrap();
             assert!(text.contains(name) && text.contains("row 77"), "{text}");
-            // rows before it read
+            // the rows before it are readable
             let before = Selection { rows: Some(0..77), ..Selection::default() };
             assert_eq!(all(&path, &before).unwrap().rows.len(), 77);
         }
@@ -128,7 +128,7 @@ fn a_missing_list_is_a_missing_value_in_each_of_its_columns() {
             write_ipc(&paths[i + 1], &[table.slice(0, 40), table.slice(40, 60)], compression);
         }
         for path in paths {
-            // who does not select the column never hears of it
+            // the error does not occur if the column is not selected
             assert_eq!(all(&path, &only(&["x"])).unwrap().x.len(), 100);
             let error = all(&path, &only(&["v"])).unwrap_err();
             let named = matches!(&error, Error::BadValue { row: 30, column, value, .. } if column == "v[0]" && value == "missing");

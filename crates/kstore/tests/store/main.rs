@@ -1,4 +1,4 @@
-//! Everything that is read, folded and written, on generated tables and, where it is there, on real data.
+//! Tests of reading, folding and writing on generated tables and, if present, on real data.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

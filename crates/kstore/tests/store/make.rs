@@ -1,4 +1,4 @@
-//! Small tables and the means to read them whole.
+//! Builders of small tables, and readers of whole tables.
 
 use kstore::arrow::array::{ArrayRef, Float32Array, Float64Array, Int32Array, RecordBatch, StringArray};
 use kstore::arrow::datatypes::{Field, Schema};
@@ -50,7 +50,7 @@ pub(crate) fn groups_of(rows: usize) -> WriterProperties {
         .build()
 }
 
-/// Row `i` of the standard table: two features of different types, a target, a fold and a city.
+/// Returns row `i` of the standard table: two features, a target, a fold and a city.
 pub(crate) fn row(i: u64) -> (f32, f64, f64, i32, &'static str) {
     let random = Stream::new(1, Purpose::Data, 0);
     let city = ["Bonn", "Kiel", "Ulm"][random.below(4 * i + 3, 3) as usize];
@@ -69,7 +69,7 @@ pub(crate) fn standard(rows: std::ops::Range<u64>) -> RecordBatch {
     ])
 }
 
-/// The standard table cut into files at `cuts`.
+/// Writes the standard table to Parquet files cut at `cuts`.
 pub(crate) fn split(folder: &Path, rows: u64, cuts: &[u64], group: usize) -> Vec<PathBuf> {
     let mut edges = vec![0];
     edges.extend(cuts.iter().copied().filter(|cut| *cut < rows));
@@ -87,7 +87,7 @@ pub(crate) fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| name.to_string()).collect()
 }
 
-/// Features a and b, target y, cities as folds.
+/// Selects features a and b, target y, and the cities as groups.
 pub(crate) fn usual() -> Selection {
     Selection {
         features: names(&["a", "b"]),
@@ -97,7 +97,7 @@ pub(crate) fn usual() -> Selection {
     }
 }
 
-/// These, as they are in the files.
+/// Returns the rows of the [`usual`] selection, unscaled.
 pub(crate) fn usual_rows(paths: &[PathBuf]) -> TableRows<f64> {
     Table::open(paths).unwrap().select(&usual()).unwrap().rows(Reading::default()).unwrap()
 }
@@ -134,7 +134,7 @@ impl Merge for Whole {
     }
 }
 
-/// Reads the segment with one cursor, checking that tiles are full.
+/// Reads the segment with one cursor and checks that every tile but the last is full.
 pub(crate) fn read<T: Real>(
     source: &dyn RowSource<T>,
     segment: std::ops::Range<u64>,
@@ -169,7 +169,8 @@ pub(crate) fn sequential() -> &'static Workers {
     WORKERS.get_or_init(Workers::sequential)
 }
 
-/// Reports that the test ends early on this machine. The line goes past the capture of the test runner; `scripts/test` counts it.
+/// Reports that the test is skipped on this machine. The line bypasses the test runner's capture,
+/// and `scripts/test` counts it.
 pub(crate) fn skip(why: &str) {
     let current = std::thread::current();
     let _ = writeln!(std::io::stderr(), "skipped: {}: {why}", current.name().unwrap_or("a test"));

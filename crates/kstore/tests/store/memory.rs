@@ -1,4 +1,4 @@
-//! Decoders stay within their stated footprints: wide tables and long row groups, each in a process of its own.
+//! Decoders stay within their footprints: wide tables, long row groups, each in its own process.
 
 use crate::make::*;
 use kstore::arrow::array::*;
@@ -12,13 +12,13 @@ use std::sync::Arc;
 const CHILD: &str = "KSTORE_TEST_FOOTPRINT";
 const TILE: usize = 1024;
 
-/// Resident memory of this process now.
+/// Returns the resident memory of this process in bytes.
 fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/statm").unwrap();
     status.split_ascii_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 4096
 }
 
-/// Reads a file twice and prints the growth of the peak and the plan.
+/// Reads a file twice; prints the growth of the peak memory and the plan.
 fn child(path: &Path) {
     let rows = Table::open(&[path]).unwrap().select(&Selection::default()).unwrap();
     let rows = rows.rows::<f32>(Reading::default()).unwrap();
@@ -33,7 +33,7 @@ fn child(path: &Path) {
     println!("\ngrew {} planned {planned}", peak.saturating_sub(before));
 }
 
-/// Growth and plan in bytes.
+/// Returns growth and plan in bytes.
 fn measure(path: &Path) -> (usize, usize) {
     let mut command = std::process::Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "memory::decoders_stay_within_their_footprint", "--nocapture"]).env(CHILD, path);
@@ -82,7 +82,7 @@ fn decoders_stay_within_their_footprint() {
                 grew as f64 / 1048576.0,
                 planned as f64 / 1048576.0
             );
-            // the allocator's own and what is allocated once, such as the file's metadata: 0.7 MiB at most were seen
+            // allowance for the allocator and one-time allocations such as metadata; 0.7 MiB seen
             assert!(grew <= planned + (2 << 20), "{name} {kind}: grew {grew}, planned {planned}");
         }
     }

@@ -1,15 +1,15 @@
-//! Valid files, damaged a few thousand times with a fixed seed: no panic, no hang, no allocation of a size that the file
-//! only claims. The coverage-guided search for the same is `scripts/fuzz`.
+//! Valid files, damaged a few thousand times with a fixed seed, cause no panic, no hang and no
+//! allocation of a merely claimed size. The coverage-guided search is `scripts/fuzz`.
 
 use crate::make::*;
 use kstore::key::{Purpose, Stream};
 use kstore::{Missing, Reading, RowBuf, RowSource, Selection, Table};
 use std::path::Path;
 
-/// Rounds for each file.
+/// Number of mutations per file.
 const ROUNDS: u64 = 700;
-/// Address space of the process that reads: what it starts with, and little beside. A header that claims a billion
-/// columns must not get them.
+/// Limit of the address space of the reading process, little more than it starts with. A header
+/// that claims a billion columns must not cause their allocation.
 const ADDRESS_SPACE: usize = 1 << 30;
 
 fn seeds(folder: &Path) -> Vec<(&'static str, Vec<u8>)> {
@@ -29,7 +29,7 @@ fn seeds(folder: &Path) -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// A few bytes changed, inserted, removed or repeated.
+/// Changes, inserts, removes or repeats a few bytes.
 fn mutate(bytes: &mut Vec<u8>, random: &Stream, round: u64) {
     let draw = |i: u64, n: usize| random.below(64 * round + i, n as u64) as usize;
     for change in 0..1 + draw(0, 4) as u64 {
@@ -87,13 +87,13 @@ fn read_mutated(folder: &Path) {
             }
         }
     }
-    // both outcomes are common, or the mutations do not test what they should
+    // both outcomes must be common, or the mutations are too weak or too strong
     assert!(read > ROUNDS / 2 && refused > ROUNDS / 2, "{read} read, {refused} refused");
 }
 
 #[test]
 fn mutated_files_neither_panic_nor_claim_memory() {
-    // in a process of its own, because the limit holds for all of it
+    // in a separate process, because the limit applies to the whole process
     const CHILD: &str = "KSTORE_TEST_MUTATION";
     if let Some(folder) = std::env::var_os(CHILD) {
         return read_mutated(Path::new(&folder));

@@ -1,4 +1,4 @@
-//! Columns of whole numbers that are something else, in every format and cut: times of day, and numbers of rows.
+//! Integer columns with another meaning, in every format and cut: times of day and row counters.
 
 use crate::categories::coded_of;
 use crate::make::*;
@@ -12,16 +12,16 @@ use std::sync::Arc;
 
 const ROWS: u64 = 500;
 
-/// The values of a column.
+/// Values of a column by row.
 type Column<'a> = &'a dyn Fn(u64) -> Option<i64>;
 
-/// Times of day from 5:00 to 23:59, one of which is missing in every 50 rows.
+/// Returns times of day from 5:00 to 23:59; one of every 50 rows is missing.
 fn time(i: u64) -> Option<i64> {
     let minute = 300 + Stream::new(7, Purpose::Data, 0).below(i, 1140) as i64;
     (i % 50 != 3).then_some(minute / 60 * 100 + minute % 60)
 }
 
-/// A column `t` of numbers with holes, and a column `y`, as integers and as floats in every format.
+/// Writes columns `t`, with missing values, and `y`, as integers and floats in several formats.
 fn tables(folder: &Path, t: Column<'_>) -> Vec<Table> {
     let y: ArrayRef = Arc::new(Float64Array::from_iter_values((0..ROWS).map(|i| (i * i % 7) as f64)));
     let whole: ArrayRef = Arc::new((0..ROWS).map(t).collect::<Int64Array>());
@@ -45,7 +45,7 @@ fn found(table: &Table, selection: &Selection, cut: (u64, usize)) -> (Selected, 
     coded_of(table.select(selection).unwrap().looked().0, cut).unwrap()
 }
 
-/// What becomes of the column `t` beside `y`.
+/// Returns the code of the column `t` if `y` is the only other column.
 fn code(folder: &Path, t: Column<'_>, selection: &Selection) -> Option<Code> {
     let (selected, _) = found(&tables(folder, t)[0], selection, (64, 2));
     let place = selected.feature_columns().iter().position(|name| name == "t")?;
@@ -128,12 +128,12 @@ fn a_column_that_counts_is_left_out_unless_it_is_named() {
         let features = names(&["t", "y"]);
         let (selected, notes) = found(&table, &Selection { features, ..Selection::default() }, (64, 2));
         assert_eq!((selected.feature_names(), notes.len()), (names(&["t", "y"]), 0));
-        // alone it is all that there is
+        // the column is kept if it is the only one
         let targets = names(&["y"]);
         let (selected, _) = found(&table, &Selection { targets, ..Selection::default() }, (64, 2));
         assert_eq!(selected.feature_names(), ["t"]);
     }
-    // two rows changed places far behind those that are looked at
+    // two rows are swapped, far behind the rows used for detection
     let swapped = |i: u64| {
         Some(match i {
             490 => 491,

@@ -1,4 +1,4 @@
-//! The loop over rows: the same bits however it is cut and whoever works, and what happens when it fails.
+//! The loop over rows: identical bits for every cut and every set of workers, and errors.
 
 use crate::make::*;
 use kstore::pass::{Observer, Unobserved};
@@ -108,7 +108,7 @@ fn statistics_skip_nan_and_know_constants() {
 
 #[test]
 fn asinh_is_of_the_distance_from_the_median_in_median_distances() {
-    // a constant, a column that is mostly 0, and one with a long tail: 1, 2, 4, …, 2^20
+    // a constant, a column of mostly 0, and one with a long tail: 1, 2, 4, …, 2^20
     let x: Vec<f64> = (0..21)
         .flat_map(|i| [5.0, if i < 3 { 7.0 } else { 0.0 }, if i == 9 { f64::NAN } else { f64::powi(2.0, i) }])
         .collect();
@@ -130,19 +130,19 @@ fn asinh_is_of_the_distance_from_the_median_in_median_distances() {
     assert_eq!(scaler.invert(0, 0.0), 5.0);
 }
 
-/// Row `i` of a table that every format holds: two features and a target.
+/// Returns row `i` of a table that every format can store: two features and a target.
 fn plain(i: u64) -> [f64; 3] {
     let (a, b, y, ..) = row(i);
     [f64::from(a), b, y]
 }
 
-/// Rows of it as a file.
+/// Writes rows of the [`plain`] table to a file.
 fn write_plain(path: &std::path::Path, rows: std::ops::Range<u64>) {
     if path.extension().is_some_and(|extension| extension == "svm") {
         let line = |i| format!("{:?} 1:{:?} 2:{:?}\n", plain(i)[2], plain(i)[0], plain(i)[1]);
         return std::fs::write(path, rows.map(line).collect::<String>()).unwrap();
     }
-    // without names .npy calls its columns so
+    // the default column names of .npy
     let columns = ["x0", "x1", "x2"].map(|name| OutputColumn::new(name, OutputKind::F64));
     let mut out = kstore::sink::create(path, &columns).unwrap();
     let column = |j: usize| rows.clone().map(|i| plain(i)[j]).collect::<Vec<_>>();
@@ -172,7 +172,7 @@ proptest! {
             path
         }).collect();
         let target = if format == "svm" { "y" } else { "x2" };
-        // svmlight drops the zeros at the end of a row, and other files might have fewer features
+        // svmlight omits zeros at the end of a row, so some files may appear to have fewer features
         let options = TextOptions::default().width(2);
         let selection = Selection { targets: names(&[target]), ..Selection::default() };
         let parts = Table::open_with(&paths, &options).unwrap().select(&selection).unwrap();
@@ -190,7 +190,7 @@ proptest! {
     }
 }
 
-/// Cuts a file short at the first tile, when most of it is not read yet.
+/// A fold that truncates the file at the first tile, when most of it is still unread.
 struct Shrink<'a>(&'a std::path::Path);
 
 impl Fold<f64> for Shrink<'_> {
@@ -240,11 +240,11 @@ fn lanes_do_not_change_a_bit() {
         let alone = Pass { prefetch: 0, ..pass(64, 256, lanes) };
         assert_eq!(of(1), bits(&alone.fold(&rows, &fold).unwrap().0));
     }
-    // the test can fail: another segment does change bits
+    // the test can fail: another segment length changes the bits
     assert_ne!(of(1), bits(&pass(64, 64, 1).fold(&rows, &fold).unwrap().0));
 }
 
-/// Folds statistics, and asks on which threads.
+/// A fold of statistics that counts the calls on threads outside the given pool.
 struct Named(StatisticsFold, AtomicU64);
 impl Fold<f64> for Named {
     type State = Statistics;
@@ -284,7 +284,7 @@ fn the_pool_of_the_program_around_does_the_work_with_the_same_bits() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("host {i}")).build();
         let pool = std::sync::Arc::new(pool.unwrap());
         let workers = Workers::of(std::sync::Arc::clone(&pool));
-        // more lanes than threads wait for each other's turns and must not hang; nor those of a pass that begins on the pool
+        // more lanes than threads must wait without hanging, also if the pass starts on the pool
         for (lanes, prefetch) in [(1, 2), (1, 0), (2, 2), (5, 2), (5, 0)] {
             let pass = Pass { prefetch, workers: &workers, ..pass(64, 256, lanes) };
             let fold = fold();
@@ -295,7 +295,7 @@ fn the_pool_of_the_program_around_does_the_work_with_the_same_bits() {
     }
 }
 
-/// Fails or panics at some rows.
+/// A fold that fails or panics at the given rows.
 struct Trap {
     fail: Vec<u64>,
     panic: Option<u64>,
@@ -316,7 +316,7 @@ impl Fold<f64> for Trap {
     fn scratch(&self) {}
     fn step(&self, _: &mut Nothing, (): &mut (), block: &RowBlock<'_, f64>, _: &Workers) -> kstore::Result<()> {
         if let Some(row) = block.rows.iter().find(|row| self.fail.contains(row)) {
-            // the later segments fail sooner
+            // later segments fail sooner
             std::thread::sleep(std::time::Duration::from_millis(if *row < 500 { 20 } else { 0 }));
             return Err(Error::Empty { what: row.to_string(), why: "trap".to_string() });
         }
@@ -346,7 +346,7 @@ fn a_panicking_fold_ends_the_pass() {
             let trap = Trap { fail: vec![], panic: Some(333) };
             Pass { prefetch, ..pass(10, 100, lanes) }.fold(&memory(5000), &trap).map(|_| ())
         });
-        // a panic that travels on or an error are both fine; hanging is not
+        // propagating the panic and returning an error are both fine; hanging is not
         assert!(!matches!(outcome, Ok(Ok(()))));
     }
 }
@@ -361,7 +361,7 @@ impl Observer for StopAfter {
     }
 }
 
-/// Every thread of the pool is a lane and waits for its turn, while the one whose turn it is wants work of the pool.
+/// Every thread of the pool is a waiting lane, while the lane whose turn it is needs the pool.
 #[test]
 fn a_delivery_may_use_the_workers_of_the_pass() {
     let (done, wait) = std::sync::mpsc::channel();

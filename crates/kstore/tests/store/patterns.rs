@@ -1,4 +1,4 @@
-//! Glob patterns as the files of a table.
+//! Glob patterns that select the files of a table.
 
 use kstore::{Error, Table};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Reading less than everything: row groups that a condition rules out, single rows, arrays stored by column.
+//! Partial reads: row groups excluded by a condition, single rows, and arrays stored by column.
 
 use crate::make::*;
 use kstore::arrow::array::*;
@@ -20,7 +20,7 @@ fn properties(statistics: EnabledStatistics) -> WriterProperties {
         .build()
 }
 
-/// A table whose columns rise slowly, with NaN and missing values, and its condition columns' names.
+/// Returns a table of slowly rising columns with NaN and missing values.
 fn rising(n: i32) -> RecordBatch {
     let float = |i: i32| if i % 7 == 3 { f32::NAN } else { (i / 10) as f32 * 0.1 };
     let text = |i: i32| format!("{:05} and a text that is longer than bounds are kept in {}", i / 50, "x".repeat(80));
@@ -89,14 +89,14 @@ fn row_groups_that_cannot_match_are_not_read() {
     assert_eq!(all.len(), 10_000 - 10_000 / 11 - usize::from(10_000 % 11 > 5));
     let (few, little) = bytes("k == 40");
     assert_eq!(few, (1200..1230).filter(|row| row % 11 != 5).collect::<Vec<u64>>());
-    // one or two of a hundred row groups
+    // one or two of a hundred row groups are read
     assert!(little * 40 < everything, "{little} of {everything} bytes");
     let (none, nothing) = bytes("f > 1e6");
     assert_eq!((none.len(), nothing), (0, 0));
     let (text, some) = bytes("t > '00199'");
     let all = bytes("t >= '0'").1;
     assert!(text[0] == 199 * 50 && some * 40 < all, "{some} of {all} bytes");
-    // a column of NaN has no bounds and is read
+    // row groups of NaN have no bounds and are therefore read
     assert_eq!(bytes("nan == 1").0.first(), Some(&500));
 }
 
@@ -130,7 +130,7 @@ fn arrays_stored_by_column_read_as_those_stored_by_row() {
     assert!(Table::open(&[&path]).unwrap_err().to_string().contains("needs"));
 }
 
-/// The standard table's numbers in every format.
+/// Writes the standard table in several formats.
 fn formats(folder: &Path) -> Vec<PathBuf> {
     let table = standard(0..3000);
     let path = |name: &str| folder.join(name);
@@ -186,7 +186,7 @@ fn a_gathered_row_must_be_selected_and_costs_little() {
     assert!(source.gather(&[kept[0], other]).unwrap_err().to_string().contains(&format!("row {other} ")));
 }
 
-/// 5,000 rows of three features, one target and a label, in files whose features are stored as rows of float32.
+/// Writes 5,000 rows of three features, a target and a label; features are rows of float32.
 fn row_major(folder: &Path, bad: Option<(usize, f32)>) -> (kstore::Table, kstore::Table) {
     let n = 5000;
     let mut values: Vec<f32> = (0..3 * n).map(|i| i as f32 * 0.25).collect();
@@ -207,7 +207,7 @@ fn row_major(folder: &Path, bad: Option<(usize, f32)>) -> (kstore::Table, kstore
     (Table::open(&[&x]).unwrap().with_target_file(&y).unwrap(), Table::open(&[&ipc]).unwrap())
 }
 
-/// Read as float32, which goes straight from the file, and as float64, which does not.
+/// Reads as float32, which copies directly from the file, and as float64, which converts by chunks.
 fn both_ways(table: &Table, selection: &Selection, tile: usize) -> [kstore::Result<Whole>; 2] {
     let selected = table.select(selection).unwrap();
     let direct = selected.rows::<f32>(Reading::default()).unwrap();
@@ -230,7 +230,7 @@ fn rows_that_go_straight_to_the_tile_are_the_same() {
             assert_eq!(direct, by_chunk, "tile {tile}");
             assert_eq!((direct.rows.len(), direct.x[0], direct.y[0]), (4973, 12.75, 17.0));
         }
-        // other orders and parts of the columns are read by chunks
+        // other column orders and subsets are read by chunks
         let some = Selection { features: names(&["*2*", "*0*"]), ..Selection::default() };
         for table in [&npy, &ipc] {
             let [direct, by_chunk] = both_ways(table, &some, tile).map(Result::unwrap);

@@ -1,4 +1,4 @@
-//! The real data sets, where they are: `KMILL_DATA`, or `../shared/data` beside the workspace.
+//! The real data sets, if present in `KMILL_DATA` or in `../shared/data` next to the workspace.
 
 use crate::make::*;
 use kstore::pass::Unobserved;

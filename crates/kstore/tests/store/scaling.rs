@@ -1,4 +1,4 @@
-//! Rows of blocks hold what columns held: shifted and scaled by the definition, whatever their number, type and place.
+//! Rows of blocks hold the scaled values of the columns, for any number, type and position of rows.
 
 use crate::make::*;
 use kstore::arrow::array::*;
@@ -12,7 +12,7 @@ fn value(i: usize) -> f64 {
     f64::from((i as f32 * 0.37).sin() * 10.0)
 }
 
-/// Value `row` of column `c`, as it is stored.
+/// Returns the stored value of row `row` in column `c`.
 fn stored(row: usize, c: usize) -> f64 {
     match c % 6 {
         4 => value(row + c) / 3.0,
@@ -100,7 +100,7 @@ fn finite_is_what_the_standard_library_says() {
 #[test]
 fn scores_by_rank_ascend_with_values_and_come_back() {
     let mut values: Vec<f64> = (0..500).map(|i| (f64::from(i * 37 % 500) / 60.0).exp()).collect();
-    // a third of the values are one
+    // a third of the values are equal
     values.extend([2.0; 250]);
     let shape = TableShape { stored: 750, features: 1, targets: 0, weighted: false };
     let mut statistics = Statistics::new(&shape);
@@ -115,7 +115,8 @@ fn scores_by_rank_ascend_with_values_and_come_back() {
         assert!(score > last && (back - value).abs() < 1e-9 * value.abs().max(1.0), "{value}: {score}");
         last = score;
     }
-    // the value that repeats has the mean of its ranks, 42 to 292 of 750, and no jump beside it: Tukey's lambda, of variance 1
+    // the repeated value gets the mean score of its ranks, 42 to 292 of 750, without a jump next to
+    // it; scores are quantiles of Tukey's lambda distribution with variance 1
     let knots = Scaler::knots_of(1);
     let score = |rank: usize| {
         let p = ((rank * knots / 750) as f64 + 0.5) / knots as f64;
@@ -130,7 +131,7 @@ fn scores_by_rank_ascend_with_values_and_come_back() {
     for value in [0.0, 1.0, -1.0, 0.37] {
         assert!((same.apply(0, value) - value).abs() < 1e-15, "{value}");
     }
-    // the mean of scores that are symmetric about 0
+    // the mean of scores that are symmetric about 0 is 0
     let equal = Scaler { knots: vec![3.0; knots], ..scaler };
     assert!(equal.apply(0, 3.0).abs() < 1e-15);
 }

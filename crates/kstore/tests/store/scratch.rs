@@ -1,4 +1,4 @@
-//! Caches: the rows that were written, whatever the cut; limits and full disks.
+//! Caches return the rows that were written, for every cut; limits and full disks.
 
 use crate::make::*;
 use kstore::scratch::{Cache, Scratch};
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Rows 0, 1, 3, 4, 6, … with two features, a target, a class and a group.
+/// Returns the rows 0, 1, 3, 4, 6, … with two features, a target, a class and a group.
 fn rows(n: usize) -> (MemoryRows<f32>, Vec<u64>) {
     let numbers: Vec<u64> = (0..n as u64).map(|i| i + i / 2).collect();
     let x = numbers.iter().flat_map(|row| [*row as f32 * 0.1, -(*row as f32)]).collect();
@@ -25,7 +25,7 @@ fn shape(rows: &MemoryRows<f32>, stored: u64) -> kstore::TableShape {
     kstore::TableShape { stored, ..RowSource::<f32>::shape(rows) }
 }
 
-/// All rows in blocks of `tile`.
+/// Caches all rows in blocks of `tile`.
 fn cached(scratch: &Scratch, rows: &MemoryRows<f32>, stored: u64, tile: usize) -> kstore::Result<Cache<f32>> {
     let mut writer = scratch.cache::<f32>(shape(rows, stored), 0..stored)?;
     let (mut buf, mut cursor) = (RowBuf::new(tile), rows.open(0..u64::MAX)?);
@@ -57,13 +57,13 @@ proptest! {
         prop_assert_eq!((cache.len(), RowSource::<f32>::shape(&cache)), (n as u64, shape(&rows, stored)));
         let whole = read(&rows, 0..n as u64, 64).unwrap();
         prop_assert_eq!(&read(&cache, 0..stored, tile).unwrap(), &whole);
-        // segments are ranges of row numbers, and rows that are not there shift nothing
+        // segments are ranges of row numbers, and missing row numbers shift nothing
         let at = (cut * stored as f64) as u64;
         let (before, after) = (read(&cache, 0..at, tile).unwrap(), read(&cache, at..stored, tile).unwrap());
         prop_assert!(before.rows.iter().all(|row| *row < at) && after.rows.iter().all(|row| *row >= at));
         let joined = { let mut joined = before; kstore::Merge::merge(&mut joined, &after); joined };
         prop_assert_eq!(joined, whole);
-        // nobody sees a file, not even while it is used
+        // the file is not visible, even while it is in use
         prop_assert_eq!(if cfg!(unix) { names_in(folder.path()) } else { 0 }, 0);
     }
 }
@@ -125,12 +125,12 @@ fn blocks_that_do_not_fit_are_refused() {
         let mut writer = scratch.cache::<f32>(shape(&rows, 30), 0..25).unwrap();
         matches!(writer.push(block), Err(Error::Syntax { .. }))
     };
-    // again, and out of the range; features missing
+    // a repeated block; rows out of range; missing features
     assert!(matches!(writer.push(&block), Err(Error::Syntax { .. })));
     assert!(refused(&block) && refused(&kstore::RowBlock { x: &block.x[1..], rows: &block.rows[..1], ..block }));
     let reversed: Vec<u64> = block.rows.iter().rev().copied().collect();
     assert!(refused(&kstore::RowBlock { rows: &reversed, ..block }));
-    // labels that come and go
+    // a block without the labels of the earlier blocks
     let first = kstore::RowBlock { rows: &[28], x: &[1.0, 2.0], y: &[0.0], classes: None, groups: None, ..block };
     assert!(matches!(writer.push(&first), Err(Error::Syntax { .. })));
     assert_eq!(writer.finish().unwrap().len(), 20);
@@ -156,7 +156,7 @@ fn a_full_disk_is_told_with_its_free_bytes() {
         assert!(*folder == disk && *needed > 1 << 20 && *free < 256 << 10, "{error}");
         assert!(error.to_string().contains("is full"), "{error}");
         assert_eq!((names_in(&disk), scratch.left()), (0, 1 << 30));
-        // the room is there again
+        // the space is free again
         cached(&scratch, &self::rows(100).0, 200, 10).unwrap();
     });
     assert!(Command::new("umount").arg(&disk).status().unwrap().success());

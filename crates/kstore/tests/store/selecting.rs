@@ -1,4 +1,4 @@
-//! Columns, rows, conditions, missing values and labels.
+//! Selection of columns and rows, conditions, missing values and labels.
 
 use crate::make::*;
 use kstore::arrow::array::*;
@@ -63,7 +63,7 @@ fn columns_are_left_out_by_name_and_pattern() {
     assert_eq!(features(&["[a-f]*", "!?"]), ["fold"]);
     assert!(select(&["*", "!flod"], &[]).unwrap_err().to_string().contains("did you mean \"fold\""));
     assert!(select(&["a", "!a"], &[]).unwrap_err().to_string().contains("leaves no column"));
-    // text can be carried along, and what is carried along is no feature
+    // text can be kept, and a kept column is not a feature
     let kept = |list: &[&str]| {
         let selected = select(&[], list).unwrap();
         let names: Vec<String> = selected.kept_columns().into_iter().map(|column| column.name).collect();
@@ -193,7 +193,7 @@ fn rows_without_a_target_are_told_from_rows_without_a_feature() {
     assert_eq!(of_y(Missing::Drop, error), Err((2, "y".to_string())));
     assert_eq!(found(&opened, "c", Missing::Mean, drop), Ok((vec![0, 2, 3, 4], 1)));
     assert_eq!(found(&opened, "c", Missing::Mean, error), Err((1, "c".to_string())));
-    // rows that are read straight to their place
+    // rows that are copied directly from the file
     let bytes = |values: &[f64]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>();
     let (x, t) = (folder.path().join("x.npy"), folder.path().join("t.npy"));
     crate::files::npy(&x, "<f8", "(4, 2)", &bytes(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]));
@@ -223,7 +223,7 @@ fn kept_numbers_must_be_there_where_that_is_asked_for() {
     };
     let read = |selection: &Selection| read_all(std::slice::from_ref(&path), selection);
     assert_eq!(read(&of(Missing::Error, false, None)).unwrap().rows, [0, 1, 2, 3, 4]);
-    // the first in row order, and a missing text is no missing number
+    // the first missing number in row order is reported; a missing text does not count
     for (start, row, name, what) in [(0, 1, "b", "missing"), (2, 2, "c", "infinite"), (3, 3, "a", "missing")] {
         let error = read(&of(Missing::Error, true, Some(start..5))).unwrap_err();
         let named = matches!(&error, Error::BadValue { row: at, column, value, .. }
@@ -290,7 +290,7 @@ fn kept_columns_ride_along_with_the_selected_rows() {
     let keep = names(&["city", "fold", "a", "y"]);
     let filter = Some(Condition::parse("fold != 3").unwrap());
     let selection = Selection { keep, filter, rows: Some(10..9000), ..Selection::default() };
-    // column a is kept and so is no feature
+    // column a is kept and therefore not a feature
     let selected = table.select(&selection).unwrap();
     assert_eq!(selected.feature_names(), ["b"]);
     assert_eq!(selected.kept_columns()[1], OutputColumn::new("fold", OutputKind::I64).nullable());

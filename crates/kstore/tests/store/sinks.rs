@@ -1,4 +1,4 @@
-//! What is written reads back, and nothing half-written stays.
+//! Written files read back, and no partial file remains.
 
 use crate::make::*;
 use kstore::{
@@ -139,7 +139,7 @@ fn missing_values_are_written_as_such_or_refused() {
     assert!(error.contains("column \"i\"") && error.contains("a missing value in row 1"), "{error}");
 }
 
-/// Ids beyond int64, such as hashes of 64 bits, in every format that is written.
+/// IDs beyond int64, such as 64-bit hashes, in every output format that supports them.
 #[test]
 fn integers_beyond_int64_read_back_to_the_digit() {
     let folder = folder();
@@ -203,7 +203,7 @@ fn unfinished_tables_leave_nothing_and_other_kinds_are_refused() {
 
 #[test]
 fn temporaries_are_removed_on_demand() {
-    // in a process of its own, because it removes the files of all tests
+    // in a separate process, because it removes the temporary files of all tests
     const CHILD: &str = "KSTORE_TEST_REMOVE";
     if let Some(folder) = std::env::var_os(CHILD) {
         let path = std::path::Path::new(&folder).join("a.parquet");
@@ -252,7 +252,7 @@ fn row_groups_are_capped_in_bytes() {
     let folder = folder();
     let path = folder.path().join("a.parquet");
     let mut out = sink::create(&path, &[OutputColumn::new("t", OutputKind::Text)]).unwrap();
-    // 160 MB in 10,000 rows, which are fewer than a group may have
+    // 160 MB in 10,000 rows, which is below the row limit of a row group
     let text = |i: usize| format!("{i:08}").repeat(2000);
     for start in (0..10_000).step_by(500) {
         let texts: Strings = (start..start + 500).map(text).collect();
@@ -263,7 +263,7 @@ fn row_groups_are_capped_in_bytes() {
     let reader = parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
     let sizes = reader.metadata().row_groups().iter().map(|group| group.total_byte_size());
     let sizes: Vec<i64> = sizes.collect();
-    // a slice of 1024 rows may come on top
+    // a group may exceed its limit by one slice of 1024 rows
     assert!(sizes.iter().all(|size| *size < (16 << 20) + (17 << 20)), "{sizes:?}");
 }
 
@@ -291,7 +291,7 @@ fn seconds_are_milliseconds_in_parquet_and_times_for_every_reader() {
     let file =
         parquet::file::serialized_reader::SerializedFileReader::new(std::fs::File::open(&path).unwrap()).unwrap();
     let schema = parquet::file::reader::FileReader::metadata(&file).file_metadata().schema_descr();
-    // the types that pyarrow writes for seconds
+    // the types that pyarrow writes for times in seconds
     let expected = [
         LogicalType::timestamp(false, Unit::MILLIS),
         LogicalType::timestamp(true, Unit::MILLIS),
@@ -302,7 +302,7 @@ fn seconds_are_milliseconds_in_parquet_and_times_for_every_reader() {
     let csv = crate::united::csv_of(&Table::open(&[&path]).unwrap(), "").unwrap();
     let last = csv.lines().nth(3).unwrap();
     assert!(last.starts_with("9999-12-31T23:59:59.000,") && last.ends_with("23:59:59.000"), "{csv}");
-    // years that milliseconds do not reach
+    // a time that is out of range in milliseconds
     let mut out = sink::create(&path, &columns[..1]).unwrap();
     let error = out.write(&[Output::I64(&[i64::MAX / 500])]).unwrap_err().to_string();
     assert!(error.contains("too many for the milliseconds"), "{error}");

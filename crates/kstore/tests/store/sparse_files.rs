@@ -1,4 +1,4 @@
-//! Sparse rows of every format: the same entries, and what is refused.
+//! Sparse rows of every format: the same entries, and rejected files.
 
 use crate::make::*;
 use kstore::arrow::array::{ArrayRef, Float64Builder, Int64Builder, ListBuilder, MapBuilder, StructBuilder};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
-/// Entries of a row, an index or a value of which may be missing; a row may be missing as a whole.
+/// Entries of a row. An index, a value or the whole row may be missing.
 type Row = Option<Vec<(Option<i64>, Option<f64>)>>;
 
 fn row(entries: &[(i64, f64)]) -> Row {
@@ -34,7 +34,7 @@ fn lists(rows: &[Row]) -> ArrayRef {
     Arc::new(list.finish())
 }
 
-/// `None` where a row has a missing index, which maps cannot have.
+/// Returns the rows as maps, or `None` if a row has a missing index, which maps do not support.
 fn maps(rows: &[Row]) -> Option<ArrayRef> {
     let mut map = MapBuilder::new(None, Int64Builder::new(), Float64Builder::new());
     for row in rows {
@@ -53,7 +53,7 @@ fn array(descr: &str, length: usize, bytes: impl IntoIterator<Item = u8>) -> Vec
     head.into_iter().chain(bytes).collect()
 }
 
-/// The members of a matrix as SciPy writes them.
+/// Returns the members of a matrix in SciPy's format.
 fn members(rows: &[Row], width: i64) -> Vec<(&'static str, Vec<u8>)> {
     let all: Vec<(i64, f64)> =
         rows.iter().flatten().flatten().map(|(index, value)| (index.unwrap(), value.unwrap())).collect();
@@ -80,14 +80,14 @@ fn archive(path: &Path, members: &[(&str, Vec<u8>)], method: CompressionMethod) 
 
 const METHODS: [CompressionMethod; 2] = [CompressionMethod::Stored, CompressionMethod::Deflated];
 
-/// The bytes of a small matrix, stored.
+/// Returns the bytes of a small uncompressed matrix.
 pub(crate) fn npz_bytes(folder: &Path) -> Vec<u8> {
     let path = folder.join("seed.npz");
     archive(&path, &members(&[row(&[(0, 1.0), (4, 2.0)]), row(&[]), row(&[(1, 3.0)])], 5), METHODS[0]);
     std::fs::read(path).unwrap()
 }
 
-/// The rows in every format that can hold them.
+/// Writes the rows in every format that can store them.
 fn files(folder: &Path, rows: &[Row], width: i64) -> Vec<PathBuf> {
     let path = |name: &str| folder.join(name);
     let mut files = vec![path("list.parquet"), path("list.arrow"), path("list.feather")];
@@ -114,7 +114,7 @@ fn selection() -> Selection {
     Selection { features: names(&["x"]), sparse: true, ..Selection::default() }
 }
 
-/// The entries of the rows of a file from `start` on.
+/// Reads the entries of the rows of a file from `start` on.
 fn read_from(path: &Path, start: u64, selection: &Selection) -> kstore::Result<Vec<Vec<(f64, f64)>>> {
     let table = Table::open_with(&[path], &TextOptions::default().sparse())?;
     let rows = table.select(selection)?.rows::<f64>(Reading::default())?;
@@ -200,7 +200,7 @@ fn metadata_tell_the_shape_and_are_not_trusted() {
     assert_eq!(Table::open(&[&path]).unwrap().bytes_read(), 0);
     assert!(told(r#"{"x":{"width":4,"longest":2}}"#).unwrap_err().contains("index 4, where 0 to 3 are expected"));
     assert!(told(r#"{"x":{"width":9,"longest":1}}"#).unwrap_err().contains("a row of 2 entries"));
-    // what makes no sense is looked up instead
+    // inconsistent metadata are ignored, and the file is scanned
     for text in ["", "[]", r#"{"x":{"width":4,"longest":5}}"#, r#"{"x":{"width":99999999999,"longest":1}}"#] {
         assert_eq!(told(text).unwrap().len(), 2, "{text}");
     }
@@ -232,7 +232,7 @@ fn what_is_written_has_the_same_entries() {
         }
         out.finish().unwrap();
         assert_eq!(read(&path).1, kept, "{name}");
-        // once is as good as twice: the metadata are there
+        // the written metadata make a scan of the file unnecessary
         assert!(name == "to.svm" || Table::open(&[&path]).unwrap().bytes_read() == 0, "{name}");
     }
     assert_eq!(std::fs::read_to_string(folder.path().join("to.svm")).unwrap(), "1 1:0.5 3:2\n-1\n2.5 2:0 7:0.001\n");
@@ -241,7 +241,7 @@ fn what_is_written_has_the_same_entries() {
     }
 }
 
-/// What is wrong with an archive, in words.
+/// Returns the error message of a modified archive.
 fn refused(folder: &Path, change: impl Fn(&mut Vec<(&'static str, Vec<u8>)>)) -> String {
     let mut members = members(&[row(&[(0, 1.0), (4, 2.0)]), row(&[]), row(&[(1, 3.0)])], 5);
     change(&mut members);
@@ -314,7 +314,7 @@ fn a_damaged_archive_is_an_error_and_no_panic() {
     }
 }
 
-/// A label that is no target is no feature either, unless its own name says so; the same in `.npz`.
+/// A label that is not the target is a feature only if its exact name is selected, also in `.npz`.
 #[test]
 fn a_label_is_a_feature_only_by_its_own_name() {
     let folder = folder();

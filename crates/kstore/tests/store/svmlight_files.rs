@@ -1,4 +1,4 @@
-//! svmlight: dense rows, indices, and what is wrong with a line.
+//! svmlight files: dense rows, indices, and errors of a line.
 
 use crate::make::*;
 use kstore::{Condition, Label, Reading, RowBuf, RowSource, Selection, Table, TextOptions};
@@ -46,7 +46,7 @@ fn groups_are_a_column_where_every_row_has_one() {
     assert_eq!(columns, ["x0", "x1", "x2"]);
     assert_eq!((rows.groups, rows.y), (Vec::from([7, 7, 9].map(Label::Int)), vec![3.0, 0.0, 1.0]));
     assert_eq!(rows.x, [0.5, 0.0, 2.0, 0.0, 1.0, 0.0, 0.0, 0.0, 4.0]);
-    // a feature where it is named, and else none
+    // `qid` is a feature only if it is named
     let named = Selection { features: names(&["qid", "x2"]), ..target.clone() };
     assert_eq!(whole(&path, &TextOptions::default(), &named).unwrap().1.x, [7.0, 2.0, 7.0, 0.0, 9.0, 4.0]);
     assert_eq!(whole(&path, &TextOptions::default(), &target).unwrap().0, ["x0", "x1", "x2"]);
@@ -54,7 +54,7 @@ fn groups_are_a_column_where_every_row_has_one() {
     let (_, rows) = whole(&path, &TextOptions::default().sparse(), &sparse).unwrap();
     assert_eq!((rows.groups, rows.y), (Vec::from([7, 7, 9].map(Label::Int)), vec![3.0, 0.0, 1.0]));
     assert_eq!(entries(&rows.x, 4), [vec![(0.0, 0.5), (2.0, 2.0)], vec![(1.0, 1.0)], vec![(2.0, 4.0)]]);
-    // one rule for every format: a column of this name is a feature where it is named
+    // the same rule holds for every format
     let csv = folder.path().join("t.csv");
     std::fs::write(&csv, "x,qid,y\n1,2,3\n4,5,6\n").unwrap();
     assert_eq!(whole(&csv, &TextOptions::default(), &target).unwrap().0, ["x"]);
@@ -67,14 +67,14 @@ fn groups_are_a_column_where_every_row_has_one() {
         let found = whole(&wrong, &TextOptions::default(), &sparse).unwrap_err().to_string();
         assert!(found.contains(told) && found.contains("row 1"), "{found}");
     }
-    // where a row lacks its group there is no column, and that is said
+    // if a row lacks its group, the table has no group column, and a note reports it
     let lacking = text(folder.path(), "3 qid:7 1:1\n0 2:1\n");
     let table = Table::open(&[&lacking]).unwrap();
     assert!(table.schema().position("qid").is_none());
     assert!(table.note().unwrap().contains("row 1 has none"));
 }
 
-/// The entries of rows of a block, as a loop of its own finds them.
+/// Extracts the entries of block rows, independently of the library.
 fn entries(x: &[f64], numbers: usize) -> Vec<Vec<(f64, f64)>> {
     let half = numbers / 2;
     let of = |row: &[f64]| (0..half).filter(|i| row[*i] >= 0.0).map(|i| (row[i], row[half + i])).collect();
@@ -96,13 +96,13 @@ fn rows_stay_sparse_where_that_is_asked_for_and_where_they_are_wide() {
     assert_eq!(rows.y, [1.0, -1.0, 1.0, 0.0, 5.0]);
     let found = entries(&rows.x, 6);
     assert_eq!(found[..2], [vec![(0.0, 0.5), (2.0, 2.0)], vec![(1.0, 1e-3)]]);
-    // a zero that is written is none of the entries
+    // a zero in the file is not an entry
     assert_eq!(found[2..], [vec![], vec![(0.0, 1.0), (1.0, 2.0), (2.0, 3.0)], vec![(2.0, 4.0)]]);
-    // a few rows, by a condition
+    // a few rows, selected by a condition
     let some = Selection { filter: Some(Condition::parse("y > 0").unwrap()), ..target.clone() };
     let (_, rows) = whole(&path, &sparse, &some).unwrap();
     assert_eq!(entries(&rows.x, 6), [found[0].clone(), found[2].clone(), found[4].clone()]);
-    // files that belong together have room for the longest of all
+    // all files of a table have room for the longest row of any file
     let other = folder.path().join("u.svm");
     std::fs::write(&other, "1 4000000000:7\n").unwrap();
     let both = Table::open_with(&[&path, &other], &sparse).unwrap().select(&target).unwrap();

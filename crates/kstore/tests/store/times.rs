@@ -1,5 +1,4 @@
-//! Columns of dates and times as features: against a calendar that counts days one by one, whatever the format and the way they are
-//! written.
+//! Dates and times as features, in every format and notation, compared with a day-by-day calendar.
 
 use crate::categories::coded;
 use crate::make::*;
@@ -13,7 +12,7 @@ use std::sync::Arc;
 
 const DAY: i64 = 86_400;
 
-/// Year, month and day so many days after 1970-01-01, by counting.
+/// Returns year, month and day of the given number of days after 1970-01-01, by counting.
 fn calendar(days: i64) -> (i64, i64, i64) {
     let leap = |year: i64| year % 4 == 0 && year % 100 != 0 || year % 400 == 0;
     let (mut year, mut left) = (1970, days);
@@ -34,7 +33,7 @@ fn calendar(days: i64) -> (i64, i64, i64) {
     (year, month as i64 + 1, left + 1)
 }
 
-/// The features of a moment in milliseconds since 1970, from the definition.
+/// Computes the features of a time in milliseconds since 1970 from the definition.
 fn by_hand(ms: i64, cycles: &[Cycle]) -> Vec<f64> {
     let (day, of_day) = (ms.div_euclid(1000 * DAY), ms.rem_euclid(1000 * DAY));
     let part = of_day as f64 / (1000 * DAY) as f64;
@@ -58,7 +57,7 @@ fn iso(ms: i64, gap: &str, zone: &str) -> String {
     format!("{year:04}-{month:02}-{day:02}{gap}{:02}:{:02}:{:02}.{ms:03}{zone}", s / 3600, s / 60 % 60, s % 60)
 }
 
-/// The moments in every format and type that may hold them.
+/// Writes the times in every format and type that can store them.
 fn tables(folder: &Path, moments: &[Option<i64>]) -> Vec<(&'static str, Table)> {
     let path = |name: &str| folder.join(name);
     let n = moments.len();
@@ -97,7 +96,7 @@ fn tables(folder: &Path, moments: &[Option<i64>]) -> Vec<(&'static str, Table)> 
     files.map(|name| (name, Table::open(&[path(name)]).unwrap())).to_vec()
 }
 
-/// The rows of a coded selection; a missing number is 7.
+/// Reads the rows of a coded selection; a missing number becomes 7.
 pub(crate) fn rows_of(selected: &Selected, rows: u64, tile: usize) -> Vec<f64> {
     let d = selected.shape().features;
     let scaler = Scaler { centre: vec![0.0; d], scale: vec![1.0; d], mean: vec![7.0; d], ..Scaler::default() };
@@ -108,7 +107,7 @@ pub(crate) fn rows_of(selected: &Selected, rows: u64, tile: usize) -> Vec<f64> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// Whatever the format, the type, the way of writing and the cut of the rows, features are those of the definition.
+    /// Features equal the definition for every format, type, notation and cut of the rows.
     #[test]
     fn features_of_times_are_those_of_the_calendar(
         moments in prop::collection::vec(prop::option::weighted(0.9, -4_000_000_000_000i64..4_000_000_000_000), 3..40),
@@ -130,7 +129,7 @@ proptest! {
                 own.into_iter().chain(hole.then_some(f64::from(u8::from(ms.is_none()))))
             }).collect();
             prop_assert_eq!(&x, &by_hand, "{}", name);
-            // dropped rows are gone in every format
+            // every format drops the same number of rows
             let some = coded(&table, &Selection { missing: Missing::Drop, ..wanted.clone() }, (segment, lanes)).unwrap().0;
             let left = rows_of(&some, moments.len() as u64, tile).len() / some.shape().features;
             prop_assert_eq!(left, moments.iter().flatten().count(), "{}", name);
@@ -169,7 +168,7 @@ fn the_form_of_a_column_is_that_of_all_its_values() {
     for other in [["2024-01-31", "soon"], ["31/01/2024", "01/31/2024"], ["12:30", "2024-01-31"]] {
         assert_eq!(form(&other), None, "{other:?}");
     }
-    // what was asked for goes before what it looks like
+    // an explicit option overrides the detected form
     let named = Selection { categories: Categories::Named(names(&["date"])), ..Selection::default() };
     let days = ["2024-01-31", "2024-02-01"];
     for selection in [named, Selection { times: Times::None, ..Selection::default() }] {

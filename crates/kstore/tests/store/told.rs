@@ -1,4 +1,4 @@
-//! What is told: errors of the operating system in words, and names that are near.
+//! Messages: operating-system errors in words, and suggestions of similar names.
 
 use crate::make::*;
 use kstore::arrow::array::*;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 #[test]
 fn what_the_system_says_is_told_in_words_with_a_next_step() {
     let said = |error: io::Error| Error::io("write", "a.npy")(error).to_string();
-    // as Linux numbers them; others have kinds of their own
+    // error numbers of Linux
     for number in [1, 2, 5, 12, 13, 20, 21, 22, 23, 24, 26, 27, 28, 30, 32, 36, 40, 122] {
         let text = said(io::Error::from_raw_os_error(number));
         assert!(text.starts_with("cannot write a.npy: ") && text.contains("; "), "{text}");
@@ -33,7 +33,7 @@ fn near_names_are_suggested_and_far_names_are_not() {
     assert_eq!(nearest("temperatur", ["time", "temperature"]), Some("temperature"));
     assert_eq!(nearest("Y", ["x0", "y"]), Some("y"));
     assert_eq!(nearest("target", ["x0", "y"]), None);
-    // two and three edits of four and seven letters, of which a third may differ
+    // two edits of four letters and three of seven: at most a third, rounded up, may differ
     assert_eq!(nearest("flod", ["fold", "kitten"]), Some("fold"));
     assert_eq!(nearest("sitting", ["kitten"]), Some("kitten"));
     assert_eq!(nearest("abc", [""]), None);
@@ -70,7 +70,7 @@ fn fractions_and_too_many_labels_are_refused() {
     assert!(labels(Arc::new(Int32Array::from_iter_values(0..10_000))).is_ok());
     let error = labels(Arc::new(Int32Array::from_iter_values(0..10_001))).unwrap_err();
     assert!(matches!(&error, Error::TooManyLabels { .. }), "{error}");
-    // few labels with as much text as ten thousand may have, 64 bytes each
+    // few labels with the maximum total text: ten thousand times 64 bytes
     let texts = |bytes: usize| -> ArrayRef { Arc::new(StringArray::from(vec!["a".repeat(bytes), "b".repeat(bytes)])) };
     assert!(labels(texts(320_000)).is_ok());
     assert!(matches!(labels(texts(320_001)), Err(Error::TooManyLabels { .. })));

@@ -1,4 +1,4 @@
-//! Files of one table whose columns differ.
+//! Tables of several files with different columns.
 
 use crate::make::*;
 use kstore::arrow::array::*;
@@ -8,7 +8,7 @@ use parquet::file::properties::WriterProperties;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A table as CSV.
+/// Converts a table to CSV.
 pub(crate) fn csv_of(table: &Table, condition: &str) -> kstore::Result<String> {
     let filter = (!condition.is_empty()).then(|| Condition::parse(condition).unwrap());
     let keep = names(&["*"]);
@@ -34,7 +34,7 @@ fn texts(folder: &Path, files: &[(&str, &str)]) -> Table {
 #[test]
 fn texts_are_joined_by_the_names_of_their_columns() {
     let folder = folder();
-    // as duckdb's read_csv with union_by_name has them
+    // expected results of duckdb's read_csv with union_by_name
     for (a, b, expected) in [
         ("x,y\n1,2\n3,4\n", "x,y\n1.5,2\n3,4\n", "x,y\n1.0,2\n3.0,4\n1.5,2\n3.0,4\n"),
         ("x,y\n1,2\n3,4\n", "x,y\n,2\n,4\n", "x,y\n1,2\n3,4\n,2\n,4\n"),
@@ -117,7 +117,7 @@ fn parquet_and_arrow_are_joined_as_texts_are() {
             assert_eq!(csv_of(&table, "").unwrap(), format!("x,y\n{expected}"), "{at} {second:?}");
         }
     }
-    // a moment of seconds that nanoseconds do not reach
+    // a time in seconds that is out of range in nanoseconds
     let paths = ["c.parquet", "d.arrow"].map(|name| folder.path().join(name));
     write(&paths[0], &batch(&[time(TimeUnit::Nanosecond, [0, 1])]), WriterProperties::default());
     write_ipc(&paths[1], &[batch(&[time(TimeUnit::Second, [0, 253_402_300_799])])], None);
@@ -134,7 +134,7 @@ fn a_column_that_cannot_be_joined_stops_only_those_who_name_it() {
     assert_eq!(rows(&Selection::default()).unwrap().x, [2.0, 4.0]);
     let error = rows(&only(&["x"])).unwrap_err().to_string();
     assert!(error.contains("holds int64 in") && error.contains("and bool in"), "{error}");
-    // columns that are known by their places
+    // columns that are identified by position
     let array = |name: &str, shape: &str| {
         let path = folder.path().join(name);
         crate::files::npy(&path, "<f4", shape, &[0; 24]);
@@ -147,7 +147,7 @@ fn a_column_that_cannot_be_joined_stops_only_those_who_name_it() {
     std::fs::write(&bare[1], "1,2,3\n").unwrap();
     let error = Table::open_with(&bare, &TextOptions::default().without_header()).unwrap_err();
     assert!(matches!(&error, Error::SchemaMismatch { .. }), "{error}");
-    // nothing in all files is told as before
+    // if all files are empty, the error says so
     let empty = [folder.path().join("e.csv"), folder.path().join("f.csv")];
     empty.iter().for_each(|path| std::fs::write(path, "").unwrap());
     assert!(Table::open(&empty).unwrap_err().to_string().contains("it is empty"));
@@ -156,7 +156,7 @@ fn a_column_that_cannot_be_joined_stops_only_those_who_name_it() {
 #[test]
 fn text_in_one_file_and_something_else_in_another_is_text() {
     let folder = folder();
-    // CSV keeps its letters
+    // CSV values keep their original text
     let table = texts(folder.path(), &[("a.csv", "x,y\n1.50,2\n+7,3\n"), ("b.csv", "x,y\nv1.9,4\n")]);
     assert_eq!(csv_of(&table, "").unwrap(), "x,y\n1.50,2\n+7,3\nv1.9,4\n");
     let note = table.note().unwrap();
@@ -182,7 +182,7 @@ fn text_in_one_file_and_something_else_in_another_is_text() {
         let table = Table::open(&paths).unwrap();
         assert_eq!(csv_of(&table, "").unwrap(), format!("x,y\n{expected}u,1\n"));
     }
-    // who says what a column holds is believed
+    // an explicit column type overrides the detected one
     let paths = ["a.csv", "b.csv"].map(|name| folder.path().join(name));
     let types = [("x".to_string(), "number".parse().unwrap())];
     let table = Table::open_with(&paths, &TextOptions::default().types(types.into())).unwrap();

@@ -1,4 +1,4 @@
-//! Other ways into a table: compressed text, JSON lines and folders that name columns.
+//! Other inputs of a table: compressed text, JSON lines, and folders that name columns.
 
 use crate::make::*;
 use flate2::Compression;
@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Rows with text, numbers and a missing value, as CSV and as JSON lines.
+/// Returns rows with text, numbers and missing values, as CSV and as JSON lines.
 fn texts() -> (String, String) {
     let (mut csv, mut json) = ("city,a,n,y\n".to_string(), String::new());
     for i in 0..9000u64 {
@@ -50,7 +50,7 @@ fn compressed_text_and_json_lines_are_the_rows_of_csv() {
     let plain = folder.path().join("rows.csv");
     write_to(&plain, csv.as_bytes());
     let expected = all(&plain, &selection()).unwrap();
-    // two members, as `cat a.gz b.gz` makes them
+    // two gzip members, as `cat a.gz b.gz` produces
     let middle = csv.len() / 2;
     let members = [gzip(&csv[..middle]), gzip(&csv[middle..])].concat();
     for (name, bytes) in [
@@ -71,7 +71,7 @@ fn compressed_text_and_json_lines_are_the_rows_of_csv() {
     let kinds: Vec<&Kind> = table.schema().columns.iter().map(|column| &column.kind).collect();
     assert_eq!(kinds[0], &Kind::Text);
     assert_eq!(kinds[2], &Kind::Int { bits: 64, signed: true });
-    // every known file of the folder is found, compressed ones too
+    // all files of known formats in the folder are found, compressed ones too
     assert_eq!(Table::open(&[folder.path()]).unwrap().files().len(), 6);
 }
 
@@ -81,7 +81,7 @@ fn json_lines_are_read_in_place_from_any_row() {
     let path = folder.path().join("rows.jsonl");
     let numbers = ["0.1", "1e-320", "1.7976931348623157e308", "2.2250738585072011e-308", "9007199254740993.0"];
     let line = |i: usize| {
-        // keys in another order, a key that is escaped, one that comes twice, and one that is left out
+        // keys in another order, an escaped key, a repeated key and an omitted key
         let number = numbers[i % 5];
         match i % 3 {
             0 => format!("{{\"x\": {number}, \"n\": {i}, \"t\": \"a\\n{i}\"}}\n"),
@@ -104,7 +104,7 @@ fn json_lines_are_read_in_place_from_any_row() {
     let labels = Selection { rows: Some(0..4), ..labels };
     let text = |text: &str| kstore::Label::Text(text.into());
     assert_eq!(all(&path, &labels).unwrap().classes, [text("a\n0"), text(""), text("a\n3")]);
-    // a value that is missing is told with its line
+    // the error of a missing value contains its line
     let complete = Selection { targets: names(&["t"]), class_target: true, ..only(&["n"]) };
     let told = all(&path, &complete).unwrap_err().to_string();
     assert!(told.contains("row 2 (counted from 0), line 4, column \"t\" is missing"), "{told}");
@@ -135,7 +135,7 @@ fn what_is_wrong_with_a_line_or_an_archive_is_told_with_its_place() {
     assert!(cut.contains("t.csv.gz cannot be read as gzip"), "{cut}");
     assert!(told("t.csv.zst", b"a,y\n1,2\n").contains("cannot be read as gzip or zstd"));
     assert!(told("t.parquet.gz", &whole).contains("t.parquet.gz cannot be read as Parquet"));
-    // the error of a row names the file that was given
+    // the error of a row names the file
     let row = told("t2.csv.gz", &gzip("a,y\n1,2\n3\n"));
     assert!(row.contains("t2.csv.gz") && row.contains("line 3"), "{row}");
 }
@@ -161,7 +161,7 @@ fn folders_name_columns() {
     assert_eq!(rows(None), [1.0, 2025.0, 2.0, 2025.0, 5.0, 2026.0, 6.0, 2026.0, 3.0, 2026.0, 4.0, 2026.0]);
     assert_eq!(rows(Some("city == Neu Ulm")), [5.0, 2026.0, 6.0, 2026.0]);
     assert_eq!(rows(Some("year < 2026")), [1.0, 2025.0, 2.0, 2025.0]);
-    // a condition on a folder rules out files before they are read
+    // a condition on a folder column excludes files before they are read
     let read = |filter: &str| {
         let table = Table::open(&[&sales]).unwrap();
         let rows = table.select(&selection(Some(filter))).unwrap().rows::<f64>(kstore::Reading::default()).unwrap();
@@ -169,13 +169,13 @@ fn folders_name_columns() {
         table.bytes_read()
     };
     assert_eq!(2 * read("year == 2025"), read("year == 2026"));
-    // what the file says itself counts, and what a folder does not say is missing
+    // a column of the file overrides the folder; a column that a folder does not name is missing
     let odd = sales.join("year=2027/part.parquet");
     std::fs::create_dir_all(odd.parent().unwrap()).unwrap();
     write(&odd, &batch(&[("x", Arc::new(Float64Array::from(vec![7.0])) as ArrayRef)]), groups_of(10));
     assert_eq!(rows(Some("year == 2027")), [7.0, 2027.0]);
     assert_eq!(rows(Some("city == Neu Ulm")), [5.0, 2026.0, 6.0, 2026.0]);
-    // letters by their codes, missing values, and whole numbers if all files have some
+    // percent-encoded letters, missing values, and integers only if every file has one
     let odd = folder.path().join("odd");
     for (at, names) in
         ["code=07/kind=__HIVE_DEFAULT_PARTITION__/rate=50%", "code=7/kind=a%zz%41/rate=9"].iter().enumerate()
@@ -195,7 +195,7 @@ fn folders_name_columns() {
 #[test]
 fn svmlight_is_told_by_its_first_row() {
     let folder = folder();
-    // what lies in a file of this name is known by its bytes, as a stream is
+    // a file with this name, like a stream, is recognised by its bytes
     let path = folder.path().join("t.gz");
     let format = |text: &str| {
         write_to(&path, &gzip(text));

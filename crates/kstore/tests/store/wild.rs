@@ -1,5 +1,4 @@
-//! Files as people have them: each is read with the right values, or refused with a sentence that
-//! says what helps.
+//! Files as they occur in practice: read with the right values, or rejected with a remedy.
 
 use crate::make::*;
 use crate::ways_in::gzip;
@@ -14,7 +13,7 @@ const JSON: [&str; 4] = [
     r#"{"a": 4, "b": 3.5, "city": "Köln", "y": 8}"#,
 ];
 
-/// The columns a, b and y, row by row, and the texts of the column of text.
+/// Reads the columns a, b and y, row by row, and the values of the text column.
 fn values(path: &Path, options: &TextOptions, text: &str) -> kstore::Result<(Vec<f64>, Vec<String>)> {
     let selection = Selection { keep: names(&[text]), ..only(&["a", "b", "y"]) };
     let rows = Table::open_with(&[path], options)?.select(&selection)?.rows::<f64>(Reading::default())?;
@@ -137,8 +136,7 @@ fn rows_with_fewer_fields_end_with_missing_values() {
     assert_eq!(buf.kept[0].valid(), Some(&[true, false, false][..]));
 }
 
-/// Titles with quotation marks, as the pages of Wikipedia have them; DuckDB 1.5 finds that the file
-/// has no quotes and reads 70 rows.
+/// Titles with quotation marks, as on Wikipedia. DuckDB 1.5 detects no quotes and reads 70 rows.
 #[test]
 fn a_quotation_mark_that_is_a_letter_swallows_no_line() {
     let folder = folder();
@@ -150,7 +148,7 @@ fn a_quotation_mark_that_is_a_letter_swallows_no_line() {
         std::fs::write(&path, format!("a\tb\ttitle\ty\n{rows}")).unwrap();
         path
     };
-    // two marks alone are a field of several lines that ends well, and the last one never ends
+    // in marks.tsv pairs of marks enclose several lines; in odd.tsv the last mark is never closed
     for (name, titles) in [
         ("pages.tsv", &titles[..]),
         ("marks.tsv", &["\"", "x", "y"]),
@@ -164,7 +162,7 @@ fn a_quotation_mark_that_is_a_letter_swallows_no_line() {
         assert_eq!(texts, (0..70).map(|i| titles[i % titles.len()].to_string()).collect::<Vec<_>>(), "{name}");
         assert_eq!(x.len(), 3 * 70);
     }
-    // fields in quotes that hold line ends stay fields
+    // quoted fields with line ends remain fields
     let tabs = "a,b,t,y\n1,2,\"x\n\tz\n\ty\",3\n1,2,\"x\n\tz\n\ty\",3\n";
     std::fs::write(folder.path().join("tabs.csv"), tabs).unwrap();
     assert_eq!(values(&folder.path().join("tabs.csv"), &TextOptions::default(), "t").unwrap().1, ["x\n\tz\n\ty"; 2]);
@@ -176,7 +174,7 @@ fn a_quotation_mark_that_is_a_letter_swallows_no_line() {
     }
 }
 
-/// Integers beyond int64 keep their digits: ids as hashes of 64 bits are common.
+/// Integers beyond int64 keep their digits: 64-bit hashes are common as IDs.
 #[test]
 fn columns_of_json_are_left_out_or_keep_their_digits() {
     let folder = folder();
@@ -219,10 +217,10 @@ fn folders_of_a_lakehouse_are_refused() {
             let error = told(&format!("{root}/{named}")).unwrap_err().to_string();
             assert!(error.contains(command) && error.contains("stale"), "{root}/{named}: {error}");
         }
-        // who names a file means it
+        // a file that is named explicitly is read
         assert_eq!(told(&format!("{root}/year=2026/old.csv")).unwrap(), 1);
     }
-    // another folder of that name is none
+    // a folder that is merely named `metadata` does not make a lakehouse
     write("plain/metadata/rows.json");
     write("plain/one.csv");
     assert_eq!(told("plain").unwrap(), 1);

@@ -1,4 +1,4 @@
-//! Columns of text as counts of words: scikit-learn's numbers, the same in every order of counting, and what is refused.
+//! Text columns as word counts: scikit-learn's numbers, the same in any order of counting; errors.
 
 use kstore::encoding::{Code, Encoding, Grams, Search, Weighing};
 use kstore::{Missing, Pass, Reading, RowBuf, RowSource, Selected, Selection, Table, TextLimit, Workers};
@@ -18,7 +18,7 @@ fn wanted(text: &str, weighing: Option<Weighing>) -> Selection {
     Selection { features, targets, text: vec![text.to_string()], sparse: true, weighing, ..Selection::default() }
 }
 
-/// The selection with its words found, by passes of segments of so many rows in so many lanes.
+/// Finds the words of the selection, by passes with the given segment length and number of lanes.
 pub(crate) fn counted(selected: &Selected, segment: u64, lanes: usize) -> kstore::Result<Selected> {
     let search = selected.entry_search().unwrap();
     let (workers, source) = (Workers::sequential(), search.rows(TextLimit::default())?);
@@ -26,7 +26,7 @@ pub(crate) fn counted(selected: &Selected, segment: u64, lanes: usize) -> kstore
     Ok(search.finish(&found)?.0)
 }
 
-/// The rows, each by columns.
+/// Returns the entries of each row by column.
 fn rows(selected: &Selected) -> Vec<BTreeMap<usize, f64>> {
     let source = selected.rows::<f64>(Reading::default()).unwrap();
     let (mut cursor, mut buf, mut all) = (source.open(source.range()).unwrap(), RowBuf::new(7), Vec::new());
@@ -84,7 +84,7 @@ fn words_are_weighed_as_scikit_learn_weighs_them() {
     }
 }
 
-/// The words of `CountVectorizer`, with `ngram_range` and `analyzer`, of one text.
+/// Compares the words of a text with `CountVectorizer`, with `ngram_range` and `analyzer`.
 #[test]
 fn texts_are_cut_as_scikit_learn_cuts_them() {
     let folder = tempfile::tempdir().unwrap();
@@ -116,7 +116,7 @@ fn texts_are_cut_as_scikit_learn_cuts_them() {
     }
 }
 
-/// Counts of runs of characters by the definition, on texts of a few letters.
+/// Compares the counts of character runs with their definition, on texts of a few letters.
 #[test]
 fn spectra_are_counts_of_all_runs_and_do_not_depend_on_the_cut_of_the_pass() {
     let texts: Vec<String> = (0..60usize)
@@ -142,7 +142,7 @@ fn spectra_are_counts_of_all_runs_and_do_not_depend_on_the_cut_of_the_pass() {
     }
     let same = counted(&selected, 1000, 3).unwrap();
     assert_eq!(found.encoding(), same.encoding());
-    // where fewer may be features, those of most rows are, of equals the first
+    // a limited number of features selects the runs in most rows, ties in alphabetical order
     let fewer = "comment:spectrum(3,features=4)";
     let fewer = counted(&table.select(&wanted(fewer, Some(Weighing::Unit))).unwrap(), 7, 1).unwrap();
     let mut by_rows: Vec<(usize, &String)> =
@@ -158,7 +158,7 @@ fn spectra_are_counts_of_all_runs_and_do_not_depend_on_the_cut_of_the_pass() {
     }
 }
 
-/// Sparse rows as scikit-learn's `TfidfTransformer`, `normalize` and `MaxAbsScaler` have them.
+/// Compares sparse rows with scikit-learn's `TfidfTransformer`, `normalize` and `MaxAbsScaler`.
 #[test]
 fn sparse_rows_are_weighed_by_their_columns_and_lengths() {
     let folder = tempfile::tempdir().unwrap();
@@ -194,7 +194,7 @@ fn rare_words_are_dropped_while_they_are_too_many_to_count() {
     assert_eq!(found.encoding(), same.encoding());
     let words = words(found.encoding().unwrap());
     assert!(words.contains(&"common".to_string()) && words.contains(&"words".to_string()) && words.len() < 1 << 18);
-    // rows have room for the words that are left
+    // rows have room for the remaining words
     assert!(rows(&found).iter().all(|row| row.len() >= 2));
 }
 
@@ -227,7 +227,8 @@ fn what_cannot_be_counted_says_so() {
     assert!(all.len() == 3 && all[1].is_empty());
 }
 
-/// A hash counts every word in one place, the same in all rows, whatever the cut of the pass; words that share it are one.
+/// A hash counts every word in one bucket, which is the same in all rows and for every cut of the
+/// pass; words in the same bucket are added up.
 #[test]
 fn hashed_words_are_counted_in_their_places() {
     let words = ["ant", "bee", "cat", "dog", "elk", "fox", "gnu", "hen", "ibis", "jay", "kite", "lynx"];
@@ -251,7 +252,7 @@ fn hashed_words_are_counted_in_their_places() {
         by_word.iter().for_each(|(word, count)| *expected.entry(places[*word]).or_insert(0.0) += count);
         assert_eq!(*by_place, expected);
     }
-    // the weight of a place tells in how many rows one of its words stands
+    // the weight of a bucket depends on the number of rows that contain any of its words
     let weighed = found("word(1,1,hash=8)", Weighing::TfIdf, 7, 2);
     assert_eq!(weighed.encoding(), found("word(1,1,hash=8)", Weighing::TfIdf, 1000, 1).encoding());
     let inverse = |place: &usize| {
@@ -278,7 +279,7 @@ fn values_are_categories_of_text_or_whole_numbers() {
         table.select(&Selection { features, targets, text: texts, sparse: true, ..Selection::default() }).unwrap()
     };
     let found = rows(&counted(&select("value"), 3, 1).unwrap());
-    // -3, 11, 7 by the alphabet, then the pages
+    // first the users -3, 11, 7 in alphabetical order, then the pages
     let of = |user: usize, page: usize| BTreeMap::from([(user, 1.0), (3 + page, 1.0)]);
     assert_eq!(found, [of(2, 2), of(0, 1), of(2, 1), of(1, 0)]);
     let hashed = counted(&select("value(hash=1000000)"), 3, 1).unwrap();
@@ -286,7 +287,7 @@ fn values_are_categories_of_text_or_whole_numbers() {
     let hashed = rows(&hashed);
     let users: Vec<usize> = hashed.iter().map(|row| *row.keys().next().unwrap()).collect();
     assert!(users[0] == users[2] && users[0] != users[1] && users[0] != users[3] && users[1] != users[3]);
-    // words are counted of text alone
+    // only text has word counts
     let word = Selection { text: vec!["user".to_string()], sparse: true, ..Selection::default() };
     assert!(table.select(&word).unwrap_err().to_string().contains("words are counted of text"));
 }

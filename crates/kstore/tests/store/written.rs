@@ -1,4 +1,4 @@
-//! How people write numbers, codes, dates and missing values in CSV: what is read by itself, what an option reads, and what is refused.
+//! Numbers, codes, dates and missing values in CSV: detected, read by an option, or rejected.
 
 use crate::categories::coded;
 use crate::make::*;
@@ -54,7 +54,7 @@ fn numbers_with_marks_are_read_by_themselves_if_all_have_the_same() {
         let table = Table::open(&[&path]).unwrap();
         assert_eq!(numbers(&table, "p").unwrap(), expected, "{values:?}");
         assert!(table.note().unwrap().contains("column p"), "{values:?}");
-        // the text itself is there for who wants it
+        // the original text is available on request
         assert_eq!(kind(&Table::open_with(&[&path], &typed(&[("p", "text")])).unwrap()), "text");
     }
     for values in [
@@ -76,7 +76,7 @@ fn numbers_with_marks_are_read_by_themselves_if_all_have_the_same() {
         let path = file(folder.path(), "t.csv", "p;y", &["(5)", odd]);
         assert_eq!(kind(&Table::open(&[path]).unwrap()), "text", "{odd}");
     }
-    // a later value with another unit, behind the rows that are looked at
+    // a value with another unit after the rows used for detection
     let path = file(folder.path(), "t.csv", "p;y", &["5 kg", "6 kg", "7 lb"]);
     let table = Table::open_with(&[&path], &TextOptions::default().infer_rows(2)).unwrap();
     assert!(numbers(&table, "p").unwrap_err().to_string().contains("found \"7 lb\""));
@@ -102,11 +102,11 @@ fn codes_that_begin_with_zeros_are_text_and_numbers_if_that_is_said() {
             "{values:?}"
         );
     }
-    // behind the rows that are looked at no zero is lost
+    // a leading zero after the rows used for detection is not lost
     let path = file(folder.path(), "t.csv", "zip;y", &["10115", "20095", "00501"]);
     let table = Table::open_with(&[&path], &TextOptions::default().infer_rows(2)).unwrap();
     assert!(numbers(&table, "zip").unwrap_err().to_string().contains("found \"00501\""));
-    // a column that a file does not have, and one that says itself what it holds
+    // a column that the file lacks, and a format that stores its types
     let error = Table::open_with(&[&path], &typed(&[("zap", "text")])).unwrap_err().to_string();
     assert!(error.contains("zap") && error.contains("zip"), "{error}");
     let path = folder.path().join("t.parquet");
@@ -144,7 +144,7 @@ fn words_for_missing_values_are_missing_among_numbers_and_told_among_text() {
     )
     .unwrap();
     assert_eq!(read_by(&lines), ["job=(missing)", "job=clerk", "job=nurse", "y", "y=(missing)"]);
-    // numbers with marks that differ, and in a format whose text is text
+    // numbers with different units, and a format with typed text
     let (_, notes) =
         coded(&Table::open(&[file(folder.path(), "u.csv", "p;y", &["5 kg", "7 lb"])]).unwrap(), &usual, (2, 2))
             .unwrap();
@@ -175,7 +175,7 @@ fn dates_are_read_as_their_type_says() {
     assert!(error.contains("expected a date or time, found \"soon\""), "{error}");
 }
 
-/// The rows of a table as a model of `known` reads them.
+/// Reads the rows of a table as a model fitted on `known` does.
 fn again(known: &Selected, path: &Path, options: TextOptions) -> kstore::Result<Vec<f64>> {
     let reading = known.reading().knowing(known.encoding());
     let table = Table::open_with(&[path], &options.like(reading))?;
@@ -206,15 +206,15 @@ fn new_files_are_read_as_those_of_the_fit() {
     assert_eq!(again(&commas, &other, usual().decimal(b'.')).unwrap(), [1.234]);
     let percent = known(&["5%", "7%", "9%"]);
     assert!(again(&percent, &new(&["0.05", "0.07"]), usual()).is_err());
-    // what a model stores is JSON, and nothing if nothing is odd
+    // a model stores its reading as JSON, and stores nothing for the default
     let reading: TextReading = serde_json::from_value(serde_json::to_value(percent.reading()).unwrap()).unwrap();
     assert_eq!(reading, percent.reading());
     assert!(known(&["1.5", "2", "3"]).reading().is_default());
-    // a column that is empty throughout is what the model knows
+    // a completely empty column takes the type of the fit
     let dates = known(&["2021-01-14", "2021-01-15", "2021-02-01"]);
     let empty = new(&["", ""]);
     assert!(again(&dates, &empty, usual()).unwrap().iter().all(|x| x.is_nan()));
-    // and in a format that has a type of its own for such a column
+    // the same holds in formats with a type of their own for such columns
     let nulls = || -> ArrayRef { Arc::new(StringArray::from(vec![None::<&str>; 2])) };
     let floats: ArrayRef = Arc::new(Float64Array::from(vec![f64::NAN; 2]));
     for (known, column) in [(&dates, nulls()), (&dates, floats), (&percent, nulls())] {
