@@ -1,6 +1,8 @@
-//! A service: rows come one at a time, each is answered in microseconds, nothing is allocated.
+//! A service: predicts one row at a time in microseconds, without allocating.
 //!
-//! `kmill demo --keep d && cut … | cargo run --release -p ksolve --example service -- d/model.safetensors`, rows as CSV on stdin
+//! Reads rows as CSV from stdin:
+//! `kmill demo --keep d && cut … | cargo run --release -p ksolve --example service --
+//! d/model.safetensors`
 
 use ksolve::predict::Predictor;
 use std::io::{BufRead, Write};
