@@ -33,16 +33,14 @@ pub fn pivoted_cholesky(n: usize, entry: impl Fn(usize, usize) -> f64, tolerance
     found
 }
 
-/// Computes (tr K − tr K̂)/tr K of the projection on the landmarks, by pivoted Cholesky of the
-/// landmarks' matrix.
+/// Computes (tr K − tr K̂)/tr K of the projection on the landmarks, by pivoted Cholesky.
 pub fn trace_error(
     rows: &[Vec<f64>],
     landmarks: &[Vec<f64>],
     k: &dyn Fn(&[f64], &[f64]) -> f64,
     tolerance: f64,
 ) -> f64 {
-    // Kernel sections scaled to norm 1 span the same space and make the tolerance relative to each
-    // of them
+    // normalised kernel sections span the same space and make the tolerance relative to each
     let norm: Vec<f64> = landmarks.iter().map(|z| k(z, z).sqrt()).collect();
     let entry = |i: usize, j: usize| k(&landmarks[i], &landmarks[j]) / (norm[i] * norm[j]);
     let l = pivoted_cholesky(landmarks.len(), entry, tolerance);
@@ -62,8 +60,8 @@ pub fn trace_error(
     left / trace
 }
 
-/// Computes √(Σ_j k_jj (K_SS⁻¹)_jj) over the independent landmarks: the amplification of a relative
-/// error of their kernel values.
+/// Computes √(Σ_j k_jj (K_SS⁻¹)_jj) over the independent landmarks: it amplifies relative errors of
+/// their kernel values.
 pub fn amplification(landmarks: &[Vec<f64>], k: &dyn Fn(&[f64], &[f64]) -> f64, tolerance: f64) -> f64 {
     let norm: Vec<f64> = landmarks.iter().map(|z| k(z, z).sqrt()).collect();
     let entry = |i: usize, j: usize| k(&landmarks[i], &landmarks[j]) / (norm[i] * norm[j]);
@@ -115,8 +113,7 @@ pub fn kernel_matrix(rows: &[Vec<f64>], k: &dyn Fn(&[f64], &[f64]) -> f64) -> Ve
     rows.iter().map(|x| rows.iter().map(|z| k(x, z)).collect()).collect()
 }
 
-/// Computes the residual of a kernel matrix after projection on the given rows: one Schur
-/// complement per row.
+/// Computes the residual of a kernel matrix by one Schur complement per given row.
 pub fn residual_matrix(mut e: Vec<Vec<f64>>, landmarks: &[usize], tolerance: f64) -> Vec<Vec<f64>> {
     let scale = (0..e.len()).map(|i| e[i][i]).fold(0.0, f64::max);
     for p in landmarks {

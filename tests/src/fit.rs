@@ -56,8 +56,7 @@ pub fn select_for<T: Real>(
     scheme.select(&rows, kernel, m, seed).expect("landmarks")
 }
 
-/// Computes the certificate of the Nyström map of the given landmarks on all points, and the map's
-/// rank.
+/// Computes the certificate of the landmarks' Nyström map on all points, and the map's rank.
 ///
 /// # Panics
 /// If no landmark remains.

@@ -3,8 +3,7 @@
 use std::f64::consts::TAU;
 use std::io::Write;
 
-/// A small linear congruential generator (Knuth's MMIX constants), independent of the generator
-/// under test.
+/// Linear congruential generator (Knuth's MMIX constants), independent of the library's generator.
 #[derive(Clone, Debug)]
 pub struct Lcg(pub u64);
 
@@ -61,8 +60,8 @@ pub fn flat(rows: &[Vec<f64>]) -> Vec<f64> {
     rows.iter().flatten().copied().collect()
 }
 
-/// Returns the first `n` rows (or all) of a real data set, standardised; prints to stderr and
-/// returns `None` if its file is missing.
+/// Returns the first `n` rows of a real data set, standardised; prints to stderr and returns `None`
+/// if the file is missing.
 ///
 /// # Panics
 /// If the file exists and cannot be read.
@@ -96,8 +95,7 @@ pub fn real(name: &str, n: u64) -> Option<Vec<Vec<f64>>> {
     Some(rows)
 }
 
-/// Reports that the test ends early on this machine, bypassing the test runner's capture;
-/// `scripts/test` counts the lines.
+/// Reports that the test ends early, bypassing the runner's capture; `scripts/test` counts these.
 pub fn skip(why: &str) {
     let current = std::thread::current();
     let _ = writeln!(std::io::stderr(), "skipped: {}: {why}", current.name().unwrap_or("a test"));

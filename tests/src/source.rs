@@ -29,7 +29,7 @@ impl<T: Real> Points<T> {
     pub fn len(&self) -> usize {
         self.x.len() / self.d
     }
-    /// Returns true if there are no rows.
+    /// Returns true if the number of rows is 0.
     pub fn is_empty(&self) -> bool {
         self.x.is_empty()
     }

@@ -1,5 +1,4 @@
-//! A kernel matrix given entry by entry: pivots, factor, certificate, and the smoothing of a noisy
-//! path.
+//! A kernel matrix given by its entries: pivots, factor, certificate, smoothing of a noisy path.
 //!
 //! `cargo run --release -p kapprox --example dense_matrix`
 

@@ -1,12 +1,9 @@
-//! Geometry in feature space from features alone: Gram–Schmidt coefficients, distances, and the
-//! variance along a direction.
+//! Geometry in feature space: Gram–Schmidt coefficients, distances, variance along a direction.
 //!
 //! Features of the Nyström map are Gram–Schmidt coefficients on the landmarks' kernel sections, in
-//! order:
-//! φ_j(x) = ⟨q_j, k(x, ·)⟩ with q_1, q_2, … orthonormal and q_j in the span of the first j
-//! landmarks.
-//! So φ_j(z_i) = 0 for j > i, and lengths, angles and variances in that span are those of
-//! ordinary vectors.
+//! order: φ_j(x) = ⟨q_j, k(x, ·)⟩ with q_1, q_2, … orthonormal and q_j in the span of the first j
+//! landmarks. So φ_j(z_i) = 0 for j > i, and the features give all lengths, angles and variances in
+//! that span.
 //!
 //! `cargo run --release -p kapprox --example geometry`
 
@@ -43,8 +40,7 @@ fn main() -> kapprox::Result<()> {
     let farthest = (0..n).map(outside).fold(0.0, f64::max);
     println!("distance of the farthest row from the span of {p} landmarks {farthest:.4}");
 
-    // Variance of the rows along the direction from the second landmark to the first: vᵀ C v with
-    // ‖v‖ = 1
+    // Variance of the rows along the unit vector v from the second landmark to the first: vᵀ C v
     let along: Vec<f64> = (0..n)
         .map(|i| (0..p).map(|j| phi[(i, j)] * (phi[(0, j)] - phi[(1, j)])).sum::<f64>() / squared.sqrt())
         .collect();

@@ -1,5 +1,5 @@
-//! A custom kernel and a custom landmark scheme: once registered by name, they fit, save, load and
-//! predict like the built-in ones.
+//! A custom kernel and a custom landmark scheme, registered by name: they fit, save, load and
+//! predict.
 
 use kapprox::kernel::{self, KernelFamily, pointwise};
 use kapprox::landmark::{self, LandmarkSet, Landmarks, RpCholesky, Scan, Scheme, Uniform};

@@ -1,5 +1,4 @@
-//! Ridge regression on files of any size, with a memory budget, progress, a cancel token and a
-//! report of the peak memory.
+//! Ridge on files of any size, with a memory budget, progress, a cancel token and the peak memory.
 //!
 //! `cargo run --release -p ksolve --example parquet -- TARGET FILES...`
 

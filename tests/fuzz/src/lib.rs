@@ -4,8 +4,7 @@ use kstore::{Categories, Missing, Reading, RowBuf, RowSource, Selection, Table, 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Writes the bytes to a file, in `/dev/shm` if it exists, and returns its path, the same for every
-/// input.
+/// Writes the bytes to a file, in `/dev/shm` if it exists; its path is the same for every input.
 pub fn file(extension: &str, bytes: &[u8]) -> PathBuf {
     static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
@@ -18,8 +17,8 @@ pub fn file(extension: &str, bytes: &[u8]) -> PathBuf {
     path
 }
 
-/// Reads all rows from the start and from a later row, as pass-through columns and as features; the
-/// rows must be equal. Errors are allowed.
+/// Reads all rows from the start and from a later row, as pass-through columns and as features;
+/// they must agree. Errors are allowed.
 pub fn read_all(path: &Path, options: &TextOptions) {
     let Ok(table) = Table::open_with(&[path], options) else { return };
     let keep = table.schema().columns.iter().map(|column| column.name.clone()).collect();

@@ -1,5 +1,5 @@
-//! A file format: the magic bytes RAWTABLE, the number of columns, and the rows, 8 bytes per value,
-//! little-endian. The last column is y.
+//! A file format: the magic bytes RAWTABLE, the number of columns, and the values of the rows, 8
+//! bytes each, little-endian. The last column is y.
 
 use kstore::schema::{Column, Kind, Schema};
 use kstore::source::{Element, Facts, FileCursor, Format, Strided, TableFile, Values, View};

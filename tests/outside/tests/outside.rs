@@ -46,8 +46,7 @@ fn pieces_of_another_crate_are_pieces_of_the_command() {
         done(here, &format!("predict {rate}.safetensors ramp.raw -o {rate}.csv"));
         found.push(numbers(&here.join(format!("{rate}.csv"))));
     }
-    // The exact kernel is the limit of the features: one step moves a prediction by the mean of (y
-    // - mean) k(x, x_i)
+    // one step on the exact kernel moves a prediction by the mean of (y - mean) k(x, x_i)
     let (n, mean) = (rows.len() as f64, rows.iter().map(|row| row[1]).sum::<f64>() / rows.len() as f64);
     let pull = |x: f64| rows.iter().map(|row| (row[1] - mean) * (1.0 - (x - row[0]).abs()).max(0.0)).sum::<f64>() / n;
     let centre = rows.iter().map(|row| pull(row[0])).sum::<f64>() / n;

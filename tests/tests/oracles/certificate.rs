@@ -27,20 +27,17 @@ fn narrow(set: &LandmarkSet<f64>) -> LandmarkSet<f32> {
     }
 }
 
-/// Compares both precisions with the oracle on the same landmarks; the points are f32 numbers, so
-/// that both have the same rows.
+/// Compares both precisions with the oracle, on the same landmarks and on points exact in f32.
 fn check(rows: &[Vec<f64>], spec: &str, m: usize, scheme: &dyn Landmarks<f64>) {
     let rows: Vec<Vec<f64>> = rows.iter().map(|r| r.iter().map(|v| f64::from(*v as f32)).collect()).collect();
     let points = Points::<f64>::new(&rows);
     let set = select(&points, scheme, spec, m, 0, WHOLE);
     let chosen = rows_of(&rows, &set.rows);
     let exact = dense::trace_error(&rows, &chosen, &*kernels::kernel(spec), 1e-15);
-    // f64, also in the oracle, is only as accurate as the rounding of kernel values amplified by
-    // K_SS⁻¹.
+    // f64, also in the oracle, is only as accurate as the rounding of kernel values times K_SS⁻¹.
     // On protein with 500 uniform landmarks, the errors against 80-bit arithmetic are 1.4e-11
-    // (oracle),
-    // 1.3e-11 (library) and 3.0e-11 (NumPy), and this bound is 6e-11.
-    // On well-conditioned landmarks it is below 1e-14.
+    // (oracle), 1.3e-11 (library) and 3.0e-11 (NumPy), and this bound is 6e-11. On well-conditioned
+    // landmarks it is below 1e-14.
     let amplified = f64::EPSILON / 2.0 * dense::amplification(&chosen, &*kernels::kernel(spec), 1e-13);
     let (double, rank) = certify(&points, set.clone(), spec);
     let (single, rank32) = certify(&Points::<f32>::new(&rows), narrow(&set), spec);

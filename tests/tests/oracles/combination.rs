@@ -1,5 +1,5 @@
-//! Weights of a sum of kernels, checked with the dense matrices HKH: the gradient is that of a
-//! minimum.
+//! Weights of a sum of kernels minimise a quadratic in the dense matrices HKH: the gradient shows
+//! it.
 
 use crate::solvers::{close, golden};
 use kfit::metric::combination::combine;

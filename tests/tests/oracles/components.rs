@@ -1,5 +1,5 @@
-//! Kernel principal components, distances and pre-images, compared with the eigenvectors of the
-//! centred kernel matrix; L1-norm components, compared with results from kernel values alone.
+//! Kernel principal components, distances and pre-images, from the eigenvectors of the centred
+//! kernel matrix; L1-norm components, from kernel values alone.
 
 use faer::{Mat, MatRef};
 use kfit::request::TrainOptions;
@@ -35,8 +35,7 @@ fn centred(k: &[Vec<f64>]) -> Mat<f64> {
     Mat::from_fn(n, n, |i, j| k[i][j] - means[i] - means[j] + grand)
 }
 
-/// k(x, x) − 2 mean_i k(x, x_i) + mean_ij k(x_i, x_j) − Σ_q score_q², with scores from the
-/// eigenvectors of HKH.
+/// k(x, x) − 2 mean_i k(x, x_i) + mean_ij k(x_i, x_j) − Σ_q score_q², from the eigenvectors of HKH.
 fn distance_from_components(k: &[Vec<f64>], at: &[f64], own: f64, q: usize) -> f64 {
     let n = k.len();
     let mean = |row: &[f64]| row.iter().sum::<f64>() / n as f64;
@@ -51,8 +50,8 @@ fn distance_from_components(k: &[Vec<f64>], at: &[f64], own: f64, q: usize) -> f
     own - 2.0 * mean(at) + grand - scores.sum::<f64>()
 }
 
-/// Fraction of a fold's variance, about the mean of the other folds, that the components of the
-/// other folds explain; from kernel matrices alone.
+/// Fraction of a fold's variance that the other folds' components explain, about the other folds'
+/// mean, from kernel matrices alone.
 #[test]
 fn the_held_out_share_of_variance_is_that_of_components_without_the_rows() {
     let (rows, spec, q) = (rows(), "matern(nu=1.5, sigma=2)", 6);
@@ -113,8 +112,7 @@ fn the_distance_from_components_is_what_they_cannot_reconstruct() {
     }
 }
 
-/// Computes the weights of all rows in the projection of a row on the components, from the
-/// eigenvectors.
+/// Computes the weights of all rows in the projection of a row on the components.
 fn projection(rows: &[Vec<f64>], k: &dyn Fn(&[f64], &[f64]) -> f64, at: &[f64], q: usize) -> Vec<f64> {
     let n = rows.len();
     let matrix = kernel_matrix(rows, k);
@@ -238,9 +236,8 @@ fn pre_images_of_any_kernel_with_a_gradient_are_minima() {
     }
 }
 
-/// Computes scores of the training rows and mean |score| of each component from the centred kernel
-/// matrix: v = Σ s_i φ_i/‖·‖ with signs s; a component deflates the matrix by the outer product of
-/// its scores.
+/// Computes training scores and mean |score| of each component from the centred kernel matrix: v =
+/// Σ s_i φ_i/‖·‖ with signs s; a component deflates the matrix by the outer product of its scores.
 fn l1_components(mut k: Mat<f64>, q: usize) -> Vec<(Vec<f64>, f64)> {
     let n = k.nrows();
     let mut found = Vec::new();
@@ -307,8 +304,7 @@ fn components_of_the_l1_norm_leave_a_plane_with_rows_on_it() {
     assert_eq!(again.report.figures, trained.report.figures);
 }
 
-/// In two dimensions every direction can be tried: one start ends far below the best, and more
-/// starts come nearer to it.
+/// In two dimensions every direction can be tried: one start ends far below the best, many near it.
 #[test]
 fn several_starts_find_the_best_direction_of_the_l1_norm() {
     let best_of = |rows: &[Vec<f64>]| {

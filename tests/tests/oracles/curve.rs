@@ -160,8 +160,7 @@ fn left(map: &dyn FeatureMap<f64>, points: &Points<f64>, k: &[Vec<f64>]) -> Vec<
     (0..N).map(|i| (0..N).map(|j| k[i][j] - product(i, j)).collect()).collect()
 }
 
-/// All results except the time are the same for any number of threads, and for a sample of all
-/// rows.
+/// Only the time depends on the number of threads; a sample of all rows gives the same results.
 #[test]
 fn threads_change_the_time_only() {
     let rows: Vec<Vec<f64>> = clusters(700);

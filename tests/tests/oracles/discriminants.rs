@@ -1,5 +1,4 @@
-//! Discriminant coordinates checked with their defining equation, S_B v = ρ (S_W + λI) v with
-//! vᵀ(S_W + λI)v = 1.
+//! Discriminants checked with their equation, S_B v = ρ (S_W + λI) v with vᵀ(S_W + λI)v = 1.
 
 use crate::solvers::{close, golden};
 use kfit::request::TrainOptions;
@@ -18,8 +17,7 @@ type Rows = Vec<Vec<f64>>;
 
 const WITHIN: [&str; 2] = ["pooled", "equal"];
 
-/// Returns 60 golden rows of three classes (50, 3 and 7 rows), their classes, and a fit with `q`
-/// discriminants.
+/// Returns 60 golden rows (classes of 50, 3 and 7), their classes, and a fit with discriminants.
 fn fitted(kernel: &str, q: usize, within: &str) -> (Rows, Vec<f64>, Trained<f64>) {
     let mut golden = golden();
     let most = |label: f64| [50, 3, 7][label as usize];
@@ -43,8 +41,8 @@ fn fitted(kernel: &str, q: usize, within: &str) -> (Rows, Vec<f64>, Trained<f64>
     (golden.x, golden.y, trained)
 }
 
-/// Returns the n x n matrices N and B with S_W = ΦᵀNΦ and S_B = ΦᵀBΦ. The equal scatter weights a
-/// row by the inverse of its class size.
+/// Returns N and B, n x n, with S_W = ΦᵀNΦ and S_B = ΦᵀBΦ. In the equal scatter the weight of a row
+/// is the inverse of its class size.
 fn scatters(y: &[f64], within: &str) -> (Rows, Rows) {
     let n = y.len();
     let size = |c: f64| y.iter().filter(|label| **label == c).count() as f64;
@@ -99,8 +97,7 @@ fn discriminants_solve_their_equation() {
             }
         }
     }
-    // the two directions give the whole trace: Σρ = tr (S_W + λI)⁻¹S_B, with the inputs x as
-    // features
+    // two directions give the whole trace: Σρ = tr (S_W + λI)⁻¹S_B, with the inputs as features
     WITHIN.iter().for_each(|within| ratios_sum_to_the_trace(within));
 }
 
@@ -184,8 +181,7 @@ fn lambdas_are_chosen_by_fits_without_the_rows() {
         assert!(errors.iter().any(|error| *error > best), "nothing to choose: {errors:?}");
         let chosen = path[errors.iter().position(|error| *error == best).unwrap()];
         assert_eq!(trained.report.lambda, Some(chosen.parse().unwrap()), "{errors:?}");
-        // the chosen lambda gives the model of a fit with this lambda alone, up to the order of the
-        // sums
+        // the model equals a fit with the chosen lambda alone, up to the order of the sums
         let alone = fit(&x, &y, FoldSpec::None, chosen, 2);
         let (got, expected) = (predict(&trained, kernel, &x[7]), predict(&alone, kernel, &x[7]));
         got.iter().zip(&expected).for_each(|(got, expected)| close(*got, *expected, 1e-6, "chosen"));
@@ -223,8 +219,7 @@ fn small_classes_count_as_much_as_large_ones_in_the_equal_scatter() {
         let solver = Options::new().set("lambda", LAMBDA).set("components", 1).set("within", within);
         let trained = solve::<f64>(&select(&path, Task::Classification), &options, "fisher", &solver, 2);
         let score = |x: &[f64]| predict(&trained, "linear()", x)[0];
-        // scores are linear, so their slopes are the direction; both scatters use the class
-        // frequencies as priors
+        // scores are linear: their slopes are the direction, and class frequencies are the priors
         let slopes = [[1.0, 0.0], [0.0, 1.0]].map(|x| score(&x) - score(&[0.0, 0.0]));
         (0..2).for_each(|j| close(slopes[j], expected[j], 1e-8, within));
         let middle = [(means[0][0] + means[1][0]) / 2.0, (means[0][1] + means[1][1]) / 2.0];

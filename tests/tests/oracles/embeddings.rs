@@ -1,5 +1,4 @@
-//! Landmark embeddings compared with their dense forms and with scikit-learn (`scripts/golden.py
-//! embeddings`).
+//! Landmark embeddings compared with dense forms and scikit-learn (`scripts/golden.py embeddings`).
 
 use crate::solvers::{close, golden, rows};
 use faer::{Mat, MatRef};
@@ -82,8 +81,7 @@ fn eigenmaps_are_those_of_the_dense_matrix() {
     for (j, value) in trained.report.figures[0].values.iter().enumerate() {
         close(*value, values[n - 1 - j], 1e-10, "eigenvalue");
     }
-    // Coordinates of a new row: kernel-weighted mean of the rows' coordinates, divided by the
-    // eigenvalue
+    // a new row: kernel-weighted mean of the rows' coordinates, divided by the eigenvalue
     let new: Rows = golden.new;
     let extended = |z: &Vec<f64>| {
         let near: Vec<f64> = x.iter().map(|b| k(z, b)).collect();
@@ -233,8 +231,7 @@ fn placed(trained: &Trained<f64>) -> (Rows, Rows) {
 
 #[test]
 fn a_chain_unfolds_to_a_line() {
-    // Every link is longer than the one before, so that the nearest neighbour of a point is its
-    // predecessor; the chain is bent to an arc
+    // every link is longer than the one before, so that the nearest neighbour is the predecessor
     let n = 40;
     let mut angle: f64 = 0.0;
     let x: Rows = (0..n)
@@ -259,8 +256,7 @@ fn a_chain_unfolds_to_a_line() {
     same_up_to_signs(&ordered, &line, 1e-8, "a chain");
 }
 
-/// Returns the fraction of each point's ten nearest neighbours that are also among the ten nearest
-/// in the sheet.
+/// Returns the fraction of the ten nearest neighbours that are neighbours in the sheet too.
 fn kept_near(places: &Rows, sheet: &Rows) -> f64 {
     let shared = |i: usize| {
         let near = nearest(&sheet[i], sheet, 10, Some(i));

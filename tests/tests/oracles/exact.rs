@@ -1,4 +1,4 @@
-//! All rows as landmarks: the features reproduce K, and ridge regression on them is kernel ridge
+//! With all rows as landmarks, features reproduce K, and ridge regression is kernel ridge
 //! regression.
 
 use faer::{Mat, MatRef};
@@ -116,8 +116,7 @@ fn fit(map: &str, rows: &[Vec<f64>], y: &[f64], spec: &str, lambdas: &[f64], fol
     train::<f64>(&table::select(&path, Task::Regression), &options, &ridge, &resources).unwrap()
 }
 
-/// With the whole training: the training error and the held-out error equal those of dense kernel
-/// ridge regression.
+/// The training and held-out errors of a fit equal the errors of dense kernel ridge regression.
 #[test]
 fn training_at_full_rank_is_dual_kernel_ridge() {
     let (rows, y) = problem(120);
@@ -136,8 +135,7 @@ fn training_at_full_rank_is_dual_kernel_ridge() {
                 trained.report.train.unwrap().mse
             );
         }
-        // features depend on the held-out rows, the coefficients do not: (K + λn'I)⁻¹y of the n'
-        // others
+        // features depend on held-out rows, coefficients do not: (K + λn'I)⁻¹y of the n' others
         let trained = fit(map, &rows, &y, spec, &[1e-5, 1e-2], FoldSpec::Blocks(3));
         for cell in &trained.report.surface {
             let mut sum = 0.0;

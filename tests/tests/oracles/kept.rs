@@ -1,5 +1,4 @@
-//! Features stored in memory, in scratch, or recomputed: bit-identical for any budget and any
-//! number of threads.
+//! Features stored in memory, in scratch, or recomputed: the same bits for any budget and threads.
 
 use kfit::request::{Resources, TrainOptions};
 use kfit::solver::{AnySolver, Options, by_name};
@@ -38,8 +37,7 @@ fn solver(name: &str) -> Box<dyn AnySolver> {
     family.solver(&family.settings(&options).unwrap()).unwrap()
 }
 
-/// Returns the smallest budget, in steps of 1 MiB, that holds everything except the features of all
-/// rows.
+/// Returns the smallest budget, in steps of 1 MiB, that holds all but the features of all rows.
 fn tight<T: kapprox::Real>(selected: &Selected, options: &TrainOptions, name: &str, threads: usize) -> usize {
     let (workers, heard) = (Workers::new(threads), Heard::default());
     let solver = solver(name);

@@ -94,8 +94,8 @@ fn the_exact_kernel_is_scikit_learns_kernel_ridge() {
     }
 }
 
-/// Returns the dual coefficients and intercept of the dense solution: a bordered system for a free
-/// intercept, k + 1 for a penalised one.
+/// Returns dual coefficients and intercept by dense solves: a bordered system for a free intercept,
+/// k + 1 for a penalised one.
 fn dense(x: &[Vec<f64>], y: &[f64], spec: &str, lambda: f64, intercept: Intercept) -> (Vec<f64>, f64) {
     let (n, k) = (x.len(), kernel(spec));
     let mut a = kernel_matrix(x, &*k);
@@ -157,8 +157,8 @@ fn the_residual_bounds_the_error_of_fitted_values_in_both_precisions() {
             let a = alpha.iter().map(|a| a * a).sum::<f64>().sqrt();
             let rounding = 2.0 * f64::EPSILON * frobenius * a / length;
             eprintln!("  rounding of a product {rounding:.1e}");
-            // Nor can it be reached if kernel values in `T` perturb the matrix by ten times λn:
-            // steps of refinement do not contract.
+            // Nor if kernel values in `T` perturb the matrix by ten times λn: refinement does not
+            // contract.
             let moved = T::EPSILON / 2.0 * frobenius / (10.0 * lambda * n as f64);
             let asked = options.1.tolerated::<T>();
             let reached = if rounding <= asked && moved <= 1.0 { asked } else { 1e-3 };
@@ -206,8 +206,7 @@ fn the_dual_is_that_of_dense_systems_for_every_intercept_and_its_residual_is_tru
     }
 }
 
-/// Computes the leave-one-out error: each row is predicted by a dense fit to the others at the same
-/// lambda·n.
+/// Computes the leave-one-out error by dense fits at the same lambda·n.
 fn left_out(x: &[Vec<f64>], y: &[f64], spec: &str, lambda: f64, intercept: Intercept) -> f64 {
     let (n, k) = (x.len(), kernel(spec));
     let squared = |i: usize| {
@@ -274,9 +273,8 @@ fn conjugate_gradient_on_landmarks_is_the_direct_solution() {
     let (_folder, selected) = table(&x, &y, Task::Regression);
     let spec = "gaussian(sigma=1.5)";
     // 4 x 60 rows of sketch. The two solutions differ if landmarks are numerically dependent: the
-    // iteration uses
-    // coefficients of kernel sections, whose Gram matrix squares the condition number of the
-    // landmarks' matrix
+    // iteration is in coefficients of kernel sections, whose Gram matrix squares the condition
+    // number.
     for (m, lambda) in [(60, 1e-7), (60, 1e-4)] {
         for intercept in INTERCEPTS {
             let direct = Ridge { method: RidgeMethod::Direct, ..Ridge::default() };
@@ -307,9 +305,9 @@ fn conjugate_gradient_on_landmarks_is_the_direct_solution() {
     }
 }
 
-/// Computes (1/n) Σ (y − f(x))² + lambda‖f‖² of a model, and its minimum over the span of the same
-/// landmarks, from the kernel's formula in f64: in eigenvector coordinates of the landmarks'
-/// matrix, where no condition number is squared.
+/// Computes (1/n) Σ (y − f(x))² + lambda‖f‖² of a model, and its minimum over the span of its
+/// landmarks, from the kernel's formula in f64, in eigenvector coordinates of the landmarks'
+/// matrix.
 fn objectives<T: kapprox::Real>(found: &Trained<T>, spec: &str, x: &[Vec<f64>], y: &[f64], lambda: f64) -> [f64; 2] {
     let (n, k, (points, _)) = (y.len(), kernel(spec), found.model.basis.landmarks().unwrap());
     let wide = |z: &[T]| z.iter().map(|v| kstore::Real::to_f64(*v)).collect::<Vec<_>>();
@@ -337,9 +335,8 @@ fn objectives<T: kapprox::Real>(found: &Trained<T>, spec: &str, x: &[Vec<f64>], 
     [of_model, (&y - &phi * &w).squared_norm_l2() / n as f64 + lambda * w.squared_norm_l2()]
 }
 
-/// Errors of f32 kernel values act as additional features, almost unpenalised if landmarks are
-/// nearly dependent: the iteration must not solve the problem with these features, whatever its
-/// residual.
+/// Errors of f32 kernel values act as features, almost unpenalised if landmarks are nearly
+/// dependent: the iteration must not solve the problem with them, whatever its residual.
 #[test]
 fn conjugate_gradient_in_f32_comes_to_the_optimum() {
     let (x, y) = problem(1000);

@@ -200,8 +200,7 @@ fn predictive_landmarks_explain_the_targets_sooner() {
     assert!(aware > blind + 0.1 && aware > 0.9 * exact, "{aware} against {blind} and {exact}");
 }
 
-/// If the look-ahead covers every row, its gains are exact, and so is the selection: within a block
-/// and across blocks.
+/// If the look-ahead covers every row, gains and selection are exact, within and across blocks.
 #[test]
 fn predictive_landmarks_are_those_of_the_exact_criterion_where_the_look_ahead_is_complete() {
     let mut random = Lcg(14);
@@ -267,8 +266,7 @@ fn predictive_pivots(
     pivots
 }
 
-/// Computes ‖P y‖²/‖y‖² for centred y and the projection on the columns of K at the landmarks, by
-/// Gram–Schmidt.
+/// Computes ‖P y‖²/‖y‖², y centred, P on the columns of K at the landmarks, by Gram–Schmidt.
 fn share_explained(rows: &[Vec<f64>], y: &[f64], landmarks: &[u64], k: &dyn Fn(&[f64], &[f64]) -> f64) -> f64 {
     let mean = y.iter().sum::<f64>() / y.len() as f64;
     let y: Vec<f64> = y.iter().map(|v| v - mean).collect();
@@ -292,7 +290,7 @@ fn share_explained(rows: &[Vec<f64>], y: &[f64], landmarks: &[u64], k: &dyn Fn(&
 }
 
 /// Laws of the registry: the same landmarks for any partition of the rows, at most the requested
-/// number, rows that exist, no failure on duplicates, constants and fewer rows than landmarks.
+/// number, existing rows, no failure on duplicates, constants and few rows.
 #[test]
 fn every_scheme_obeys_the_laws() {
     let spiral = Points::<f32>::new(&robspiral(1_200)).with_sums();

@@ -106,8 +106,7 @@ fn every_leaf_is_a_machine_on_what_the_features_leave() {
         for (i, alpha) in alpha.iter().enumerate() {
             close(leaves.coefficients[(first + i, 0)] / largest, alpha / largest, 1e-6, "alpha");
         }
-        // The rows of a fold are predicted by the other rows, weighted by their membership in the
-        // leaf
+        // held-out rows of a leaf, predicted by its other rows and weighted by membership
         let left: Vec<f64> = places.iter().map(|i| y[*i] - functions(unseen, &before, &x[*i])[0]).collect();
         let (apart, others): (Vec<usize>, Vec<usize>) = (0..*count).partition(|i| places[*i] < 200);
         let learned: Vec<f64> = others.iter().map(|i| left[*i]).collect();
@@ -134,7 +133,7 @@ fn every_leaf_is_a_machine_on_what_the_features_leave() {
     close(told[0], sum(1) / sum(0), 1e-6, "error without leaves");
     close(told[1], sum(2) / sum(0), 1e-6, "error with leaves");
     assert!(found.iter().all(|count| (1..=4).contains(count)), "every row is in a leaf");
-    // the training error of the report equals that of the whole model
+    // the reported training error equals the whole model's
     let of_model = predicted(&fitted.model, &x).iter().zip(&y).map(|(got, y)| (got - y).powi(2)).sum::<f64>() / 1000.0;
     close(fitted.report.train.unwrap().mse / of_model, 1.0, 1e-6, "train mse");
     // only rows near a boundary are in two leaves

@@ -158,8 +158,7 @@ fn support_vector_regression_of_libsvm() {
     }
 }
 
-/// An offset of the target changes the intercept only: objective and duality gap equal the ones of
-/// the centred target.
+/// An offset of the target changes the intercept only, not the objective or the duality gap.
 #[test]
 fn support_vector_regression_knows_no_offset() {
     fn check<T: kapprox::Real>(map: &str, gap: f64) {
@@ -245,8 +244,7 @@ fn the_one_class_machine_of_libsvm() {
             let got = predict(&trained, &golden.kernel, x)[0];
             assert!((got - expected).abs() < 1e-3 * scale, "{name}: {got} against {expected}");
         }
-        // nu is an upper bound of the fraction of outliers and a lower bound of the fraction of
-        // support vectors
+        // nu bounds the fraction of outliers from above, of support vectors from below
         let outside = golden.x.iter().filter(|x| predict(&trained, &golden.kernel, x)[0] < -1e-9).count() as f64;
         let n = golden.x.len() as f64;
         assert!(outside <= (nu + 0.01) * n, "{name}: {outside} outside");
@@ -287,8 +285,7 @@ fn rows_sorted_by_class_take_no_more_steps() {
     (0..3).for_each(|j| close(libsvm(&sorted, j), libsvm(&mixed, j), 2e-5, "objective of sorted rows"));
 }
 
-/// Rows that a polynomial separates, at the default regularisation: C is hundreds of times the dual
-/// coefficients.
+/// Rows that a polynomial separates, at the default lambda: C is hundreds of times the multipliers.
 fn separated() -> (Vec<Vec<f64>>, Vec<f64>) {
     let x: Vec<Vec<f64>> = Lcg(11).normals(300, 3).iter().map(|x| x.to_vec()).collect();
     let y = x.iter().map(|x| f64::from(u8::from(x[0] * x[1] > 0.0))).collect();
@@ -316,8 +313,8 @@ fn machines_of_rows_that_can_be_separated_close_their_gap() {
     }
 }
 
-/// Dual coefficients for a kernel with negative eigenvalues satisfy the optimality conditions, and
-/// the report warns that the gap bounds no distance from the optimum.
+/// Dual coefficients for an indefinite kernel satisfy the optimality conditions, and the report
+/// warns that the gap bounds no distance from the optimum.
 #[test]
 fn a_sigmoid_kernel_is_taken_where_multipliers_have_bounds() {
     let (x, y) = separated();

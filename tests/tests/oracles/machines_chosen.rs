@@ -82,8 +82,7 @@ fn problem(n: usize, k: usize) -> (Vec<Vec<f64>>, Vec<f64>) {
     (x, y)
 }
 
-/// The SVMs of a fold equal those of a table without its rows; warm starts and shared passes change
-/// nothing.
+/// A fold's SVMs equal a fit without its rows; warm starts and shared passes change nothing.
 #[test]
 fn errors_of_rows_held_out_are_those_of_fits_without_them() {
     let n = 120;
@@ -130,9 +129,8 @@ fn errors_of_rows_held_out_are_those_of_fits_without_them() {
     }
 }
 
-/// The error that chooses the regularisation parameter equals the error of fits to tables without
-/// the rows of each fold: the log-loss of logistic regression, the squared error of support vector
-/// regression.
+/// The held-out error that chooses lambda equals the error of fits without the rows of each fold:
+/// log-loss of logistic regression, squared error of support vector regression.
 #[test]
 fn penalties_of_other_solvers_are_chosen_by_fits_without_the_rows() {
     let n = 120;

@@ -1,8 +1,9 @@
 //! Logistic regression and SVMs with many more rows than features start on a sample of the rows and
 //! sample their Hessians: whatever the path, the solution is stationary by the formula.
 //!
-//! With f = Σ_l α_l k(z_l, ·) + c and the losses' derivatives r_i, the gradient of (1/n) Σ ℓ_i + lambda ‖w‖² in the
-//! coordinates of the landmarks is (1/n) Σ_i r_i k(z_j, x_i) + 2 lambda Σ_l k(z_j, z_l) α_l.
+//! With f = Σ_l α_l k(z_l, ·) + c and the losses' derivatives r_i, the gradient of (1/n) Σ ℓ_i +
+//! lambda ‖w‖² in the coordinates of the landmarks is (1/n) Σ_i r_i k(z_j, x_i) + 2 lambda Σ_l
+//! k(z_j, z_l) α_l.
 
 use kfit::request::TrainOptions;
 use kfit::solver::Options;
@@ -39,8 +40,7 @@ fn fit(x: &[Vec<f64>], y: &[f64], name: &str, solver: &Options) -> Trained<f64> 
     trained
 }
 
-/// Returns the largest entry of the gradient relative to the gradient at f = 0; `derivatives` gives
-/// the derivatives of a row's losses.
+/// Returns the largest gradient entry relative to f = 0; `derivatives` are those of a row's losses.
 fn gradient(trained: &Trained<f64>, x: &[Vec<f64>], derivatives: impl Fn(usize, &[f64]) -> Vec<f64>) -> f64 {
     let (k, t, n) = (kernel(KERNEL), trained.model.intercept.len(), x.len() as f64);
     let (points, _) = trained.model.basis.landmarks().unwrap();

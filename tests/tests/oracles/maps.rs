@@ -70,8 +70,7 @@ fn fourier(spectrum: Spectrum, d: usize, sampling: Sampling) -> Random {
     Box::new(move |seed, p| Box::new(FourierMap::<f64>::new(&spectrum, d, p, sampling, seed).unwrap()))
 }
 
-/// Checks that the mean of K̂_ij over seeds is within four standard errors of K_ij for all pairs of
-/// points.
+/// Checks that the mean of K̂_ij over seeds is within four standard errors of K_ij for all pairs.
 fn check_unbiased(name: &str, map: &Random, points: &Points<f64>, k: impl Fn(&[f64], &[f64]) -> f64, p: usize) {
     let (n, seeds) = (points.len(), 400);
     let k = exact(points, k);
@@ -109,9 +108,8 @@ fn random_features_are_unbiased() {
     check_unbiased("gaussian Structured", &structured, &wide, gaussian, 64);
     for spec in shift_invariant() {
         let k = kmill_tests::kernels::kernel(&spec);
-        // With 40 features, the largest of its 66 deviations is 4.01 standard errors. With ten
-        // times as
-        // many features, a bias would give 12 standard errors, and chance would not.
+        // with 40 features its largest of 66 deviations is 4.01 standard errors; with 400, a bias
+        // would give 12, and chance would not
         let p = if spec.starts_with("periodic") { 400 } else { 40 };
         for sampling in samplings(&spec, d) {
             check_unbiased(&format!("{spec} {sampling:?}"), &fourier(spectrum(&spec), d, sampling), &points, &k, p);
@@ -150,8 +148,7 @@ fn random_features_are_unbiased() {
 }
 
 /// With few features there are few rotations by signs and transforms. Structured frequencies must
-/// still be as good as plain ones and unbiased over seeds. The points are far apart, where higher
-/// moments of the frequencies matter.
+/// still be unbiased and as good as plain ones. Distant points test higher moments.
 #[test]
 fn structured_features_converge_for_few_features() {
     for d in (1..=10).chain([16, 17, 20]) {
@@ -199,13 +196,12 @@ fn errors_fall_with_the_root_of_the_number_and_rotations_lower_them() {
             let slope = (errors[3] / errors[0]).ln() / 64f64.ln();
             let list = errors.iter().map(|e| format!("{e:.2e}")).collect::<Vec<_>>().join("  ");
             let ratios: Vec<f64> = errors.iter().zip(&plain).map(|(error, plain)| error / plain).collect();
-            // for heavy-tailed spectra most of the error comes from the radii, which all schemes
-            // sample alike
+            // for heavy tails most of the error comes from the radii, which all schemes sample
+            // alike
             let mean = (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / 4.0).exp();
             eprintln!("{spec:40} {:10} {list}  slope {slope:.3}, of plain {mean:.2}", format!("{sampling:?}"));
             match sampling {
-                // each step has four times as many features and half the error, within the noise of
-                // 60 seeds
+                // each step has four times the features and half the error, within the noise
                 Sampling::Plain => assert!((slope + 0.5).abs() < 0.03, "{spec}: {errors:?}"),
                 Sampling::Orthogonal | Sampling::Structured => assert!(mean < 1.0, "{spec}, {sampling:?}: {ratios:?}"),
                 Sampling::Quasi => assert!(errors[3] < plain[3], "{spec}: {errors:?} {plain:?}"),
@@ -231,8 +227,7 @@ fn additive_features_come_near_their_kernels() {
     let coarse = error(Homogeneous::ChiSquared, 1, 0.8, &chi2);
     let fine = error(Homogeneous::ChiSquared, 3, 0.4, &chi2);
     assert!(coarse < 0.1 && fine < 0.02 && fine < coarse / 3.0);
-    // the spectrum beyond the last frequency is missing: for the intersection kernel, a fraction 1
-    // − (2/π) atan 2λ of its density
+    // missing beyond the last frequency: 1 − (2/π) atan 2λ of the intersection kernel's density
     let mut before = f64::INFINITY;
     for (steps, interval) in [(3, 0.4), (20, 0.1), (200, 0.05)] {
         let error = error(Homogeneous::Intersection, steps, interval, &intersection);
@@ -283,8 +278,7 @@ fn landmark_maps_stay_below_the_kernel_and_order_as_they_should() {
     assert!(errors["nystrom"] < errors["truncated"] && errors["nystrom"] < errors["ensemble"], "{errors:?}");
 }
 
-/// A slowly decaying spectrum needs the power steps: without them the error is several per cent
-/// above the best.
+/// A slow spectrum needs the power steps: without them the error is several per cent too large.
 #[test]
 fn randomised_eigenvectors_are_nearly_the_best_of_a_slow_spectrum() {
     let points = Points::<f64>::new(&Lcg(12).normals(300, 6));

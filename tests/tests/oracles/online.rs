@@ -1,5 +1,4 @@
-//! Online regression compared with dense recursions from kernel values alone, and with ridge
-//! regression.
+//! Online regression compared with dense recursions in kernel values, and with ridge regression.
 
 use crate::solver_laws::{bytes, run, table};
 use crate::solvers::{close, golden};
@@ -46,8 +45,8 @@ fn running(fitted: &Fitted) -> Vec<f64> {
     fitted.report.figures.iter().find(|figure| figure.name == "running mse of each pass").unwrap().values.clone()
 }
 
-/// Runs dense least mean squares; returns the dual coefficients and intercept after the last pass,
-/// and the running MSE of each pass.
+/// Runs dense least mean squares; returns dual coefficients, intercept, and each pass's running
+/// MSE.
 fn dual_lms(x: &Rows, y: &[f64], rate: f64, lambda: f64, one: f64, passes: usize) -> (Vec<f64>, f64, Vec<f64>) {
     let k = kernels::kernel(KERNEL);
     let (mut alpha, mut c, mut errors) = (vec![0.0; x.len()], 0.0, Vec::new());
@@ -264,7 +263,7 @@ fn a_fit_that_goes_on_ends_at_the_fit_of_all_rows() {
             (predictions(&went_on.model, &selected), predictions(&whole.model, &selected));
         let what = format!("{solver}, {intercept}");
         got.iter().zip(&expected).for_each(|(got, expected)| close(*got, *expected, 1e-6, &what));
-        // the mean residual of the landmarks is still computed on the first rows
+        // the mean residual of the landmarks still comes from the first rows
         spread.iter().zip(&of_all).for_each(|(got, expected)| close(*got, *expected, 0.05, &what));
         // the running error is that of one continuous stream: two parts give the same as one
         let middle = learned(&began.model, &part(&x, &y, first..650), 1.0, 1);
@@ -278,8 +277,7 @@ fn a_fit_that_goes_on_ends_at_the_fit_of_all_rows() {
     }
 }
 
-/// Rows outside the training ranges are learned unclipped, and the updated model does not clip
-/// them.
+/// Rows outside the training ranges are learned, and later predicted, unclipped.
 #[test]
 fn a_fit_that_goes_on_learns_rows_beyond_its_ranges() {
     let x: Rows = (0..400).map(|i| vec![f64::from(i) / 200.0]).collect();
@@ -293,13 +291,11 @@ fn a_fit_that_goes_on_learns_rows_beyond_its_ranges() {
     let mut out = vec![0.0; 400];
     predictor.predict(&x.concat(), &mut out).unwrap();
     let error = out.iter().zip(&y).map(|(got, y)| (got - y).powi(2)).sum::<f64>() / 400.0;
-    // the same ridge regression on kernel sections of the first rows, in NumPy: 0.0162; clipped
-    // rows: 0.5
+    // NumPy, with the same ridge regression on the same kernel sections: 0.0162; clipped rows: 0.5
     assert!((error - 0.0162).abs() < 1e-3, "{error}");
 }
 
-/// With forgetting, an updated model equals the weighted ridge regression of the recursion and
-/// follows a changing target.
+/// With forgetting, an update equals weighted ridge regression and follows a changing target.
 #[test]
 fn a_fit_that_goes_on_may_forget() {
     let (x, mut y) = rows(1200);
@@ -320,7 +316,7 @@ fn a_fit_that_goes_on_may_forget() {
     let parts = predictions(&learned(&of(600).model, &part(&x, &y, 600..1200), 0.99, 1).model, &selected);
     let whole = predictions(&of(1200).model, &selected);
     parts.0.iter().zip(&whole.0).for_each(|(parts, whole)| close(*parts, *whole, 1e-6, "prediction"));
-    // the mean residual of the landmarks is still computed on the first 600 rows
+    // the mean residual of the landmarks still comes from the first 600 rows
     parts.1.iter().zip(&whole.1).for_each(|(parts, whole)| close(*parts, *whole, 0.01, "deviation"));
 }
 

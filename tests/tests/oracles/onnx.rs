@@ -1,5 +1,4 @@
-//! Exported ONNX models compared with `predict`: a small interpreter here reads and evaluates the
-//! files.
+//! Exported ONNX models compared with `predict`, evaluated by a small interpreter.
 
 use crate::solver_laws::{fit, predicted, run, table};
 use crate::solvers::golden;
@@ -131,8 +130,7 @@ fn computed(file: &[u8], x: &[Vec<f64>]) -> Vec<Vec<f64>> {
         let keep = node.iter().filter(|(field, ..)| *field == 5).map(|(.., bytes)| fields(bytes));
         let keep =
             keep.filter(|of| texts(of, 1) == ["keepdims"]).all(|of| of.iter().any(|(f, v, _)| (*f, *v) == (3, 1)));
-        // labels and clusters are computed from the scores by operations that are not implemented
-        // here
+        // labels and clusters come from the scores by operations not implemented here
         let Some(inputs) = texts(&node, 1).iter().map(|name| known.get(name)).collect::<Option<Vec<_>>>() else {
             continue;
         };
@@ -145,8 +143,7 @@ fn computed(file: &[u8], x: &[Vec<f64>]) -> Vec<Vec<f64>> {
     out.values.chunks(out.shape[1]).map(<[f64]>::to_vec).collect()
 }
 
-/// Returns the largest difference between the scores of an exported model and of `predict`,
-/// relative to the largest score.
+/// Returns the largest difference from the scores of `predict`, relative to the largest score.
 fn difference(predictor: &Predictor, file: &[u8], x: &Rows) -> f64 {
     let (expected, got) = (predicted(predictor, x), computed(file, x));
     assert_eq!((expected.len(), expected[0].len()), (got.len(), got[0].len()));

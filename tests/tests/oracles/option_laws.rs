@@ -1,6 +1,5 @@
-//! Every registered solver with each value of its parameters, combined with weights, metrics, maps,
-//! landmarks and categories: it predicts finite numbers or returns an explained error. It never
-//! panics.
+//! Every solver with each value of its parameters, and with weights, metrics, maps, landmarks and
+//! categories, predicts finite numbers or returns an explained error. It never panics.
 
 use kfit::solver::parameter::{Parameter, ParameterKind};
 use kfit::solver::{SolverFamily, registry};
@@ -28,8 +27,7 @@ const BESIDE: [&str; 9] = [
     "categories",
 ];
 
-/// Writes 80 rows: three numbers, a text, a numeric target, three classes, four groups and a
-/// weight.
+/// Writes 80 rows: three numbers, a text, a number, three classes, four groups and a weight.
 fn table(folder: &std::path::Path) -> Table {
     let stream = Stream::new(5, Purpose::Data, 0);
     let mut text = "x0,x1,x2,c,y,k,g,w\n".to_string();

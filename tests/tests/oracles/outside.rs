@@ -1,5 +1,4 @@
-//! A custom kernel and a custom landmark scheme, built from the public API only, passed as objects
-//! and registered by name.
+//! A custom kernel and landmark scheme, passed as objects and registered by name.
 
 use faer::{Mat, MatMut, MatRef};
 use kapprox::kernel::{self, Distance, KernelColumns, KernelFamily, KernelParameter, Range, Value};
@@ -16,7 +15,8 @@ use ksolve::predict::Predictor;
 use kstore::{Fold, Merge, RowBlock, Table, Workers};
 use std::sync::Arc;
 
-/// The inverse multiquadric, 1 / √(1 + ‖x − z‖²): positive definite in every dimension (Micchelli 1986).
+/// Inverse multiquadric, 1 / √(1 + ‖x − z‖²): positive definite in every dimension (Micchelli
+/// 1986).
 #[derive(Debug)]
 struct InverseMultiquadric;
 
@@ -93,8 +93,8 @@ impl<T: Real> Landmarks<T> for Every {
     }
 }
 
-/// The certificate of a custom kernel, on landmarks of a custom and of a built-in scheme, equals
-/// that of the dense matrix.
+/// The certificate of a custom kernel, with a custom and a built-in scheme, matches the dense
+/// matrix.
 #[test]
 fn a_kernel_and_a_scheme_from_outside_are_certified() {
     let rows = Lcg(11).normals(900, 5);
@@ -112,8 +112,7 @@ fn a_kernel_and_a_scheme_from_outside_are_certified() {
     assert!(errors[1] < errors[0], "chosen landmarks are better than any: {errors:?}");
 }
 
-/// The same scheme in f32 with a registered kernel: any partition of the rows gives the same
-/// landmarks.
+/// The same scheme in f32 with a registered kernel: any chunking gives the same landmarks.
 #[test]
 fn a_scheme_from_outside_works_with_any_kernel_and_chunking() {
     let points = Points::<f32>::new(&Lcg(12).normals(500, 4));
@@ -172,8 +171,7 @@ static OWN: KernelFamily = KernelFamily {
 
 static SEVENTH: Scheme = Scheme::new("every_seventh", "rows 0, 7, 14, …", &Every { stride: 7 });
 
-/// Registered by name, kernel and scheme fit, save, load and predict, bit-identical to the built-in
-/// kernel.
+/// Once registered, both fit, save, load and predict, bit-identical to the built-in kernel.
 #[test]
 fn a_registered_kernel_and_scheme_fit_save_load_and_predict() {
     kernel::register(&OWN).unwrap();

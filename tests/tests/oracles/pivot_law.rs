@@ -1,5 +1,5 @@
-//! The distribution of randomly pivoted Cholesky: block proposals with rejection must draw every
-//! pivot with the same probabilities as one-at-a-time sampling.
+//! The law of randomly pivoted Cholesky: block proposals with rejection must draw every pivot with
+//! the probabilities of one-at-a-time sampling.
 
 use kapprox::landmark::{Landmarks, RpCholesky, Scan};
 use kapprox::matrix::{self, Function};
@@ -33,8 +33,7 @@ fn eliminate(k: &[Vec<f64>], chosen: &mut Vec<Vec<f64>>, residual: &mut [f64], p
     chosen.push(column);
 }
 
-/// Computes the probabilities of the pivot at position `at` under one-at-a-time sampling, by
-/// enumerating all earlier pivots.
+/// Computes the probabilities of pivot number `at` by enumerating all earlier pivots.
 fn plain_law(k: &[Vec<f64>], at: usize) -> Vec<f64> {
     fn walk(k: &[Vec<f64>], chosen: &mut Vec<Vec<f64>>, residual: &[f64], weight: f64, left: usize, out: &mut [f64]) {
         let total: f64 = residual.iter().sum();
@@ -65,8 +64,7 @@ enum Proposals {
     Distinct,
 }
 
-/// Simulates the first `m` pivots of the block algorithm, dense, with a random generator other than
-/// the library's.
+/// Simulates the first `m` pivots of the block algorithm, dense, with another random generator.
 fn simulate(k: &[Vec<f64>], m: usize, block: usize, proposals: Proposals, random: &mut Lcg) -> Vec<u64> {
     let mut residual: Vec<f64> = (0..k.len()).map(|i| k[i][i]).collect();
     let (mut chosen, mut pivots) = (Vec::new(), Vec::new());
@@ -105,8 +103,7 @@ fn counts(n: usize, runs: &[Vec<u64>]) -> Vec<Vec<f64>> {
     counts
 }
 
-/// Returns the library's pivots, streamed in tiles and segments; without threads, which would take
-/// longer to start than the pass.
+/// Returns the library's pivots, streamed in tiles and segments, without the cost of threads.
 fn library(rows: &[Vec<f64>], spec: &str, m: usize, seeds: u64) -> Vec<Vec<u64>> {
     let (points, any, workers) = (Points::<f64>::new(rows), kernel(spec), Workers::sequential());
     let pass = Pass { prefetch: 0, ..Pass::new(7, 11, &workers) };
@@ -125,8 +122,7 @@ fn simulations(k: &[Vec<f64>], m: usize, block: usize, proposals: Proposals, see
     (0..seeds).map(|seed| simulate(k, m, block, proposals, &mut Lcg(seed * 7919 + 3))).collect()
 }
 
-/// Returns the chi-squared statistic divided by its quantile at p = 1e-4 (Wilson, Hilferty 1931):
-/// below 1 the test passes.
+/// Returns chi-squared over its quantile at p = 1e-4 (Wilson, Hilferty 1931): below 1 it passes.
 fn share_of_quantile(statistic: f64, freedom: f64) -> f64 {
     let spread = 2.0 / (9.0 * freedom);
     statistic / (freedom * (1.0 - spread + 3.719 * spread.sqrt()).powi(3))
@@ -152,8 +148,7 @@ fn against(counts: &[f64], law: &[f64]) -> f64 {
     share_of_quantile(statistic, cells - 1.0)
 }
 
-/// Compares two tables of counts with equal numbers of runs; cells with fewer than ten counts in
-/// both together are pooled.
+/// Compares two tables of counts of equally many runs; cells with fewer than ten are pooled.
 fn alike(a: &[f64], b: &[f64]) -> f64 {
     let (mut statistic, mut cells, mut rest) = (0.0, 0.0, (0.0, 0.0));
     let mut add = |a: f64, b: f64| {

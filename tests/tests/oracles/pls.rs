@@ -1,5 +1,4 @@
-//! Partial least squares compared with the textbook: the dual with deflated kernel matrices, and
-//! the primal with deflated rows.
+//! Partial least squares compared with the textbook: deflated kernel matrices, and deflated rows.
 
 use crate::solvers::{close, golden};
 use kfit::request::TrainOptions;

@@ -137,7 +137,7 @@ fn random_features_have_the_variances_of_their_own_kernel() {
     }
 }
 
-/// Far from the landmarks the features vanish, and the variance is that of the prior.
+/// Far from the landmarks the features vanish, and only the variance of the prior remains.
 #[test]
 fn far_from_the_rows_the_variance_is_that_of_the_prior() {
     let (rows, y) = problem();

@@ -86,8 +86,7 @@ fn every_solver_is_saved_read_and_predicts_with_the_same_bits_on_any_threads() {
     }
 }
 
-/// Compares coordinates of new rows in f32 and f64 along all components of a fit with distinct
-/// eigenvalues.
+/// Coordinates of new rows agree in f32 and f64 along components of distinct eigenvalues.
 #[test]
 fn coordinates_in_f32_are_those_in_f64() {
     let golden = golden();

@@ -317,8 +317,7 @@ fn table_of_levels_and_powers() {
     }
 }
 
-/// Herds on dense kernel values: picks the row with the largest mean kernel with all rows minus
-/// that with the picks.
+/// Herds on dense kernel values: maximises the mean kernel with all rows minus that with the picks.
 fn herded(k: &dyn Fn(&[f64], &[f64]) -> f64, points: &[Vec<f64>], count: usize) -> (Vec<usize>, Vec<f64>) {
     let n = points.len() as f64;
     let mean: Vec<f64> = points.iter().map(|x| points.iter().map(|z| k(x, z)).sum::<f64>() / n).collect();

@@ -1,5 +1,4 @@
-//! The rank x lambda x fold surface from one pass compared with a refit of every cell by dense
-//! linear algebra.
+//! The rank x lambda x fold surface from one pass compared with dense refits of every cell.
 
 use kfit::request::{Resources, TrainOptions};
 use kfit::solver::ridge::Ridge;

@@ -29,8 +29,7 @@ fn spd<T: Real>(n: usize) -> Mat<T> {
     })
 }
 
-/// Runs `work` with each number of threads, on a pool of that size, and compares the results bit by
-/// bit.
+/// Compares the results of `work` bit by bit for each number of threads, on pools of that size.
 fn same<T: Real>(what: &str, work: impl Fn(Par) -> Mat<T> + Sync) {
     let results: Vec<Mat<T>> = THREADS
         .iter()

@@ -1,5 +1,4 @@
-//! The rank for a given tolerance is minimal, for every solver that reads it: one feature fewer is
-//! not enough.
+//! The rank for a given tolerance is minimal for every solver: one feature fewer is not enough.
 
 use crate::solvers::golden;
 use kfit::request::TrainOptions;
@@ -40,8 +39,7 @@ fn the_smallest_rank_within_the_tolerance_by_every_solver() {
                 ..exact(family.task, KERNEL, n)
             };
             let trained = solve::<f64>(&select(&path, family.task), &options, family.name, &given, 2);
-            // directions of the columns are not functions of the landmarks: only the certificate is
-            // checked
+            // directions of the columns are not functions of the landmarks
             if let Some(certificate) = trained.report.certificate.filter(|_| trained.model.card.kernel == "linear()") {
                 assert!(certificate.trace_error <= tolerance && trained.report.rank < n, "{}", family.name);
                 continue;
@@ -76,8 +74,7 @@ fn maps_of_directions_are_cut_too_and_growth_ends_early() {
         let given = Options::new().set("components", 3);
         let trained = solve::<f64>(&select(&path, Task::Components), &options, "kpca", &given, 2);
         let certificate = trained.report.certificate.unwrap().trace_error;
-        // eigenvectors of the kernel matrix of all rows: the error is the sum of the omitted
-        // eigenvalues
+        // eigenvectors of the matrix of all rows: the error is the sum of omitted eigenvalues
         let k = kernels::kernel(KERNEL);
         let values = dense::eigenvalues(dense::kernel_matrix(&golden.x, &*k));
         let total: f64 = values.iter().sum();

@@ -1,5 +1,4 @@
-//! Successive halving over kernels ends at the same kernel as trying every kernel on all rows, with
-//! the same bits.
+//! Successive halving ends at the kernel of an exhaustive search on all rows, with the same bits.
 
 use faer::Mat;
 use kapprox::Kernel;
@@ -22,8 +21,7 @@ struct Points {
     y: Vec<f64>,
 }
 
-/// Writes 2,000 rows of two features; the first enters the target as a sine of period `wave`, and
-/// noise is added.
+/// Writes 2,000 noisy rows of two features; the target has a sine of period `wave` in the first.
 fn waves(folder: &std::path::Path, wave: f64, classes: bool) -> (Selected, Points) {
     let stream = Stream::new(3, Purpose::Data, 0);
     let x: Vec<Vec<f64>> = (0..2000).map(|i| (0..2).map(|j| 4.0 * stream.uniform(3 * i + j) - 2.0).collect()).collect();
@@ -73,9 +71,8 @@ fn tuned(selected: &Selected, options: &TuneOptions, threads: usize) -> Tuned {
     search.finish()
 }
 
-/// Returns the quantity that a score estimates, smaller is better: the cross-validated error of a
-/// kernel at its best cell on all rows, or minus the alignment of the dense kernel matrix of half
-/// of the rows.
+/// Returns the quantity that a score estimates, smaller is better: the cross-validated error at the
+/// best cell on all rows, or minus the alignment of the dense kernel matrix of half of the rows.
 fn badness(selected: &Selected, options: &TuneOptions, kernel: &Kernel, points: &Points) -> f64 {
     if options.score == Score::Alignment {
         return -dense_alignment(kernel, points, options.training.task == Task::Classification);

@@ -33,8 +33,7 @@ fn centred(rows: &Rows, kernel: &str) -> Rows {
     m
 }
 
-/// Returns rows of six columns and a target y that depends on the second column; x4, x5 and y are
-/// the second view.
+/// Returns rows of six columns and a target y that depends on x1; x4, x5 and y are the second view.
 fn rows(n: usize) -> (Rows, Vec<f64>) {
     let golden = golden();
     let wave = |i: usize, j: usize| ((i * (7 * j + 3)) as f64 * 0.37).sin();
@@ -85,8 +84,7 @@ fn bytes(model: &AnyModel) -> Vec<u8> {
     }
 }
 
-/// Returns the coordinates of both views, 2q per row, after a round trip of the model through
-/// bytes.
+/// Returns the coordinates of both views, 2q per row, after a round trip through bytes.
 fn coordinates(fitted: &Fitted, (x, y): &(Rows, Vec<f64>)) -> Rows {
     let AnyModel::F64(model) = AnyModel::from_bytes(&bytes(&fitted.model)).unwrap() else { panic!("not in f64") };
     let model: Model<f64> = model;

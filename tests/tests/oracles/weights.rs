@@ -1,5 +1,4 @@
-//! Weighted rows compared with dense weighted kernel ridge regression and with tables that repeat
-//! their rows.
+//! Weighted rows compared with dense weighted kernel ridge regression and with repeated rows.
 
 use crate::solver_laws;
 use kfit::request::{Resources, TrainOptions};
@@ -96,8 +95,8 @@ fn weighted_ridge_regression_is_the_dense_one() {
     }
 }
 
-/// A row of weight 3 equals three rows of weight 1 in every sum: errors, folds, noise, degrees of
-/// freedom. (Not in leave-one-out, which omits one of the three.) A row of weight 0 has no effect.
+/// A row of weight 3 equals three rows in every sum: errors, folds, noise, degrees of freedom. (Not
+/// in leave-one-out, which omits one of the three.) A row of weight 0 has no effect.
 #[test]
 fn weights_are_repetitions() {
     let rows = problem(90);
@@ -127,7 +126,7 @@ fn weights_are_repetitions() {
     }
 }
 
-/// SVMs, probabilities, clusters and components of weighted rows equal those of repeated rows.
+/// SVMs, probabilities, clusters and components of weighted rows equal fits to repeated rows.
 #[test]
 fn weights_are_repetitions_for_every_solver_that_takes_them() {
     let rows = problem(90);
@@ -169,8 +168,8 @@ fn weights_are_repetitions_for_every_solver_that_takes_them() {
         let (weighted, plain, ignored) = (run(case, &rows, true), run(case, &repeated, false), run(case, &rows, false));
         let (mut near, mut far) = (0.0f64, 0.0f64);
         for row in rows.iter().step_by(7) {
-            // components are compared up to sign: the largest coefficient determines it, and
-            // repeated rows have other features
+            // the largest coefficient sets a component's sign, and repeated rows have other
+            // features
             let size = |score: f64| if case.0 == "kpca" { score.abs() } else { score };
             let at =
                 |trained| -> Vec<f64> { table::predict(trained, KERNEL, &row[..2]).into_iter().map(size).collect() };
@@ -206,8 +205,7 @@ fn learned(family: &SolverFamily, rows: &Rows, weights: Option<f64>, scaling: Sc
     solver_laws::run(&fit, &solver_laws::table(&x, &y), 2).unwrap()
 }
 
-/// Returns the scores of some points (components up to sign) and the parameters of the standard
-/// deviations.
+/// Returns scores of some points (components up to sign) and parameters of the deviations.
 fn told(fitted: &Fitted) -> (Vec<f64>, Vec<f64>) {
     let predictor = Predictor::new(fitted.model.clone()).unwrap();
     let points: Vec<Vec<f64>> = problem(40).iter().map(|row| row[..2].to_vec()).collect();
@@ -255,8 +253,7 @@ fn weights_are_repetitions_in_all_that_is_learned_of_the_rows() {
     }
 }
 
-/// The unit of weights that are not counts, however large or small, does not change the results;
-/// equal weights act like no weights.
+/// The unit of the weights does not change the results; equal weights act like no weights.
 #[test]
 fn the_unit_of_weights_does_not_matter() {
     let rows = problem(60);
@@ -284,7 +281,7 @@ fn left_out_errors_are_those_of_fits_without_the_row() {
     for i in (0..40).filter(|i| rows[*i][3] > 0.0) {
         let mut without = rows.clone();
         without[i][3] = 0.0;
-        // the total lambda stays that of all rows
+        // lambda times the total weight is unchanged
         sum += rows[i][3] * (rows[i][2] - dense(&without, lambda * weight, &rows[i][..2])).powi(2);
     }
     let found = trained.report.train.and_then(|train| train.loo_mse).unwrap();

@@ -1,5 +1,4 @@
-//! Kernels so smooth that f32 cannot resolve the landmarks: the library detects this, and the
-//! result equals that of f64.
+//! Kernels so smooth that f32 cannot resolve the landmarks: the fit must still agree with f64.
 
 use kfit::request::{Resources, TrainOptions};
 use kfit::solver::ridge::Ridge;

@@ -1,5 +1,4 @@
-//! Models with categorical columns, compared with hand-made one-hot tables and with the definition
-//! of the kernel.
+//! Categorical columns, compared with hand-made one-hot tables and the definition of the kernel.
 
 use ksolve::job::Scaling;
 use ksolve::job::{ElementType, Fit, Run};

@@ -1,5 +1,4 @@
-//! Target encoding (out-of-fold) of columns with many values, compared with row-by-row sums over
-//! the other folds, in every format.
+//! Out-of-fold target encoding, compared with sums over the other folds' rows, in every format.
 
 use ksolve::job::{Fit, Fitted, Run};
 use ksolve::predict::{Evaluation, Predictor};
@@ -14,8 +13,7 @@ const ROWS: u64 = 6000;
 
 const USERS: u64 = 1500;
 
-/// Returns user, number, class and target of row `i`. With `noise`, the user has no effect on the
-/// target.
+/// Returns user, number, class and target of row `i`. With `noise`, the user has no effect.
 fn row(i: u64, noise: bool) -> (u64, f64, &'static str, f64) {
     let random = Stream::new(5, Purpose::Data, 0);
     let user = random.below(7 * i, USERS);
@@ -154,8 +152,7 @@ fn users_help_and_noise_is_left_out() {
     assert!(warnings.iter().any(|warning| warning.contains("tell no more of the target than chance")), "{warnings:?}");
 }
 
-/// A few large target values make the means of users differ as a real effect would; the error on
-/// the other folds shows that there is none.
+/// Large target values make the means of users differ by chance; the other folds' error shows it.
 #[test]
 fn outliers_of_the_target_are_no_effect() {
     let passed = |seed: u64| {

@@ -29,8 +29,7 @@ fn state_of<T: kapprox::Real>(phi: &Mat<T>, y: &Mat<f64>, cuts: &[usize], thread
     total
 }
 
-/// Returns the largest difference of the sum over folds from the definition, relative to the
-/// largest entry.
+/// Returns the largest difference from the definition, relative to the largest entry.
 fn distance(state: &GramState, phi: &Mat<f64>, y: &Mat<f64>) -> f64 {
     let (p, t) = (phi.ncols(), y.ncols());
     let (g, b) = (phi.transpose() * phi, phi.transpose() * y);

@@ -1,5 +1,4 @@
-//! The public API as an external caller uses it: rows from any source, one call, a model that
-//! predicts.
+//! The public API as a caller uses it: rows from any source, one call, a model that predicts.
 
 use ksolve::job::{CancelToken, ElementType, Fit, Fitted, Run};
 use ksolve::predict::Predictor;
@@ -334,8 +333,8 @@ fn a_length_that_cannot_be_found_is_the_median() {
     assert!(given.on(&table, &["y"], &Run::new()).unwrap().report.length.is_none());
 }
 
-/// The score of a length scale is the GCV of ridge regression with it on the same number of uniform
-/// landmarks, for values and for class codes; the smallest wins.
+/// The score of a length scale is the GCV of ridge regression with it on as many uniform landmarks,
+/// for values and class codes; the smallest wins.
 #[test]
 fn a_length_is_scored_by_the_gcv_of_a_fit_with_it() {
     let (x, y) = rows(900);

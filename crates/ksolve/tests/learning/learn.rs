@@ -1,5 +1,4 @@
-//! Online learning: bit-identical for any number of threads beyond one segment, and no model from a
-//! stopped run.
+//! Online learning: bit-identical for any number of threads, and no model from a stopped run.
 
 use ksolve::job::Stages;
 use ksolve::job::{Fit, Run};
@@ -9,8 +8,7 @@ use kstore::{CancelToken, Selection, Table};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// Features of the model: wider than a strip of the Gram matrix, so that a block of rows is learned
-/// in parts.
+/// Features of the model: wider than a strip of the Gram matrix, so that blocks are split.
 const RANK: usize = 150;
 
 fn table(rows: usize) -> Table {
@@ -42,8 +40,7 @@ fn rows_of_several_segments_give_the_same_bits_for_any_number_of_threads() {
     assert!(one == two && one == four);
 }
 
-/// Requests a stop when the pass over the rows has ended and the last block of rows is not learned
-/// yet.
+/// Requests a stop after the pass over the rows, before the last block of rows is learned.
 struct StopAtTheEnd(CancelToken);
 
 impl Observer for StopAtTheEnd {

@@ -1,5 +1,4 @@
-//! The model file: bit-exact round trip, the same bytes for the same model, and every kind of
-//! broken file.
+//! The model file: bit-exact round trip, equal bytes for equal models, every kind of broken file.
 use faer::{Mat, MatRef};
 use kapprox::Real;
 use kmodel::Quadratic;
@@ -171,8 +170,7 @@ fn a_broken_quadratic_function_is_told_and_none_is_an_error_of_their_own() {
         Quadratic { residual: 0.0, ..good.clone() },
         Quadratic { typical: -1.0, ..good.clone() },
     ] {
-        // the header takes its shapes from the arrays, so saving may succeed; loading must then
-        // fail
+        // the header takes its shapes from the arrays: saving may succeed, but loading must fail
         if let Ok(()) = with(broken.clone()).save(&folder.path().join("m")) {
             let error = AnyModel::load(&folder.path().join("m")).unwrap_err();
             assert!(matches!(error, Error::Damaged { .. } | Error::Truncated { .. }), "{error}");
@@ -290,8 +288,7 @@ fn tables_are_not_models() {
         // truncated
         (header(1 << 20), true),
         // the ninth byte of Parquet files written by pandas is the size of a page: 984 to 991 rows
-        // of
-        // float64
+        // of float64
         (b"PAR1\x15\x04\x15\xe0{\x15".to_vec(), false),
         (b"{\"x\":1}\n{\"x\":2}\n".to_vec(), false),
         (b"ARROW1\0\0{".to_vec(), false),

@@ -1,4 +1,4 @@
-//! Training runs stopped again and again: for every pass, the same bits as an uninterrupted run.
+//! Training stopped again and again: for every pass, the bits of an uninterrupted run.
 use kapprox::Kernel;
 use kfit::request::{Resources, TrainOptions};
 use kfit::solver::ridge::Ridge;
@@ -134,8 +134,7 @@ fn run<T: kapprox::Real>(task: Task, landmarks: &str, passes: &[&str]) {
             &heard,
         )
         .unwrap();
-        // a segment asks once for each of its 16 tiles and once more; each lane may be in the
-        // middle of one
+        // a segment asks once per tile (16) and once more; each lane may be in the middle of one
         let threads = 1 + stops % 3;
         let stages = Impatient { tiles: 18 * threads, asked: AtomicU64::new(0) };
         let workers = Workers::new(threads as usize);
@@ -200,8 +199,8 @@ impl Observer for Look<'_> {
     }
 }
 
-/// Stops a solver that reads stored features many times after `looks` checks (a pass over the rows
-/// makes 70); expects at least `least` stops.
+/// Stops a solver that rereads stored features after `looks` checks (a pass makes 70), at least
+/// `least` times.
 fn iterates(name: &str, solver: &Options, looks: u64, least: u64) {
     let family = by_name(name).unwrap();
     let folder = tempfile::tempdir().unwrap();

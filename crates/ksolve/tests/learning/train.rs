@@ -1,5 +1,4 @@
-//! The training pass on a toy source and a toy map equals its definition for any cut and any number
-//! of threads.
+//! The training pass on a toy source and map equals its definition for any cut and any threads.
 use faer::{Mat, MatMut, MatRef};
 use kapprox::{FeatureMap, Real};
 use kfit::{FoldCoefficients, Mistakes, RidgeOptions};
@@ -18,8 +17,7 @@ fn value(row: u64, j: usize) -> f64 {
     kstore::key::Stream::new(1, kstore::key::Purpose::Data, j as u64).uniform(row) - 0.5
 }
 
-/// Rows with features `value(row, j)`, a target, a class and a group; every eleventh row is not
-/// selected.
+/// Rows with features `value(row, j)`, a target, a class and a group; every eleventh is skipped.
 #[derive(Debug)]
 struct Toy {
     targets: usize,
