@@ -9,8 +9,7 @@ pub struct Cholesky {
     pub pivots: Vec<usize>,
 }
 
-/// Computes a pivoted Cholesky factor, largest residual first, until the residual is at most
-/// `tolerance` times the largest diagonal entry.
+/// Computes a pivoted Cholesky factor down to residuals of `tolerance` times the largest diagonal.
 pub fn pivoted_cholesky(n: usize, entry: impl Fn(usize, usize) -> f64, tolerance: f64) -> Cholesky {
     let mut residual: Vec<f64> = (0..n).map(|i| entry(i, i)).collect();
     let largest = residual.iter().copied().fold(0.0, f64::max);
@@ -60,8 +59,7 @@ pub fn trace_error(
     left / trace
 }
 
-/// Computes √(Σ_j k_jj (K_SS⁻¹)_jj) over the independent landmarks: it amplifies relative errors of
-/// their kernel values.
+/// Computes √(Σ_j k_jj (K_SS⁻¹)_jj): how much the landmarks amplify errors of kernel values.
 pub fn amplification(landmarks: &[Vec<f64>], k: &dyn Fn(&[f64], &[f64]) -> f64, tolerance: f64) -> f64 {
     let norm: Vec<f64> = landmarks.iter().map(|z| k(z, z).sqrt()).collect();
     let entry = |i: usize, j: usize| k(&landmarks[i], &landmarks[j]) / (norm[i] * norm[j]);

@@ -60,8 +60,7 @@ pub fn flat(rows: &[Vec<f64>]) -> Vec<f64> {
     rows.iter().flatten().copied().collect()
 }
 
-/// Returns the first `n` rows of a real data set, standardised; prints to stderr and returns `None`
-/// if the file is missing.
+/// Returns up to `n` rows of a real data set, standardised; reports a missing file as `None`.
 ///
 /// # Panics
 /// If the file exists and cannot be read.

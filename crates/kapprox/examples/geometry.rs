@@ -1,9 +1,9 @@
 //! Geometry in feature space: Gram–Schmidt coefficients, distances, variance along a direction.
 //!
-//! Features of the Nyström map are Gram–Schmidt coefficients on the landmarks' kernel sections, in
-//! order: φ_j(x) = ⟨q_j, k(x, ·)⟩ with q_1, q_2, … orthonormal and q_j in the span of the first j
-//! landmarks. So φ_j(z_i) = 0 for j > i, and the features give all lengths, angles and variances in
-//! that span.
+//! Features of the Nyström map are Gram–Schmidt coefficients on the landmarks' kernel sections:
+//! φ_j(x) = ⟨q_j, k(x, ·)⟩ with q_1, q_2, … orthonormal and q_j in the span of the first j
+//! landmarks. So φ_j(z_i) = 0 for j > i, and features give lengths, angles and variances in that
+//! span.
 //!
 //! `cargo run --release -p kapprox --example geometry`
 

@@ -1,5 +1,4 @@
-//! A custom kernel and a custom landmark scheme, registered by name: they fit, save, load and
-//! predict.
+//! A custom kernel and landmark scheme, registered by name: they fit, save, load and predict.
 
 use kapprox::kernel::{self, KernelFamily, pointwise};
 use kapprox::landmark::{self, LandmarkSet, Landmarks, RpCholesky, Scan, Scheme, Uniform};

@@ -1,8 +1,7 @@
 //! A service: predicts one row at a time in microseconds, without allocating.
 //!
-//! Reads rows as CSV from stdin:
-//! `kmill demo --keep d && cut … | cargo run --release -p ksolve --example service --
-//! d/model.safetensors`
+//! `kmill demo --keep d`, then rows as CSV on stdin:
+//! `cut … | cargo run --release -p ksolve --example service -- d/model.safetensors`
 
 use ksolve::predict::Predictor;
 use std::io::{BufRead, Write};

@@ -17,8 +17,7 @@ pub fn file(extension: &str, bytes: &[u8]) -> PathBuf {
     path
 }
 
-/// Reads all rows from the start and from a later row, as pass-through columns and as features;
-/// they must agree. Errors are allowed.
+/// Reads all rows from the start and from a later row, which must agree. Errors are allowed.
 pub fn read_all(path: &Path, options: &TextOptions) {
     let Ok(table) = Table::open_with(&[path], options) else { return };
     let keep = table.schema().columns.iter().map(|column| column.name.clone()).collect();

@@ -36,7 +36,7 @@ fn check(rows: &[Vec<f64>], spec: &str, m: usize, scheme: &dyn Landmarks<f64>) {
     let exact = dense::trace_error(&rows, &chosen, &*kernels::kernel(spec), 1e-15);
     // f64, also in the oracle, is only as accurate as the rounding of kernel values times K_SS⁻¹.
     // On protein with 500 uniform landmarks, the errors against 80-bit arithmetic are 1.4e-11
-    // (oracle), 1.3e-11 (library) and 3.0e-11 (NumPy), and this bound is 6e-11. On well-conditioned
+    // (oracle), 1.3e-11 (library), 3.0e-11 (NumPy); the bound is 6e-11. On well-conditioned
     // landmarks it is below 1e-14.
     let amplified = f64::EPSILON / 2.0 * dense::amplification(&chosen, &*kernels::kernel(spec), 1e-13);
     let (double, rank) = certify(&points, set.clone(), spec);

@@ -1,5 +1,4 @@
-//! Weights of a sum of kernels minimise a quadratic in the dense matrices HKH: the gradient shows
-//! it.
+//! Weights of a sum of kernels minimise a quadratic in the dense matrices HKH, by its gradient.
 
 use crate::solvers::{close, golden};
 use kfit::metric::combination::combine;

@@ -50,8 +50,7 @@ fn distance_from_components(k: &[Vec<f64>], at: &[f64], own: f64, q: usize) -> f
     own - 2.0 * mean(at) + grand - scores.sum::<f64>()
 }
 
-/// Fraction of a fold's variance that the other folds' components explain, about the other folds'
-/// mean, from kernel matrices alone.
+/// Fraction of a fold's variance that the other folds' components explain, from kernel matrices.
 #[test]
 fn the_held_out_share_of_variance_is_that_of_components_without_the_rows() {
     let (rows, spec, q) = (rows(), "matern(nu=1.5, sigma=2)", 6);

@@ -41,8 +41,8 @@ fn fitted(kernel: &str, q: usize, within: &str) -> (Rows, Vec<f64>, Trained<f64>
     (golden.x, golden.y, trained)
 }
 
-/// Returns N and B, n x n, with S_W = ΦᵀNΦ and S_B = ΦᵀBΦ. In the equal scatter the weight of a row
-/// is the inverse of its class size.
+/// Returns N and B, n x n: S_W = ΦᵀNΦ and S_B = ΦᵀBΦ. The equal scatter weights a row by the
+/// inverse of its class size.
 fn scatters(y: &[f64], within: &str) -> (Rows, Rows) {
     let n = y.len();
     let size = |c: f64| y.iter().filter(|label| **label == c).count() as f64;

@@ -1,5 +1,4 @@
-//! With all rows as landmarks, features reproduce K, and ridge regression is kernel ridge
-//! regression.
+//! All rows as landmarks: features reproduce K, and ridge on them is kernel ridge regression.
 
 use faer::{Mat, MatRef};
 use kapprox::landmark::LandmarkSet;

@@ -94,8 +94,7 @@ fn the_exact_kernel_is_scikit_learns_kernel_ridge() {
     }
 }
 
-/// Returns dual coefficients and intercept by dense solves: a bordered system for a free intercept,
-/// k + 1 for a penalised one.
+/// Returns dual coefficients and intercept: a bordered system if it is free, k + 1 if penalised.
 fn dense(x: &[Vec<f64>], y: &[f64], spec: &str, lambda: f64, intercept: Intercept) -> (Vec<f64>, f64) {
     let (n, k) = (x.len(), kernel(spec));
     let mut a = kernel_matrix(x, &*k);
@@ -157,8 +156,7 @@ fn the_residual_bounds_the_error_of_fitted_values_in_both_precisions() {
             let a = alpha.iter().map(|a| a * a).sum::<f64>().sqrt();
             let rounding = 2.0 * f64::EPSILON * frobenius * a / length;
             eprintln!("  rounding of a product {rounding:.1e}");
-            // Nor if kernel values in `T` perturb the matrix by ten times λn: refinement does not
-            // contract.
+            // nor if rounding in `T` moves the matrix by ten times λn: refinement does not contract
             let moved = T::EPSILON / 2.0 * frobenius / (10.0 * lambda * n as f64);
             let asked = options.1.tolerated::<T>();
             let reached = if rounding <= asked && moved <= 1.0 { asked } else { 1e-3 };
@@ -272,9 +270,8 @@ fn conjugate_gradient_on_landmarks_is_the_direct_solution() {
     let (x, y) = problem(1500);
     let (_folder, selected) = table(&x, &y, Task::Regression);
     let spec = "gaussian(sigma=1.5)";
-    // 4 x 60 rows of sketch. The two solutions differ if landmarks are numerically dependent: the
-    // iteration is in coefficients of kernel sections, whose Gram matrix squares the condition
-    // number.
+    // 4 x 60 rows of sketch. The two differ if landmarks are numerically dependent: the iteration
+    // is in coefficients of kernel sections, whose Gram matrix squares the condition number.
     for (m, lambda) in [(60, 1e-7), (60, 1e-4)] {
         for intercept in INTERCEPTS {
             let direct = Ridge { method: RidgeMethod::Direct, ..Ridge::default() };
@@ -305,9 +302,8 @@ fn conjugate_gradient_on_landmarks_is_the_direct_solution() {
     }
 }
 
-/// Computes (1/n) Σ (y − f(x))² + lambda‖f‖² of a model, and its minimum over the span of its
-/// landmarks, from the kernel's formula in f64, in eigenvector coordinates of the landmarks'
-/// matrix.
+/// Computes (1/n) Σ (y − f(x))² + lambda‖f‖² of a model, and its minimum over the landmarks' span,
+/// in f64 from the kernel's formula and along eigenvectors of the landmarks' matrix.
 fn objectives<T: kapprox::Real>(found: &Trained<T>, spec: &str, x: &[Vec<f64>], y: &[f64], lambda: f64) -> [f64; 2] {
     let (n, k, (points, _)) = (y.len(), kernel(spec), found.model.basis.landmarks().unwrap());
     let wide = |z: &[T]| z.iter().map(|v| kstore::Real::to_f64(*v)).collect::<Vec<_>>();

@@ -40,7 +40,7 @@ fn fit(x: &[Vec<f64>], y: &[f64], name: &str, solver: &Options) -> Trained<f64> 
     trained
 }
 
-/// Returns the largest gradient entry relative to f = 0; `derivatives` are those of a row's losses.
+/// Returns the largest gradient entry relative to f = 0, given the derivatives of a row's losses.
 fn gradient(trained: &Trained<f64>, x: &[Vec<f64>], derivatives: impl Fn(usize, &[f64]) -> Vec<f64>) -> f64 {
     let (k, t, n) = (kernel(KERNEL), trained.model.intercept.len(), x.len() as f64);
     let (points, _) = trained.model.basis.landmarks().unwrap();

@@ -108,8 +108,8 @@ fn random_features_are_unbiased() {
     check_unbiased("gaussian Structured", &structured, &wide, gaussian, 64);
     for spec in shift_invariant() {
         let k = kmill_tests::kernels::kernel(&spec);
-        // with 40 features its largest of 66 deviations is 4.01 standard errors; with 400, a bias
-        // would give 12, and chance would not
+        // With 40 features, the largest of its 66 deviations is 4.01 standard errors by chance;
+        // with 400 features, a bias would give 12.
         let p = if spec.starts_with("periodic") { 400 } else { 40 };
         for sampling in samplings(&spec, d) {
             check_unbiased(&format!("{spec} {sampling:?}"), &fourier(spectrum(&spec), d, sampling), &points, &k, p);
@@ -196,8 +196,7 @@ fn errors_fall_with_the_root_of_the_number_and_rotations_lower_them() {
             let slope = (errors[3] / errors[0]).ln() / 64f64.ln();
             let list = errors.iter().map(|e| format!("{e:.2e}")).collect::<Vec<_>>().join("  ");
             let ratios: Vec<f64> = errors.iter().zip(&plain).map(|(error, plain)| error / plain).collect();
-            // for heavy tails most of the error comes from the radii, which all schemes sample
-            // alike
+            // for heavy tails most error comes from the radii, which all schemes sample alike
             let mean = (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / 4.0).exp();
             eprintln!("{spec:40} {:10} {list}  slope {slope:.3}, of plain {mean:.2}", format!("{sampling:?}"));
             match sampling {

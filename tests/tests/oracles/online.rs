@@ -45,8 +45,7 @@ fn running(fitted: &Fitted) -> Vec<f64> {
     fitted.report.figures.iter().find(|figure| figure.name == "running mse of each pass").unwrap().values.clone()
 }
 
-/// Runs dense least mean squares; returns dual coefficients, intercept, and each pass's running
-/// MSE.
+/// Runs dense least mean squares: dual coefficients, intercept, and running MSE of each pass.
 fn dual_lms(x: &Rows, y: &[f64], rate: f64, lambda: f64, one: f64, passes: usize) -> (Vec<f64>, f64, Vec<f64>) {
     let k = kernels::kernel(KERNEL);
     let (mut alpha, mut c, mut errors) = (vec![0.0; x.len()], 0.0, Vec::new());
@@ -265,7 +264,7 @@ fn a_fit_that_goes_on_ends_at_the_fit_of_all_rows() {
         got.iter().zip(&expected).for_each(|(got, expected)| close(*got, *expected, 1e-6, &what));
         // the mean residual of the landmarks still comes from the first rows
         spread.iter().zip(&of_all).for_each(|(got, expected)| close(*got, *expected, 0.05, &what));
-        // the running error is that of one continuous stream: two parts give the same as one
+        // the running error is a stream's: two parts give the same as one
         let middle = learned(&began.model, &part(&x, &y, first..650), 1.0, 1);
         let rest = learned(&middle.model, &part(&x, &y, 650..all), 1.0, 3);
         close((middle.running_mse + rest.running_mse) / 2.0, went_on.running_mse, 1e-7, &what);

@@ -15,8 +15,7 @@ use ksolve::predict::Predictor;
 use kstore::{Fold, Merge, RowBlock, Table, Workers};
 use std::sync::Arc;
 
-/// Inverse multiquadric, 1 / √(1 + ‖x − z‖²): positive definite in every dimension (Micchelli
-/// 1986).
+/// Inverse multiquadric, 1 / √(1 + ‖x − z‖²), positive definite for all d (Micchelli 1986).
 #[derive(Debug)]
 struct InverseMultiquadric;
 
@@ -93,8 +92,7 @@ impl<T: Real> Landmarks<T> for Every {
     }
 }
 
-/// The certificate of a custom kernel, with a custom and a built-in scheme, matches the dense
-/// matrix.
+/// A custom kernel's certificate, with a custom and a built-in scheme, matches the dense matrix.
 #[test]
 fn a_kernel_and_a_scheme_from_outside_are_certified() {
     let rows = Lcg(11).normals(900, 5);

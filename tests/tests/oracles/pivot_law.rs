@@ -1,5 +1,4 @@
-//! The law of randomly pivoted Cholesky: block proposals with rejection must draw every pivot with
-//! the probabilities of one-at-a-time sampling.
+//! Randomly pivoted Cholesky by blocks with rejection has the pivot law of one-at-a-time sampling.
 
 use kapprox::landmark::{Landmarks, RpCholesky, Scan};
 use kapprox::matrix::{self, Function};

@@ -28,8 +28,7 @@ fn centred(rows: &Rows, mean: &[f64]) -> Rows {
     rows.iter().map(|row| row.iter().zip(mean).map(|(v, mean)| v - mean).collect()).collect()
 }
 
-/// Computes the leading eigenvector of a small symmetric positive semi-definite matrix by power
-/// iteration.
+/// Computes the leading eigenvector of a small positive semi-definite matrix by power iteration.
 fn leading(m: &Rows) -> Vec<f64> {
     let mut v: Vec<f64> = (0..m.len()).map(|i| 1.0 + 0.1 * i as f64).collect();
     for _ in 0..20_000 {
@@ -40,8 +39,7 @@ fn leading(m: &Rows) -> Vec<f64> {
     v
 }
 
-/// Computes orthonormal scores T and fitted values by Rosipal and Trejo's algorithm on a centred
-/// kernel matrix.
+/// Computes orthonormal scores T and fitted values by Rosipal and Trejo, from a centred matrix.
 fn dual(mut k: Rows, y: &Rows, q: usize) -> (Rows, Rows) {
     let (n, t) = (y.len(), y[0].len());
     let (mut left, mut scores, mut fitted) = (y.clone(), Vec::new(), vec![vec![0.0; t]; n]);

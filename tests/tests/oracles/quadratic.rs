@@ -35,15 +35,13 @@ fn fit(rows: &[Vec<f64>], y: &[f64], spec: &str, map: &str, rank: usize, interce
     train::<f64>(&table::select(&path, Task::Regression), &options, &ridge, &resources).unwrap()
 }
 
-/// Prior covariance q(x, x') of the features, and the rest of the prior variance at a point, k(x,
-/// x) − q(x, x).
+/// Prior covariance q(x, x') of the features, and the residual variance k(x, x) − q(x, x).
 struct Prior<'p> {
     q: &'p dyn Fn(&[f64], &[f64]) -> f64,
     rest: &'p dyn Fn(&[f64]) -> f64,
 }
 
-/// Computes the variance of the function over s², and s² by restricted maximum likelihood, from n x
-/// n matrices.
+/// Computes the function's variance over s², and s² by restricted maximum likelihood, densely.
 fn dense(prior: &Prior<'_>, rows: &[Vec<f64>], y: &[f64], intercept: Intercept, at: &[f64]) -> (f64, f64) {
     let mu = LAMBDA * N as f64;
     let one = if intercept == Intercept::Penalised { 1.0 } else { 0.0 };

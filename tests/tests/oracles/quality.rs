@@ -129,8 +129,7 @@ fn sampled_columns_give_unbiased_norms_and_fair_intervals() {
     ] {
         let share = hits as f64 / seeds as f64;
         eprintln!("{name}: {share:.3} of the intervals hold; bias {standard:.2} standard errors");
-        // ± four standard errors of 600 trials; a normal interval from 60 columns covers slightly
-        // too little
+        // ± four standard errors of 600 trials; a normal interval from 60 columns undercovers
         assert!((CONFIDENCE - 0.05..CONFIDENCE + 0.036).contains(&share), "{name}: {share}");
     }
     assert!(found.iter().all(|f| f.frobenius.evidence == Evidence::Confidence(CONFIDENCE) && f.columns == 60));
@@ -145,8 +144,7 @@ fn sampled_columns_give_unbiased_norms_and_fair_intervals() {
     }
 }
 
-/// Without a product with K the norms are bounded from both sides, for projections and random
-/// features, in f32 and f64.
+/// Without a product with K the norms are bounded from both sides, for every map and precision.
 #[test]
 fn bounds_hold_for_every_map_and_both_precisions() {
     fn check<T: Real>(rows: &[Vec<f64>], spec: &str) {
@@ -222,8 +220,7 @@ fn no_approximation_is_better_than_the_floor() {
     assert!(sample_spectrum(&data, &kernel("sigmoid()"), 50, 0).is_err());
 }
 
-/// Results are bit-identical for any number of threads; tiles and segments change the order of sums
-/// only. Duplicates and zeros cause no error.
+/// Threads do not change a bit, tiles only the order of sums; duplicates and zeros are allowed.
 #[test]
 fn measures_do_not_depend_on_threads_and_survive_odd_tables() {
     let rows = clusters(700, 3, 5);

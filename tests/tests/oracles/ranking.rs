@@ -58,11 +58,9 @@ fn pair(loss: &str, z: f64) -> (f64, f64, f64) {
 }
 
 /// Minimises (1/P) Σ ℓ(f_i − f_j) + lambda αᵀKα with f = Kα over P pairs; returns the dual
-/// coefficients α, the minimum, and P.
-/// With a row √(curvature/P) (e_i − e_j) of R for every pair, and r = RᵀRf minus the derivatives by
-/// f,
-/// Newton's method solves (RᵀRK + 2 lambda I) α = r by (RKRᵀ + 2 lambda I) q = RKr and α = (r −
-/// Rᵀq)/(2 lambda).
+/// coefficients α, the minimum, and P. With a row √(curvature/P) (e_i − e_j) of R for every pair,
+/// and r = RᵀRf minus the derivatives by f, Newton's method solves (RᵀRK + 2 lambda I) α = r, by
+/// (RKRᵀ + 2 lambda I) q = RKr and α = (r − Rᵀq)/(2 lambda).
 fn dense(x: &Rows, y: &[f64], group: &dyn Fn(usize) -> f64, loss: &str, lambda: f64) -> (Vec<f64>, f64, usize) {
     let (n, k) = (x.len(), kernels::kernel(KERNEL));
     let gram: Rows = x.iter().map(|a| x.iter().map(|b| k(&a[..2], &b[..2])).collect()).collect();

@@ -82,8 +82,7 @@ fn the_choice_ends_where_residuals_are_rounding() {
     let spec = "gaussian(sigma=1)";
     let found = select(&narrow, &RpCholesky, spec, 400, 0, WHOLE);
     let most = select(&wide, &RpCholesky, spec, 400, 0, WHOLE);
-    // in f64 more landmarks can be selected; in f32 further passes would only sample rounding
-    // errors
+    // f64 allows more landmarks; in f32 further passes would only sample rounding errors
     assert!(found.len() > 50 && found.len() < most.len(), "{} and {} landmarks", found.len(), most.len());
     assert!(found.passes <= 12, "{} passes", found.passes);
     let certificate = certify(&narrow, found, spec).0;

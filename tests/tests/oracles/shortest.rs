@@ -1,6 +1,5 @@
-//! Ridge regression with lambda = 0 gives the minimum-norm solution: f(x) = ȳ + Σ a_i k(x, x_i)
-//! with (HKH + 11ᵀ)a = y − ȳ if all rows are landmarks, and the normal equations if there are few
-//! landmarks.
+//! Ridge regression with lambda = 0, the minimum-norm solution: f(x) = ȳ + Σ a_i k(x, x_i) with
+//! (HKH + 11ᵀ)a = y − ȳ if all rows are landmarks, and the normal equations with few landmarks.
 
 use crate::solvers::{close, golden};
 use kfit::request::TrainOptions;

@@ -1,6 +1,5 @@
-//! Laws that every registered solver obeys, without code per solver: the same bits on 1 and 3
-//! threads, a file that loads and predicts alike, equal coordinates in f32 and f64, and
-//! one-sentence errors.
+//! Laws of every registered solver: the same bits on 1 and 3 threads, a file that loads and
+//! predicts alike, equal coordinates in f32 and f64, and one-sentence errors.
 
 use crate::solvers::golden;
 use kfit::solver::{SolverFamily, registry};
@@ -16,8 +15,7 @@ fn reads(family: &SolverFamily, name: &str) -> bool {
     family.parameters.iter().any(|parameter| parameter.name == name)
 }
 
-/// A fit with the solver's required parameters, with each of the n rows as a landmark of the
-/// Gaussian kernel.
+/// A fit with the required parameters, and every one of n rows a landmark of the Gaussian kernel.
 pub(crate) fn fit(family: &SolverFamily, n: usize, precision: ElementType) -> Fit {
     let fit = Fit::solver(family.name).unwrap().scaling(Scaling::None).precision(precision);
     let fit = fit.landmarks(LandmarkSource::Scheme("uniform".to_string())).candidates(Candidates::Rows(n as u64));
@@ -233,8 +231,7 @@ fn plans_count_the_passes_of_the_fit() {
     }
 }
 
-/// The importance of a feature is the root mean square slope of the predictions along it, per
-/// standard deviation of the feature.
+/// Importance is the root mean square slope of the predictions, per standard deviation.
 #[test]
 fn importance_is_the_slope_of_the_predictions() {
     let golden = golden();

@@ -1,5 +1,4 @@
-//! Every solver with all rows as landmarks, compared with scikit-learn on the exact kernel
-//! (`scripts/golden.py solvers`).
+//! Solvers with all rows as landmarks, compared with scikit-learn (`scripts/golden.py solvers`).
 
 use crate::solver_laws::{run, table};
 use kfit::request::TrainOptions;
@@ -38,8 +37,7 @@ pub(crate) fn golden() -> Golden {
     }
 }
 
-/// Fits in f64 to the golden rows for which `keep` is true; one thread and three threads must give
-/// the same bits.
+/// Fits in f64 to the golden rows selected by `keep`; 1 and 3 threads must give the same bits.
 fn fit(golden: &Golden, name: &str, task: Task, solver: &Options, keep: impl Fn(f64) -> bool) -> Trained<f64> {
     let folder = tempfile::tempdir().unwrap();
     let kept: Vec<usize> = (0..golden.y.len()).filter(|i| keep(golden.y[*i])).collect();
@@ -152,8 +150,7 @@ fn same_partition(a: &[usize], b: &[usize]) -> bool {
     pairs().all(|(i, j)| (a[i] == a[j]) == (b[i] == b[j]))
 }
 
-/// Computes the squared distance of a point from the mean of a cluster in feature space, from
-/// kernel values alone.
+/// Computes the squared distance from a cluster's mean in feature space, from kernel values.
 fn from_mean(k: &kmill_tests::kernels::Kernel, x: &[f64], group: &[&Vec<f64>]) -> f64 {
     let n = group.len() as f64;
     let cross: f64 = group.iter().map(|z| k(x, z)).sum();
@@ -235,8 +232,7 @@ fn more_clusters_than_points_are_refused() {
     assert!(matches!(refused, ksolve::Error::Clusters { asked: 3, distinct: 2 }), "{refused}");
 }
 
-/// Runs the textbook perceptron in kernel values: α counts the mistakes on each row; `one` is 0
-/// without an intercept.
+/// Runs the textbook perceptron: α counts the mistakes on each row; `one` 0 means no intercept.
 fn dual_perceptron(golden: &Golden, classes: usize, sweeps: usize, one: f64) -> (Vec<Vec<f64>>, Vec<f64>) {
     let k = kmill_tests::kernels::kernel(&golden.kernel);
     let n = golden.x.len();

@@ -1,5 +1,4 @@
-//! Supervised principal components checked with their defining equation: K H L H K a = σ² K a, with
-//! scores z = K a.
+//! Supervised principal components checked with K H L H K a = σ² K a, and scores z = K a.
 
 use crate::solvers::{close, golden};
 use kfit::solver::Options;

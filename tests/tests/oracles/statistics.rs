@@ -121,8 +121,7 @@ fn mean_discrepancy_is_that_of_the_formula() {
 
 #[test]
 fn discrepancy_by_distances_is_half_the_energy_distance() {
-    // in one dimension this is ∫ (F − G)² of the empirical distribution functions; scipy's
-    // energy_distance is √2 times its root
+    // in one dimension ∫ (F − G)² of the empirical distributions; scipy: √2 times the root
     let (first, second) = (normals(3, 70), normals(4, 90).iter().map(|v| 0.7 * v + 0.5).collect::<Vec<_>>());
     let mut sorted: Vec<f64> = first.iter().chain(&second).copied().collect();
     sorted.sort_by(f64::total_cmp);
@@ -242,8 +241,7 @@ fn samples_without_a_value_are_refused() {
     assert!(error.to_string().contains("lower `permutations`"), "{error}");
 }
 
-/// Returns the fractions of p-values up to 5 %: by permutations, by the spectrum, by the gamma
-/// distribution.
+/// Returns the fractions of p-values up to 5 %: by permutations, spectrum, gamma distribution.
 fn rejections(trials: u64, measure: impl Fn(u64) -> Measured) -> [f64; 3] {
     let mut rejected = [0.0; 3];
     for trial in 0..trials {

@@ -168,8 +168,7 @@ fn weights_are_repetitions_for_every_solver_that_takes_them() {
         let (weighted, plain, ignored) = (run(case, &rows, true), run(case, &repeated, false), run(case, &rows, false));
         let (mut near, mut far) = (0.0f64, 0.0f64);
         for row in rows.iter().step_by(7) {
-            // the largest coefficient sets a component's sign, and repeated rows have other
-            // features
+            // the largest coefficient sets the sign, and repeated rows have other features
             let size = |score: f64| if case.0 == "kpca" { score.abs() } else { score };
             let at =
                 |trained| -> Vec<f64> { table::predict(trained, KERNEL, &row[..2]).into_iter().map(size).collect() };

@@ -190,8 +190,7 @@ fn what_no_map_can_have_is_refused_in_a_sentence() {
     }
 }
 
-/// Writes a million equal sparse rows of 20 entries, in one batch and one row group: 400 MB that
-/// compress to a few kilobytes.
+/// Writes a million equal sparse rows, in one batch and one row group: 400 MB in a few kilobytes.
 fn equal_rows(folder: &Path) {
     let (rows, entries) = (1_000_000, 20);
     let index: ArrayRef = Arc::new(Int64Array::from_iter_values((0..rows * entries).map(|i| i as i64 % 20 * 50)));

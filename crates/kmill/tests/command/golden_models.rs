@@ -2,8 +2,7 @@
 //! column. Every later build loads them and gives the predictions of the build that wrote them.
 //!
 //! A build that cannot read a file never rewrites it: a new format adds a new file. To add a model,
-//! add a line to [`MODELS`] and run this test once with `KMILL_RECORD=1`, which writes the missing
-//! ones.
+//! add a line to [`MODELS`] and run this test with `KMILL_RECORD=1`, which writes missing models.
 
 use crate::run::{kmill, ok};
 use std::collections::BTreeMap;
@@ -14,8 +13,7 @@ const RIDGE: &str = "ridge a.csv --target y --features x* --rank 6 --lambda 1e-4
 const CLASSES: &str = "a.csv --target c --features x* --rank 6 --precision f64";
 const ALONE: &str = "a.csv --features x* --rank 6 --precision f64";
 
-/// Model name, arguments of `kmill fit`, and more arguments. The name is a solver's, starts with
-/// `map `, or describes the rows.
+/// Model name (a solver's, `map …`, or a kind of rows), arguments of `kmill fit`, more arguments.
 const MODELS: &[(&str, &str, &str)] = &[
     ("ridge", RIDGE, ""),
     ("ridge f32", "ridge a.csv --target y --features x* --rank 6 --lambda 1e-4", ""),

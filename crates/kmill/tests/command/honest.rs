@@ -139,8 +139,7 @@ fn few_whole_numbers_are_classes_or_are_asked_about() {
         classes["contenders"].as_array().unwrap().iter().any(|one| one["solver"] == "logistic, lambda 1e-6"),
         "{classes}"
     );
-    // values with few rows, and many values, are quantities; so is any target with --task
-    // regression
+    // values with few rows, and many values, are quantities; so are classes with --task regression
     for (target, more) in [("few", ""), ("mass", ""), ("sick", " --task regression")] {
         let (_, report, told) = kmill(at, &format!("{tune} {target}{more}"));
         assert!(report["solver"] == "ridge" && !told.contains("learned as classes"), "{target}: {told} {report}");

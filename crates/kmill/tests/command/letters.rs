@@ -1,5 +1,4 @@
-//! Names, labels and values of any characters and length in every report; messages without Rust
-//! types.
+//! Names, labels and values of any characters and length in every report; messages in plain words.
 
 use std::path::Path;
 use std::process::{Command, Output};

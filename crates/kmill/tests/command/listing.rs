@@ -1,5 +1,4 @@
-//! Advertised flats with an ID, a date, a city, a comment and missing values: `tune any` models
-//! them without preparation.
+//! Advertised flats with an ID, a date, a city, a comment and missing values, and `tune any`.
 
 use super::run::{kmill, ok};
 use std::path::Path;
@@ -44,8 +43,7 @@ impl Random {
     }
 }
 
-/// Returns the date `day` days after 2019-01-01 (Hinnant, "chrono-compatible low-level date
-/// algorithms").
+/// Returns the date `day` days after 2019-01-01 (H. Hinnant, "chrono-compatible date algorithms").
 fn date(day: u64) -> String {
     let z = day + 17_897 + 719_468;
     let (era, of_era) = (z / 146_097, z % 146_097);

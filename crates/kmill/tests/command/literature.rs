@@ -45,8 +45,7 @@ enum Number {
         at: String,
         from: f64,
     },
-    /// Largest sine of the angle between corresponding centred columns of two tables: 0 if they are
-    /// equal up to scale and offset.
+    /// Largest sine of the angle between corresponding centred columns of two tables.
     Angle {
         angle: [String; 2],
     },

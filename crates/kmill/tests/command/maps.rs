@@ -9,8 +9,7 @@ fn refused(folder: &Path, line: &str, message: &str) {
     assert!(!folder.join("refused").exists(), "{line} left a model");
 }
 
-/// Returns a kernel for this map and a lambda for f32: 120 features of a kernel of rank 66 are
-/// dependent.
+/// Returns a kernel for this map and a lambda for f32: 120 features of rank 66 are dependent.
 fn kernel(map: &str) -> (&'static str, &'static str) {
     match map {
         "sketch" => ("polynomial(degree=2)", "1e-3"),
@@ -150,8 +149,7 @@ fn predictive_landmarks_look_at_the_target() {
     ok(at, "fit ridge b.parquet --target y --task classification --landmarks predictive --rank 20 -o c --json");
 }
 
-/// With as many landmarks as rows, f32 features would exceed the kernel and are computed in f64.
-/// The largest possible rank is reduced.
+/// With as many landmarks as rows, f32 features would exceed the kernel: they are computed in f64.
 #[test]
 fn features_that_f32_cannot_bear_are_computed_in_f64() {
     let folder = tempfile::tempdir().unwrap();
@@ -164,8 +162,7 @@ fn features_that_f32_cannot_bear_are_computed_in_f64() {
     }
 }
 
-/// A fit reports the error of its saved model, also in f32, where large coefficients magnify the
-/// rounding of kernel values.
+/// A fit reports its model's error, also in f32 if large coefficients magnify rounding errors.
 #[test]
 fn the_error_that_ridge_reports_is_that_of_its_model() {
     let folder = tempfile::tempdir().unwrap();

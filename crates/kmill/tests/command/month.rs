@@ -10,8 +10,7 @@ use std::time::Duration;
 
 const DAYS: u64 = 30;
 
-/// Writes the rows of a day: a random number, none on every seventh day. Values drift from day to
-/// day.
+/// Writes a random number of rows, none on every seventh day; values drift from day to day.
 fn day(at: &Path, day: u64, state: &mut u64) -> bool {
     let mut next = |below: u64| {
         *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -31,8 +30,7 @@ fn day(at: &Path, day: u64, state: &mut u64) -> bool {
     rows > 0
 }
 
-/// Runs a command that is killed after `after` milliseconds if it still runs, then runs it again to
-/// its end: an output is complete or absent.
+/// Runs a command that is killed after `after` ms, then again: an output is complete or absent.
 fn killed(at: &Path, line: &str, output: &str, after: u64) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kmill"));
     command.current_dir(at).args(line.split_whitespace()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -9,8 +9,7 @@ fn refused(folder: &Path, line: &str, message: &str) {
     assert!(!folder.join("refused").exists(), "{line} left a model");
 }
 
-/// A ranking orders rows within groups of different levels; `evaluate` scores the order for any
-/// model with one output.
+/// A ranking orders rows within groups, and `evaluate` scores the order for any single output.
 #[test]
 fn rows_are_ranked_in_groups_and_scored_in_them() {
     let folder = tempfile::tempdir().unwrap();

@@ -222,8 +222,7 @@ fn what_needs_the_columns_of_rows_refuses_sparse_ones() {
     assert!(code == 1 && stderr.contains("sparse rows have no columns"), "{stderr}");
 }
 
-/// Decision values of `SVC(C=0.5, gamma=0.1, tol=1e-12)`, scikit-learn 1.9.1 (LIBSVM), on rows of
-/// ones.
+/// Decision values of scikit-learn 1.9.1, `SVC(C=0.5, gamma=0.1, tol=1e-12)`, on rows of ones.
 #[test]
 fn exact_decision_values_are_those_of_libsvm() {
     const GOLDEN: [f64; 8] = [

@@ -123,8 +123,7 @@ fn the_mean_embedding_scores_novelty() {
     refused(at, "fit mean t.parquet --C 1 -o refused", 1, "does not read it");
 }
 
-/// k(x, x) − 2 mean_i k(x, x_i) + mean K with varying k(x, x), on landmarks and without a
-/// projection.
+/// k(x, x) − 2 mean_i k(x, x_i) + mean K for varying k(x, x), with and without a projection.
 #[test]
 fn the_distance_to_the_mean_is_that_of_the_formula() {
     let folder = tempfile::tempdir().unwrap();

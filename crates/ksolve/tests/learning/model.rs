@@ -287,8 +287,7 @@ fn tables_are_not_models() {
         (header(19), true),
         // truncated
         (header(1 << 20), true),
-        // the ninth byte of Parquet files written by pandas is the size of a page: 984 to 991 rows
-        // of float64
+        // the ninth byte of pandas' Parquet files is the size of a page: 984 to 991 rows of float64
         (b"PAR1\x15\x04\x15\xe0{\x15".to_vec(), false),
         (b"{\"x\":1}\n{\"x\":2}\n".to_vec(), false),
         (b"ARROW1\0\0{".to_vec(), false),

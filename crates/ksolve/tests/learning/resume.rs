@@ -199,8 +199,8 @@ impl Observer for Look<'_> {
     }
 }
 
-/// Stops a solver that rereads stored features after `looks` checks (a pass makes 70), at least
-/// `least` times.
+/// Stops a solver that rereads features after `looks` checks (a pass has 70), at least `least`
+/// times.
 fn iterates(name: &str, solver: &Options, looks: u64, least: u64) {
     let family = by_name(name).unwrap();
     let folder = tempfile::tempdir().unwrap();

@@ -202,8 +202,7 @@ fn fold_coefficients_are_those_of_the_cells() {
 
 #[test]
 fn an_indefinite_cell_is_left_out_with_a_warning_and_smaller_ranks_survive() {
-    // nine of twelve features are far from zero: centring leaves rounding errors, which are
-    // indefinite
+    // nine of twelve features are far from zero: centring leaves their indefinite rounding errors
     let (small, y) = data(300, 12, 1);
     let phi = Mat::from_fn(300, 12, |i, j| (small[(i, j)] + if j < 3 { 0.0 } else { 1e5 }) as f32);
     let state = state_of(&phi, &y, &[50.0], FOLDS);

@@ -34,8 +34,7 @@ pub(crate) fn files(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Checks that a line fails with `code` and `part` in its only error, and leaves the folder as it
-/// was.
+/// Checks that a line fails with `code`, has `part` in its only error, and changes no file.
 pub(crate) fn fails(folder: &Path, line: &str, code: i32, part: &str) {
     let before = files(folder);
     let ran = run(folder, line);
