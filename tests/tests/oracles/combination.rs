@@ -1,4 +1,4 @@
-//! Weights of a sum of kernels minimise a quadratic in the dense matrices HKH, by its gradient.
+//! Weights of a sum of kernels, checked by the gradient of their problem in dense matrices HKH.
 
 use crate::solvers::{close, golden};
 use kfit::metric::combination::combine;

@@ -235,8 +235,8 @@ fn pre_images_of_any_kernel_with_a_gradient_are_minima() {
     }
 }
 
-/// Computes training scores and mean |score| of each component from the centred kernel matrix: v =
-/// Σ s_i φ_i/‖·‖ with signs s; a component deflates the matrix by the outer product of its scores.
+/// Computes training scores and mean |score| of each component from the centred kernel matrix:
+/// v = Σ s_i φ_i/‖·‖ with signs s; a component deflates the matrix by its scores' outer product.
 fn l1_components(mut k: Mat<f64>, q: usize) -> Vec<(Vec<f64>, f64)> {
     let n = k.nrows();
     let mut found = Vec::new();

@@ -1,5 +1,5 @@
-//! Kernel dimension reduction compared with its dense form: M = (1/n) Σ D_iᵀ A⁻¹ L A⁻¹ D_i with A =
-//! K + n lambda I.
+//! Kernel dimension reduction compared with its dense form:
+//! M = (1/n) Σ D_iᵀ (K + n lambda I)⁻¹ L (K + n lambda I)⁻¹ D_i.
 
 use crate::solvers::{close, golden};
 use kfit::request::TrainOptions;

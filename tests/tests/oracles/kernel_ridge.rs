@@ -156,7 +156,8 @@ fn the_residual_bounds_the_error_of_fitted_values_in_both_precisions() {
             let a = alpha.iter().map(|a| a * a).sum::<f64>().sqrt();
             let rounding = 2.0 * f64::EPSILON * frobenius * a / length;
             eprintln!("  rounding of a product {rounding:.1e}");
-            // nor if rounding in `T` moves the matrix by ten times λn: refinement does not contract
+            // nor can it if rounding in `T` moves the matrix by ten λn: refinement does not
+            // contract
             let moved = T::EPSILON / 2.0 * frobenius / (10.0 * lambda * n as f64);
             let asked = options.1.tolerated::<T>();
             let reached = if rounding <= asked && moved <= 1.0 { asked } else { 1e-3 };

@@ -1,9 +1,9 @@
 //! Logistic regression and SVMs with many more rows than features start on a sample of the rows and
 //! sample their Hessians: whatever the path, the solution is stationary by the formula.
 //!
-//! With f = Σ_l α_l k(z_l, ·) + c and the losses' derivatives r_i, the gradient of (1/n) Σ ℓ_i +
-//! lambda ‖w‖² in the coordinates of the landmarks is (1/n) Σ_i r_i k(z_j, x_i) + 2 lambda Σ_l
-//! k(z_j, z_l) α_l.
+//! With f = Σ_l α_l k(z_l, ·) + c and the losses' derivatives r_i, the gradient of
+//! (1/n) Σ ℓ_i + lambda ‖w‖² in the coordinates of the landmarks is
+//! (1/n) Σ_i r_i k(z_j, x_i) + 2 lambda Σ_l k(z_j, z_l) α_l.
 
 use kfit::request::TrainOptions;
 use kfit::solver::Options;

@@ -64,8 +64,9 @@ fn dual_lms(x: &Rows, y: &[f64], rate: f64, lambda: f64, one: f64, passes: usize
     (alpha, c, errors)
 }
 
-/// Predicts `new` by the function that minimises Σ_j f^(i−1−j) (y_j − w·φ_j − c)² + f^i (total ‖w‖²
-/// + 1e-9 c²) over the first i rows, from dense kernel systems; c = 0 if `one` is 0.
+/// Predicts `new` by the minimiser of
+/// Σ_j f^(i−1−j) (y_j − w·φ_j − c)² + f^i (total ‖w‖² + 1e-9 c²) over the first i rows, from dense
+/// kernel systems; c = 0 if `one` is 0.
 fn weighted_ridge(x: &Rows, y: &[f64], i: usize, f: f64, (total, one): (f64, f64), new: &[f64]) -> f64 {
     if i == 0 {
         return 0.0;

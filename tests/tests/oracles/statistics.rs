@@ -1,5 +1,5 @@
-//! Two-sample and dependence statistics: compared with loops over pairs of rows (`scripts/golden.py
-//! statistics`), under the null hypothesis, and bit-identical for every way of computing them.
+//! Two-sample and dependence statistics: compared with loops over pairs of rows
+//! (`scripts/golden.py statistics`), under the null hypothesis, and bit-identical in every way.
 
 use crate::solvers::{close, rows};
 use kapprox::Kernel;

@@ -1,4 +1,4 @@
-//! Successive halving ends at the kernel of an exhaustive search on all rows, with the same bits.
+//! Successive halving finds a kernel as good as an exhaustive search on all rows, bit-identically.
 
 use faer::Mat;
 use kapprox::Kernel;

@@ -1,6 +1,6 @@
-//! Canonical correlations and maximal covariance checked with their defining equations in dense
-//! kernel matrices. With K̃ and L̃ the centred matrices of the views and z, w the coordinates: ρ z
-//! = K̃(K̃ + n lambda I)⁻¹ w and σ z = K̃ w/n, and the same with the views exchanged.
+//! Canonical correlations and maximal covariance checked with their equations in dense matrices.
+//! With K̃ and L̃ the centred kernel matrices of the views and z, w the coordinates:
+//! ρ z = K̃(K̃ + n lambda I)⁻¹ w and σ z = K̃ w/n, and the same with the views exchanged.
 
 use crate::solvers::{close, golden};
 use kmill_tests::table::write;

@@ -1,4 +1,4 @@
-//! Names, labels and values of any characters and length in every report; messages in plain words.
+//! Names, labels and values of any characters in every report; messages without Rust types.
 
 use std::path::Path;
 use std::process::{Command, Output};

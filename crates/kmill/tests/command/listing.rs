@@ -43,7 +43,8 @@ impl Random {
     }
 }
 
-/// Returns the date `day` days after 2019-01-01 (H. Hinnant, "chrono-compatible date algorithms").
+/// Returns the date `day` days after 2019-01-01
+/// (Howard Hinnant, "chrono-compatible low-level date algorithms").
 fn date(day: u64) -> String {
     let z = day + 17_897 + 719_468;
     let (era, of_era) = (z / 146_097, z % 146_097);

@@ -149,7 +149,8 @@ fn predictive_landmarks_look_at_the_target() {
     ok(at, "fit ridge b.parquet --target y --task classification --landmarks predictive --rank 20 -o c --json");
 }
 
-/// With as many landmarks as rows, f32 features would exceed the kernel: they are computed in f64.
+/// With as many landmarks as rows, f32 features would exceed the kernel and are computed in f64.
+/// The largest number allowed as a rank is reduced.
 #[test]
 fn features_that_f32_cannot_bear_are_computed_in_f64() {
     let folder = tempfile::tempdir().unwrap();

@@ -35,7 +35,7 @@ fn a_hundred_times_the_rows_need_no_more_memory() {
     let (few, ..) = fit(folder.path(), &generate(folder.path(), "10000"), &options);
     let (many, planned, budget) = fit(folder.path(), &generate(folder.path(), "1000000"), &options);
     eprintln!("peak {} MiB at 10,000 rows, {} MiB at 1,000,000, planned {}", few / MIB, many / MIB, planned / MIB);
-    // 10,000 rows are one segment, fewer than the candidates; a million of 44 bytes would be 44 MB
+    // 10,000 rows are one segment, below the default candidates; a million would be 44 MB
     assert!(many < few + 16 * MIB, "{few} bytes at 10,000 rows, {many} at 1,000,000");
     assert!(many <= planned && planned <= budget, "peak {many}, planned {planned}, budget {budget}");
 }

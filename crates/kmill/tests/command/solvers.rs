@@ -102,7 +102,7 @@ fn options_of_other_solvers_are_refused() {
     assert!(plan["fits"] == true && plan["passes"] == 3, "{plan}");
 }
 
-/// Classes are counted before planning, so that the plan fits the run and is small for few.
+/// Classes are counted before planning: the plan is the run's, and small for few classes.
 #[test]
 fn plans_are_for_as_many_classes_and_folds_as_there_are() {
     let folder = tempfile::tempdir().unwrap();
