@@ -1,15 +1,15 @@
-//! Textbook linear algebra on vectors of rows.
+//! Textbook linear algebra on matrices stored as vectors of rows.
 
-/// Rows of a symmetric positive semi-definite matrix's greedy pivoted Cholesky factor, and the pivots.
+/// Greedy pivoted Cholesky factor of a symmetric positive semi-definite matrix.
 #[derive(Debug)]
 pub struct Cholesky {
-    /// Column by column: `columns[c][i]`.
+    /// Columns of the factor: `columns[c][i]` is row i of column c.
     pub columns: Vec<Vec<f64>>,
-    /// Pivot of each column.
+    /// Pivot row of each column.
     pub pivots: Vec<usize>,
 }
 
-/// Pivoted Cholesky with the largest residual first, until the residual is below `tolerance` times the largest diagonal.
+/// Computes a pivoted Cholesky factor down to residuals of `tolerance` times the largest diagonal.
 pub fn pivoted_cholesky(n: usize, entry: impl Fn(usize, usize) -> f64, tolerance: f64) -> Cholesky {
     let mut residual: Vec<f64> = (0..n).map(|i| entry(i, i)).collect();
     let largest = residual.iter().copied().fold(0.0, f64::max);
@@ -32,14 +32,14 @@ pub fn pivoted_cholesky(n: usize, entry: impl Fn(usize, usize) -> f64, tolerance
     found
 }
 
-/// (tr K − tr K̂)/tr K of the projection on the landmarks, by pivoted Cholesky of the landmarks' matrix.
+/// Computes (tr K − tr K̂)/tr K of the projection on the landmarks, by pivoted Cholesky.
 pub fn trace_error(
     rows: &[Vec<f64>],
     landmarks: &[Vec<f64>],
     k: &dyn Fn(&[f64], &[f64]) -> f64,
     tolerance: f64,
 ) -> f64 {
-    // kernel functions scaled to norm 1 span the same space, and the tolerance is then relative to each of them
+    // normalised kernel sections span the same space and make the tolerance relative to each
     let norm: Vec<f64> = landmarks.iter().map(|z| k(z, z).sqrt()).collect();
     let entry = |i: usize, j: usize| k(&landmarks[i], &landmarks[j]) / (norm[i] * norm[j]);
     let l = pivoted_cholesky(landmarks.len(), entry, tolerance);
@@ -59,7 +59,7 @@ pub fn trace_error(
     left / trace
 }
 
-/// √(Σ_j k_jj (K_SS⁻¹)_jj) over the independent landmarks: what a relative error of their kernel values is amplified by.
+/// Computes √(Σ_j k_jj (K_SS⁻¹)_jj): how much the landmarks amplify errors of kernel values.
 pub fn amplification(landmarks: &[Vec<f64>], k: &dyn Fn(&[f64], &[f64]) -> f64, tolerance: f64) -> f64 {
     let norm: Vec<f64> = landmarks.iter().map(|z| k(z, z).sqrt()).collect();
     let entry = |i: usize, j: usize| k(&landmarks[i], &landmarks[j]) / (norm[i] * norm[j]);
@@ -81,7 +81,7 @@ pub fn amplification(landmarks: &[Vec<f64>], k: &dyn Fn(&[f64], &[f64]) -> f64, 
 /// Solves A x = b for a symmetric positive definite A by unpivoted Cholesky.
 ///
 /// # Panics
-/// Where A is not positive definite.
+/// If A is not positive definite.
 pub fn solve(a: &[Vec<f64>], b: &[f64]) -> Vec<f64> {
     let n = b.len();
     let mut l = vec![vec![0.0; n]; n];
@@ -106,12 +106,12 @@ pub fn solve(a: &[Vec<f64>], b: &[f64]) -> Vec<f64> {
     x
 }
 
-/// All k(x_i, x_j).
+/// Computes the matrix of all k(x_i, x_j).
 pub fn kernel_matrix(rows: &[Vec<f64>], k: &dyn Fn(&[f64], &[f64]) -> f64) -> Vec<Vec<f64>> {
     rows.iter().map(|x| rows.iter().map(|z| k(x, z)).collect()).collect()
 }
 
-/// What the projection on some rows leaves of a kernel matrix: a Schur complement for each of them.
+/// Computes the residual of a kernel matrix by one Schur complement per given row.
 pub fn residual_matrix(mut e: Vec<Vec<f64>>, landmarks: &[usize], tolerance: f64) -> Vec<Vec<f64>> {
     let scale = (0..e.len()).map(|i| e[i][i]).fold(0.0, f64::max);
     for p in landmarks {
@@ -125,12 +125,12 @@ pub fn residual_matrix(mut e: Vec<Vec<f64>>, landmarks: &[usize], tolerance: f64
     e
 }
 
-/// √Σ a_ij².
+/// Computes the Frobenius norm √Σ a_ij².
 pub fn frobenius(a: &[Vec<f64>]) -> f64 {
     a.iter().flatten().map(|v| v * v).sum::<f64>().sqrt()
 }
 
-/// The eigenvalues of a symmetric matrix, descending, by Jacobi's rotations.
+/// Computes the eigenvalues of a symmetric matrix, in descending order, by Jacobi rotations.
 pub fn eigenvalues(mut a: Vec<Vec<f64>>) -> Vec<f64> {
     let n = a.len();
     let whole = frobenius(&a);

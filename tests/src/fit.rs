@@ -1,4 +1,4 @@
-//! Short ways to the library's own objects, for tests.
+//! Shortcuts to the library's objects, for tests.
 
 use crate::source::Points;
 use kapprox::kernel::{AnyKernel, Kernel};
@@ -9,24 +9,24 @@ use kstore::pass::Unobserved;
 use kstore::{Pass, Workers};
 use std::sync::Arc;
 
-/// A kernel from its expression.
+/// Builds a kernel from its expression.
 ///
 /// # Panics
-/// Where it does not parse.
+/// If it does not parse.
 pub fn kernel(spec: &str) -> Arc<dyn AnyKernel> {
     Kernel::parse(spec).expect("a kernel").build().expect("a kernel")
 }
 
-/// How the rows are cut: tile, segment, lanes.
+/// Tile rows, segment rows and number of lanes of a pass.
 pub type Cut = (usize, u64, usize);
 
 /// One tile, one segment, one lane.
 pub const WHOLE: Cut = (2048, 1 << 16, 1);
 
-/// Landmarks by a scheme.
+/// Selects landmarks by a scheme.
 ///
 /// # Panics
-/// Where selection fails.
+/// If the selection fails.
 pub fn select<T: Real>(
     points: &Points<T>,
     scheme: &dyn Landmarks<T>,
@@ -38,10 +38,10 @@ pub fn select<T: Real>(
     select_for(points, scheme, &kernel(spec), m, seed, cut)
 }
 
-/// Landmarks by a scheme, for any kernel.
+/// Selects landmarks by a scheme, for any kernel object.
 ///
 /// # Panics
-/// Where selection fails.
+/// If the selection fails.
 pub fn select_for<T: Real>(
     points: &Points<T>,
     scheme: &dyn Landmarks<T>,
@@ -56,18 +56,18 @@ pub fn select_for<T: Real>(
     scheme.select(&rows, kernel, m, seed).expect("landmarks")
 }
 
-/// The certificate of the Nyström map of some landmarks, on all points.
+/// Computes the certificate of the landmarks' Nyström map on all points, and the map's rank.
 ///
 /// # Panics
-/// Where no landmark is left.
+/// If no landmark remains.
 pub fn certify<T: Real>(points: &Points<T>, landmarks: LandmarkSet<T>, spec: &str) -> (Certificate, usize) {
     certify_kernel(points, landmarks, &kernel(spec))
 }
 
-/// The certificate of the Nyström map of some landmarks of any kernel, on all points.
+/// Like [`certify`], for any kernel object.
 ///
 /// # Panics
-/// Where no landmark is left.
+/// If no landmark remains.
 pub fn certify_kernel<T: Real>(
     points: &Points<T>,
     landmarks: LandmarkSet<T>,
@@ -86,7 +86,7 @@ pub fn certify_kernel<T: Real>(
     (state.certificate(map.rank()), map.rank())
 }
 
-/// All points in one pass of several tiles.
+/// Returns a scan of all points in one pass of several tiles.
 pub fn rows_of<'a, T: Real>(points: &'a Points<T>, workers: &'a Workers) -> Scan<'a, T> {
     let pass = Pass { tile: 128, segment: 256, lanes: 1, prefetch: 1, workers, observer: &Unobserved, journal: None };
     Scan { source: points, pass, count: points.len() as u64 }

@@ -1,12 +1,12 @@
 //! Kernel formulas, one scalar pair at a time, in f64.
 
-/// k(x, z).
+/// Kernel function k(x, z).
 pub type Kernel = Box<dyn Fn(&[f64], &[f64]) -> f64>;
 
-/// The value of a kernel given as a canonical spec such as `gaussian(sigma=2)`.
+/// Returns the function of a kernel given by a canonical spec such as `gaussian(sigma=2)`.
 ///
 /// # Panics
-/// For a kernel it does not know: every registered kernel needs its formula here.
+/// If the kernel is unknown: every registered kernel needs its formula here.
 pub fn kernel(spec: &str) -> Kernel {
     let (name, rest) = spec.split_once('(').expect("name(parameters)");
     let parameters: Vec<(String, f64)> = rest

@@ -1,4 +1,4 @@
-//! Slow, obvious, dense f64 code that the fast code is checked against, written from the formulas.
+//! Slow, obvious, dense f64 reference code, written from the formulas.
 
 pub mod dense;
 pub mod fit;

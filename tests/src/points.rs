@@ -1,23 +1,23 @@
-//! Point sets of the literature, and small random ones.
+//! Point sets from the literature, and small random point sets.
 
 use std::f64::consts::TAU;
 use std::io::Write;
 
-/// A small linear congruential generator (Knuth's MMIX constants): independent of the generator under test.
+/// Linear congruential generator (Knuth's MMIX constants), independent of the library's generator.
 #[derive(Clone, Debug)]
 pub struct Lcg(pub u64);
 
 impl Lcg {
-    /// Uniform in [0, 1).
+    /// Returns a uniform number in [0, 1).
     pub fn uniform(&mut self) -> f64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 11) as f64 / (1u64 << 53) as f64
     }
-    /// Standard normal (Box and Muller).
+    /// Returns a standard normal number (Box and Muller).
     pub fn normal(&mut self) -> f64 {
         (-2.0 * (1.0 - self.uniform()).ln()).sqrt() * (TAU * self.uniform()).cos()
     }
-    /// n points of d standard normal numbers.
+    /// Returns n points of d standard normal numbers.
     pub fn normals(&mut self, n: usize, d: usize) -> Vec<Vec<f64>> {
         (0..n).map(|_| (0..d).map(|_| self.normal()).collect()).collect()
     }
@@ -27,7 +27,7 @@ fn evenly(from: f64, to: f64, n: usize) -> impl Iterator<Item = f64> {
     (0..n).map(move |i| from + (to - from) * i as f64 / (n as f64 - 1.0).max(1.0))
 }
 
-/// The smile of Chen, Epperly, Tropp, Webber 2022: two eyes, a mouth, a face.
+/// Returns the smile of Chen, Epperly, Tropp, Webber 2022: two eyes, a mouth, a face.
 pub fn smile(n: usize, random: &mut Lcg) -> Vec<Vec<f64>> {
     let eye = (n as f64).sqrt().ceil() as usize;
     let mouth = n.div_ceil(10);
@@ -44,7 +44,7 @@ pub fn smile(n: usize, random: &mut Lcg) -> Vec<Vec<f64>> {
     points
 }
 
-/// The outlier-ridden spiral of the same paper.
+/// Returns the outlier-ridden spiral of the same paper.
 pub fn robspiral(n: usize) -> Vec<Vec<f64>> {
     evenly(2.0, 0.0, n)
         .map(|s| {
@@ -55,15 +55,15 @@ pub fn robspiral(n: usize) -> Vec<Vec<f64>> {
         .collect()
 }
 
-/// Rows as one row-major vector.
+/// Returns the rows as one row-major vector.
 pub fn flat(rows: &[Vec<f64>]) -> Vec<f64> {
     rows.iter().flatten().copied().collect()
 }
 
-/// The first `n` rows of a real data set, or all, standardised; `None`, said on stderr, where the data are not there.
+/// Returns up to `n` rows of a real data set, standardised; reports a missing file as `None`.
 ///
 /// # Panics
-/// Where the file is there and cannot be read.
+/// If the file exists and cannot be read.
 pub fn real(name: &str, n: u64) -> Option<Vec<Vec<f64>>> {
     let beside = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
     let folder = std::env::var_os("KMILL_DATA").map_or(beside, std::path::PathBuf::from);
@@ -94,7 +94,7 @@ pub fn real(name: &str, n: u64) -> Option<Vec<Vec<f64>>> {
     Some(rows)
 }
 
-/// Reports that the test ends early on this machine. The line goes past the capture of the test runner; `scripts/test` counts it.
+/// Reports that the test ends early, bypassing the runner's capture; `scripts/test` counts these.
 pub fn skip(why: &str) {
     let current = std::thread::current();
     let _ = writeln!(std::io::stderr(), "skipped: {}: {why}", current.name().unwrap_or("a test"));

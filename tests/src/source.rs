@@ -1,35 +1,35 @@
-//! The simplest possible row source: points in memory.
+//! The simplest row source: points in memory.
 
 use kstore::{Footprint, Real, Result, RowBuf, RowCursor, RowSource, TableShape};
 use std::ops::Range;
 
-/// Points; row i is stored row i.
+/// Points in memory; point i is stored row i.
 #[derive(Clone, Debug)]
 pub struct Points<T> {
-    /// Row-major.
+    /// Features, n × d, row-major.
     pub x: Vec<T>,
     /// Number of features.
     pub d: usize,
-    /// A target for each row, or none at all.
+    /// One target per row, or empty.
     pub y: Vec<f64>,
 }
 
 impl<T: Real> Points<T> {
-    /// From rows of f64, without targets.
+    /// Creates points without targets from rows of f64.
     pub fn new(rows: &[Vec<f64>]) -> Self {
         Self { d: rows[0].len(), x: rows.iter().flatten().map(|v| T::from_f64(*v)).collect(), y: Vec::new() }
     }
-    /// The same with the sum of its features for a target of each row.
+    /// Sets the target of each row to the sum of its features.
     #[must_use]
     pub fn with_sums(self) -> Self {
         let y = self.x.chunks(self.d).map(|row| row.iter().map(|v| v.to_f64()).sum()).collect();
         Self { y, ..self }
     }
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.x.len() / self.d
     }
-    /// True for no rows.
+    /// Returns true if the number of rows is 0.
     pub fn is_empty(&self) -> bool {
         self.x.is_empty()
     }

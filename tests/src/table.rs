@@ -1,4 +1,4 @@
-//! Tables on disk and runs over them.
+//! Tables on disk and training runs on them.
 
 use kapprox::Kernel;
 use kfit::request::{Resources, TrainOptions};
@@ -10,7 +10,7 @@ use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use kstore::{Selected, Selection, Table, Workers};
 use std::path::Path;
 
-/// A table with columns x0 …, y in f64.
+/// Writes a table with columns x0, … and y in f64.
 pub fn write(path: &Path, x: &[Vec<f64>], y: &[f64]) {
     let d = x[0].len();
     let mut columns: Vec<OutputColumn> = (0..d).map(|j| OutputColumn::new(format!("x{j}"), OutputKind::F64)).collect();
@@ -23,7 +23,7 @@ pub fn write(path: &Path, x: &[Vec<f64>], y: &[f64]) {
     sink.finish().unwrap();
 }
 
-/// All columns x0 … of a table, and y as the task wants it.
+/// Selects all columns x0, … of a table, and y if the task has a target.
 pub fn select(path: &Path, task: Task) -> Selected {
     let table = Table::open(&[path]).unwrap();
     let targets = if task.has_target() { vec!["y".to_string()] } else { vec![] };
@@ -31,7 +31,7 @@ pub fn select(path: &Path, task: Task) -> Selected {
     table.select(&Selection { class_target: task == Task::Classification, ..selection }).unwrap()
 }
 
-/// One rank, one lambda, unscaled features, every row a landmark.
+/// Returns options for one rank, unscaled features, and every row a landmark.
 pub fn exact(task: Task, kernel: &str, n: usize) -> TrainOptions {
     TrainOptions {
         scaling: Scaling::None,
@@ -41,7 +41,7 @@ pub fn exact(task: Task, kernel: &str, n: usize) -> TrainOptions {
     }
 }
 
-/// Learns with a solver of the registry.
+/// Trains a registered solver.
 pub fn solve<T: kapprox::Real>(
     selected: &Selected,
     options: &TrainOptions,
@@ -52,10 +52,10 @@ pub fn solve<T: kapprox::Real>(
     try_solve(selected, options, name, solver, threads).unwrap()
 }
 
-/// The same, where it may be refused.
+/// Like [`solve`], but returns the error.
 ///
 /// # Errors
-/// Those of [`kfit::train::train`].
+/// Returns the errors of [`kfit::train::train`].
 pub fn try_solve<T: kapprox::Real>(
     selected: &Selected,
     options: &TrainOptions,
@@ -70,12 +70,12 @@ pub fn try_solve<T: kapprox::Real>(
     kfit::train::train(selected, options, T::pick(&*solver), &resources)
 }
 
-/// f(x) = Σ α_j k(x, z_j) + c from the formula, one number for each output.
+/// Computes f(x) = Σ α_j k(x, z_j) + c from the formula, one value per output.
 pub fn predict<T: kapprox::Real>(trained: &Trained<T>, kernel: &str, x: &[f64]) -> Vec<f64> {
     combined(trained, kernel, x, &trained.model.coefficients, &trained.model.intercept)
 }
 
-/// The components beside the predictions, as [`predict`] has those.
+/// Computes the components of x like [`predict`] computes the predictions.
 pub fn components<T: kapprox::Real>(trained: &Trained<T>, kernel: &str, x: &[f64]) -> Vec<f64> {
     let head = trained.model.components.as_ref().unwrap();
     combined(trained, kernel, x, &head.weights, &head.intercept)
@@ -99,7 +99,7 @@ fn combined<T: kapprox::Real>(
     (0..intercept.len()).map(output).collect()
 }
 
-/// The model of a run on features as they are.
+/// Returns a copy of the trained model.
 pub fn model(trained: &Trained<f64>) -> Model<f64> {
     trained.model.clone()
 }

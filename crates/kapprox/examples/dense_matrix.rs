@@ -1,4 +1,4 @@
-//! A matrix without vectors: pivots, factor, certificate, and a noisy path smoothed with them.
+//! A kernel matrix given by its entries: pivots, factor, certificate, smoothing of a noisy path.
 //!
 //! `cargo run --release -p kapprox --example dense_matrix`
 
@@ -8,7 +8,7 @@ use kapprox::matrix::{self, Function};
 use kpass::Workers;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // the covariance of Brownian motion at n moments; an array works alike: `MatRef` of it, in memory or mapped
+    // Covariance of Brownian motion at n times. `MatRef` takes an array, in memory or mapped.
     let n = 20_000;
     let k = Function { n: n as u64, entry: |i: u64, j: u64| (i.min(j) + 1) as f64 / n as f64 };
 
@@ -16,7 +16,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let r = found.pivots.len();
     println!("{r} pivots leave {:.2e} of the trace, with {} entries", found.trace_error, found.evaluations);
 
-    // kernel ridge regression, (K + n lambda I) a = y: fitted values F w with (FᵀF + n lambda I) w = Fᵀy
+    // Kernel ridge regression, (K + n lambda I) a = y: fitted values F w with
+    // (FᵀF + n lambda I) w = Fᵀy
     let truth = |i: usize| (i as f64 / 2000.0).sin();
     let y = Mat::from_fn(n, 1, |i, _| truth(i) + ((i * 7919) % 1000) as f64 / 1000.0 - 0.4995);
     let (f, lambda) = (&found.factor, 1e-6);

@@ -1,8 +1,9 @@
-//! Geometry in feature space: Gram–Schmidt coefficients, distances, and the variance along a direction, from features alone.
+//! Geometry in feature space: Gram–Schmidt coefficients, distances, variance along a direction.
 //!
-//! The features of the Nyström map are coefficients on the landmarks' kernel functions after Gram–Schmidt, in their order: φ_j(x) = ⟨q_j, k(x, ·)⟩
-//! with q_1, q_2, … orthonormal and q_j in the span of the first j landmarks. So φ(z_i) ends with its i-th entry, and every length, angle and
-//! variance in that span is one of ordinary vectors.
+//! Features of the Nyström map are Gram–Schmidt coefficients on the landmarks' kernel sections:
+//! φ_j(x) = ⟨q_j, k(x, ·)⟩ with q_1, q_2, … orthonormal and q_j in the span of the first j
+//! landmarks. So φ_j(z_i) = 0 for j > i, and features give lengths, angles and variances in that
+//! span.
 //!
 //! `cargo run --release -p kapprox --example geometry`
 
@@ -29,17 +30,17 @@ fn main() -> kapprox::Result<()> {
     println!("Gram-Schmidt coefficients of the first three rows on themselves:");
     (0..3).for_each(|i| println!("  {:.4} {:.4} {:.4}", phi[(i, 0)], phi[(i, 1)], phi[(i, 2)]));
 
-    // ‖k(x, ·) − k(z, ·)‖² = k(x, x) − 2 k(x, z) + k(z, z), here of two landmarks
+    // ‖k(x, ·) − k(z, ·)‖² = k(x, x) − 2 k(x, z) + k(z, z), for two landmarks
     let squared: f64 = (0..p).map(|j| (phi[(0, j)] - phi[(1, j)]).powi(2)).sum();
     let between: f64 = (0..d).map(|j| (rows[(0, j)] - rows[(1, j)]).powi(2)).sum();
     println!("squared distance {squared:.6}, by the kernel {:.6}", 2.0 - 2.0 * (-between / 2.0).exp());
 
-    // the share of a row that its features do not reach, √(k(x, x) − ‖φ(x)‖²)
+    // Distance of k(x, ·) from the span of the landmarks, √(k(x, x) − ‖φ(x)‖²)
     let outside = |i: usize| (1.0 - (0..p).map(|j| phi[(i, j)].powi(2)).sum::<f64>()).max(0.0).sqrt();
     let farthest = (0..n).map(outside).fold(0.0, f64::max);
     println!("distance of the farthest row from the span of {p} landmarks {farthest:.4}");
 
-    // the variance of the rows along the direction from the second landmark to the first: vᵀ C v with ‖v‖ = 1
+    // Variance of the rows along the unit vector v from the second landmark to the first: vᵀ C v
     let along: Vec<f64> = (0..n)
         .map(|i| (0..p).map(|j| phi[(i, j)] * (phi[(0, j)] - phi[(1, j)])).sum::<f64>() / squared.sqrt())
         .collect();

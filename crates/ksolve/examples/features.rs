@@ -1,4 +1,4 @@
-//! Features for another learner: a fitted map, kept in a file, and phi of new rows.
+//! Features for another learner: fits a feature map, saves it, and computes phi of new rows.
 //!
 //! `cargo run --release -p ksolve --example features`
 

@@ -1,4 +1,4 @@
-//! A kernel and a landmark scheme of your own: registered by name, they fit, save, load and predict as any other.
+//! A custom kernel and landmark scheme, registered by name: they fit, save, load and predict.
 
 use kapprox::kernel::{self, KernelFamily, pointwise};
 use kapprox::landmark::{self, LandmarkSet, Landmarks, RpCholesky, Scan, Scheme, Uniform};
@@ -8,12 +8,12 @@ use ksolve::job::{Fit, Run};
 use ksolve::predict::Predictor;
 use std::sync::Arc;
 
-/// 1 for points that are equal but for whole days, 0 for those half a day apart.
+/// Kernel of the time of day, period 24 h: 1 at a difference of whole days, 0 at half a day.
 static DAILY: KernelFamily = KernelFamily::new("daily", "(1 + cos(2 pi (x-z)/24))/2", "daily()", |text, _| {
     pointwise(text, |x, z| ((x[0] - z[0]) * std::f64::consts::TAU / 24.0).cos() / 2.0 + 0.5)
 });
 
-/// Half of the landmarks where the kernel says, half anywhere.
+/// Scheme that selects half of the landmarks by residual and half uniformly at random.
 #[derive(Debug)]
 struct Half;
 static HALF: Scheme = Scheme::new("half", "half by residual, half by chance", &Half);

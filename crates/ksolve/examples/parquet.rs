@@ -1,4 +1,4 @@
-//! A table on disk of any size, under a memory budget, with progress, a cancel token and a checkpoint.
+//! Ridge on files of any size, with a memory budget, progress, a cancel token and the peak memory.
 //!
 //! `cargo run --release -p ksolve --example parquet -- TARGET FILES...`
 
@@ -7,7 +7,7 @@ use ksolve::job::{CancelToken, Fit, Run};
 use kstore::pass::{Observer, Unobserved};
 use kstore::{Table, budget};
 
-/// Says what begins.
+/// Prints the name of each stage.
 struct Say;
 
 impl Stages for Say {

@@ -1,4 +1,4 @@
-//! Arrow record batches as they come from another library: text is a label, nothing is copied.
+//! Arrow record batches from another library: text labels, no copy.
 //!
 //! `cargo run --release -p ksolve --example record_batches`
 

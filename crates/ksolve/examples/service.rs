@@ -1,6 +1,7 @@
-//! A service: rows come one at a time, each is answered in microseconds, nothing is allocated.
+//! A service: predicts one row at a time in microseconds, without allocating.
 //!
-//! `kmill demo --keep d && cut … | cargo run --release -p ksolve --example service -- d/model.safetensors`, rows as CSV on stdin
+//! `kmill demo --keep d`, then rows as CSV on stdin:
+//! `cut … | cargo run --release -p ksolve --example service -- d/model.safetensors`
 
 use ksolve::predict::Predictor;
 use std::io::{BufRead, Write};

@@ -1,4 +1,5 @@
-//! Kernel ridge regression on shards: each is folded where it lies, and the model is that of all rows.
+//! Kernel ridge regression on shards: each shard is reduced to statistics where it is stored, and
+//! the merged statistics give the model of all rows.
 //!
 //! `cargo run --release -p ksolve --example shards`
 

@@ -13,7 +13,7 @@ fn main() -> ksolve::Result<()> {
     println!("{}", model.report());
     model.save(&path)?;
 
-    // a loaded model predicts rows of slices
+    // A loaded model predicts slices too
     let loaded = Predictor::load(&path)?;
     let mut out = [0.0; 3];
     loaded.predict(&[1.0, 2.0, 3.0], &mut out)?;

@@ -1,4 +1,4 @@
-//! The mean of every column of a table of any size, in the memory of a few tiles.
+//! Mean of every column of a table of any size, in the memory of a few tiles.
 //!
 //! `cargo run --release -p kstore --example column_mean -- rows.parquet`
 

@@ -1,4 +1,4 @@
-//! Entries of a checkpoint: safetensors with a digest for each array.
+//! Checkpoint entries: safetensors with a digest per array.
 #![no_main]
 
 use kstore::checkpoint::Stored;

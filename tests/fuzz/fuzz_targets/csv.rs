@@ -1,4 +1,4 @@
-//! CSV: the pass that finds rows, the guessing of kinds, the reading. The first byte chooses the dialect.
+//! CSV: row scan, type inference and parsing. The first byte selects the dialect.
 #![no_main]
 
 use kstore::TextOptions;

@@ -1,4 +1,4 @@
-//! Arrow IPC files: the footer through the Arrow project's reader, the batches through ours.
+//! Arrow IPC files: the Arrow project's reader parses the footer, ours the batches.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

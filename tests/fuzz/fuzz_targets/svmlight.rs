@@ -1,4 +1,4 @@
-//! svmlight: the pass that finds rows and the largest index, and the reading. The first byte chooses the dialect.
+//! svmlight: scan for rows and the largest index, and parsing. The first byte selects the dialect.
 #![no_main]
 
 use kstore::TextOptions;

@@ -1,10 +1,10 @@
-//! What the targets share: bytes as a file, and a table read to its end.
+//! Shared by the targets: writes bytes to a file and reads a table to its end.
 
 use kstore::{Categories, Missing, Reading, RowBuf, RowSource, Selection, Table, TextOptions};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// A file with these bytes, in memory where the machine has a file system there; the same one for every input.
+/// Writes the bytes to a file, in `/dev/shm` if it exists; its path is the same for every input.
 pub fn file(extension: &str, bytes: &[u8]) -> PathBuf {
     static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
@@ -17,7 +17,7 @@ pub fn file(extension: &str, bytes: &[u8]) -> PathBuf {
     path
 }
 
-/// Reads all rows twice, in one go and from a later row on, as columns that are kept and as features; the rows must be the same. Errors are fine.
+/// Reads all rows from the start and from a later row, which must agree. Errors are allowed.
 pub fn read_all(path: &Path, options: &TextOptions) {
     let Ok(table) = Table::open_with(&[path], options) else { return };
     let keep = table.schema().columns.iter().map(|column| column.name.clone()).collect();

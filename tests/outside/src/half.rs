@@ -1,4 +1,4 @@
-//! A landmark scheme: half of the landmarks by residual, half by chance.
+//! A landmark scheme: half of the landmarks by residual, half uniformly at random.
 
 use kapprox::landmark::{LandmarkSet, Landmarks, RpCholesky, Scan, Scheme, Uniform};
 use kapprox::{AnyKernel, Real, Result};

@@ -1,4 +1,4 @@
-//! The `kmill` command with one piece more of every kind: a file each, and a line each here.
+//! The `kmill` command with one extension of every kind: a file each, and a line each here.
 
 mod half;
 mod ramp;

@@ -1,4 +1,4 @@
-//! A generator: rows along a line, the target 10 + 2 x0.
+//! A data generator: rows along a line with the target 10 + 2 x0.
 
 use kmill::generators::{Generator, Target};
 

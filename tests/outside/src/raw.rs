@@ -1,4 +1,5 @@
-//! A format: a word RAWTABLE, the number of columns, and the rows as they are, 8 bytes each, little-endian. The last column is y.
+//! A file format: the magic bytes RAWTABLE, the number of columns, and the values of the rows, 8
+//! bytes each, little-endian. The last column is y.
 
 use kstore::schema::{Column, Kind, Schema};
 use kstore::source::{Element, Facts, FileCursor, Format, Strided, TableFile, Values, View};
@@ -64,7 +65,7 @@ impl TableFile for RawFile {
     }
 }
 
-/// All rows asked for are one chunk.
+/// Cursor that returns all requested rows as one chunk.
 struct RawCursor<'a> {
     file: &'a RawFile,
     columns: Vec<usize>,

@@ -1,5 +1,5 @@
-//! A crate outside adds a kernel, a scheme, a solver with an option of its own, a format and a generator: they are in the
-//! command's help, in its plans, fits, model files, predictions and messages.
+//! An external crate adds a kernel, a scheme, a solver with its own option, a format and a
+//! generator; the command's help, plans, fits, model files, predictions and messages include them.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -12,14 +12,14 @@ fn kmill(folder: &Path, line: &str) -> Output {
         .unwrap()
 }
 
-/// What a line that works prints.
+/// Runs a command line that must succeed and returns its standard output.
 fn done(folder: &Path, line: &str) -> String {
     let output = kmill(folder, line);
     assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The rows of a CSV file, without its head.
+/// Reads the rows of a CSV file, without its header.
 fn numbers(path: &Path) -> Vec<Vec<f64>> {
     let text = std::fs::read_to_string(path).unwrap();
     text.lines().skip(1).map(|line| line.split(',').map(|v| v.parse().unwrap()).collect()).collect()
@@ -46,7 +46,7 @@ fn pieces_of_another_crate_are_pieces_of_the_command() {
         done(here, &format!("predict {rate}.safetensors ramp.raw -o {rate}.csv"));
         found.push(numbers(&here.join(format!("{rate}.csv"))));
     }
-    // the kernel over all rows is the limit of the features: one step moves a prediction by the mean of (y - mean) k(x, x_i)
+    // one step on the exact kernel moves a prediction by the mean of (y - mean) k(x, x_i)
     let (n, mean) = (rows.len() as f64, rows.iter().map(|row| row[1]).sum::<f64>() / rows.len() as f64);
     let pull = |x: f64| rows.iter().map(|row| (row[1] - mean) * (1.0 - (x - row[0]).abs()).max(0.0)).sum::<f64>() / n;
     let centre = rows.iter().map(|row| pull(row[0])).sum::<f64>() / n;
@@ -62,10 +62,10 @@ fn pieces_of_another_crate_are_pieces_of_the_command() {
     let model = done(here, "inspect 1.safetensors --json");
     assert!(model.contains("\"rate\":1.0") && model.contains("triangle()") && model.contains("half"), "{model}");
     assert!(done(here, "plan step ramp.raw --target y --rank 40").contains("gradient"));
-    // `online` reads an option of this name too: each describes its own
+    // `online` also has an option of this name: each solver describes its own
     let help: Vec<String> = done(here, "fit --help").split_whitespace().map(String::from).collect();
     assert!(help.join(" ").contains("Length of the step (step) [default: 1]"), "{}", help.join(" "));
-    // kernels and schemes are listed like solvers, and so in the message about an unknown scheme
+    // kernels and schemes are listed like solvers
     for own in ["triangle", "half"] {
         assert!(help.iter().any(|word| word.trim_matches(|c: char| !c.is_alphanumeric()) == own), "{own}: {help:?}");
     }

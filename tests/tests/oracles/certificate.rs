@@ -1,4 +1,4 @@
-//! The certificate against the dense matrix, for every registered kernel.
+//! The certificate compared with the dense matrix, for every registered kernel.
 
 use kapprox::kernel::{Domain, registry};
 use kapprox::landmark::{LandmarkSet, Landmarks, RpCholesky, Uniform};
@@ -27,16 +27,17 @@ fn narrow(set: &LandmarkSet<f64>) -> LandmarkSet<f32> {
     }
 }
 
-/// Both precisions against the oracle, on the same landmarks; points are f32 numbers, so that both see the same rows.
+/// Compares both precisions with the oracle, on the same landmarks and on points exact in f32.
 fn check(rows: &[Vec<f64>], spec: &str, m: usize, scheme: &dyn Landmarks<f64>) {
     let rows: Vec<Vec<f64>> = rows.iter().map(|r| r.iter().map(|v| f64::from(*v as f32)).collect()).collect();
     let points = Points::<f64>::new(&rows);
     let set = select(&points, scheme, spec, m, 0, WHOLE);
     let chosen = rows_of(&rows, &set.rows);
     let exact = dense::trace_error(&rows, &chosen, &*kernels::kernel(spec), 1e-15);
-    // f64 itself, in the oracle too, is no better than the rounding of kernel values amplified by K_SS⁻¹: on protein
-    // with 500 uniform landmarks the oracle is off by 1.4e-11, the library by 1.3e-11, NumPy by 3.0e-11 from a
-    // computation in 80-bit arithmetic, and this bound is 6e-11. On well-conditioned landmarks it is below 1e-14.
+    // f64, also in the oracle, is only as accurate as the rounding of kernel values times K_SS⁻¹.
+    // On protein with 500 uniform landmarks, the errors against 80-bit arithmetic are 1.4e-11
+    // (oracle), 1.3e-11 (library), 3.0e-11 (NumPy); the bound is 6e-11. On well-conditioned
+    // landmarks it is below 1e-14.
     let amplified = f64::EPSILON / 2.0 * dense::amplification(&chosen, &*kernels::kernel(spec), 1e-13);
     let (double, rank) = certify(&points, set.clone(), spec);
     let (single, rank32) = certify(&Points::<f32>::new(&rows), narrow(&set), spec);
@@ -82,7 +83,8 @@ fn certificate_holds_where_the_error_is_near_zero() {
     }
 }
 
-/// Outliers are what uniform landmarks near the others extrapolate to: leaving such landmarks out would cost them.
+/// Features of outliers are extrapolated from nearly dependent uniform landmarks: dropping such
+/// landmarks would increase the error at the outliers.
 #[test]
 fn certificate_holds_on_protein() {
     let Some(rows) = real("protein", 2_000) else { return };

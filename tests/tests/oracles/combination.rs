@@ -1,4 +1,4 @@
-//! Weights of a sum of kernels against the dense matrices HKH: the gradient of the problem says that they are its minimum.
+//! Weights of a sum of kernels, checked by the gradient of their problem in dense matrices HKH.
 
 use crate::solvers::{close, golden};
 use kfit::metric::combination::combine;
@@ -59,7 +59,7 @@ fn no_other_weights_are_better() {
         // ⟨HKH, L⟩ = ⟨HKH, HLH⟩
         let a: Vec<f64> = matrices.iter().map(|k| inner(k, &ideal)).collect();
         let m: Rows = matrices.iter().map(|k| matrices.iter().map(|l| inner(k, l)).collect()).collect();
-        // the weights are known up to their sum: the best multiple of them has cμᵀMμ = μᵀa
+        // the weights are determined up to a factor: the best multiple has cμᵀMμ = μᵀa
         let quadratic: f64 =
             (0..5).map(|k| (0..5).map(|l| found.weights[k] * found.weights[l] * m[k][l]).sum::<f64>()).sum();
         let linear: f64 = found.weights.iter().zip(&a).map(|(weight, a)| weight * a).sum();
@@ -94,7 +94,7 @@ fn what_cannot_be_combined_is_said() {
     let constant = vec![1.0; golden.y.len()];
     let message = refused(&constant, Task::Regression, &["linear()", "gaussian(sigma=1)"]);
     assert!(message.contains("none of them varies with the target"), "{message}");
-    // the same kernel twice: one of them does
+    // of two equal kernels, one suffices
     let twice = combined(&golden.x, &golden.y, Task::Regression, &["linear()", "linear()"], 1).unwrap();
     assert!(twice.weights.contains(&1.0) && twice.kernel.to_string() == "linear()", "{twice:?}");
 }

@@ -1,5 +1,5 @@
-//! Kernel principal components, their distances and their pre-images, from the eigenvectors of the centred kernel matrix; and those
-//! of the L1 norm from kernel values alone.
+//! Kernel principal components, distances and pre-images, from the eigenvectors of the centred
+//! kernel matrix; L1-norm components, from kernel values alone.
 
 use faer::{Mat, MatRef};
 use kfit::request::TrainOptions;
@@ -27,7 +27,7 @@ fn fit(rows: &[Vec<f64>], spec: &str, name: &str, solver: &Options) -> Trained<f
     table::solve::<f64>(&table::select(&path, Task::Components), &options, name, solver, 2)
 }
 
-/// The kernel matrix with both means taken off.
+/// Centres the kernel matrix by rows and columns.
 fn centred(k: &[Vec<f64>]) -> Mat<f64> {
     let n = k.len();
     let means: Vec<f64> = k.iter().map(|row| row.iter().sum::<f64>() / n as f64).collect();
@@ -35,7 +35,7 @@ fn centred(k: &[Vec<f64>]) -> Mat<f64> {
     Mat::from_fn(n, n, |i, j| k[i][j] - means[i] - means[j] + grand)
 }
 
-/// k(x, x) − 2 mean_i k(x, x_i) + mean_ij k(x_i, x_j) − Σ_q score_q², with scores from the eigenvectors of HKH.
+/// k(x, x) − 2 mean_i k(x, x_i) + mean_ij k(x_i, x_j) − Σ_q score_q², from the eigenvectors of HKH.
 fn distance_from_components(k: &[Vec<f64>], at: &[f64], own: f64, q: usize) -> f64 {
     let n = k.len();
     let mean = |row: &[f64]| row.iter().sum::<f64>() / n as f64;
@@ -50,7 +50,7 @@ fn distance_from_components(k: &[Vec<f64>], at: &[f64], own: f64, q: usize) -> f
     own - 2.0 * mean(at) + grand - scores.sum::<f64>()
 }
 
-/// What components of the other folds keep of the variance of a fold's rows, about the mean of the others, from kernel matrices of those alone.
+/// Fraction of a fold's variance that the other folds' components explain, from kernel matrices.
 #[test]
 fn the_held_out_share_of_variance_is_that_of_components_without_the_rows() {
     let (rows, spec, q) = (rows(), "matern(nu=1.5, sigma=2)", 6);
@@ -111,7 +111,7 @@ fn the_distance_from_components_is_what_they_cannot_reconstruct() {
     }
 }
 
-/// The weights of all rows in the projection of a row on the components, which the eigenvectors give.
+/// Computes the weights of all rows in the projection of a row on the components.
 fn projection(rows: &[Vec<f64>], k: &dyn Fn(&[f64], &[f64]) -> f64, at: &[f64], q: usize) -> Vec<f64> {
     let n = rows.len();
     let matrix = kernel_matrix(rows, k);
@@ -130,7 +130,7 @@ fn projection(rows: &[Vec<f64>], k: &dyn Fn(&[f64], &[f64]) -> f64, at: &[f64], 
     gamma
 }
 
-/// The fixed point of Mika and others from those weights.
+/// Computes the fixed point of Mika et al. from these weights.
 fn pre_image(rows: &[Vec<f64>], sigma: f64, at: &[f64], q: usize) -> Vec<f64> {
     let k = |x: &[f64], z: &[f64]| {
         let squared: f64 = x.iter().zip(z).map(|(x, z)| (x - z) * (x - z)).sum();
@@ -170,7 +170,7 @@ fn pre_images_are_the_fixed_point() {
         let off = |z: &[f64]| (z[0].hypot(z[1]) - 3.0).abs();
         assert!(off(found) < 0.8 * off(at), "{at:?} is pulled to the circle: {found:?}");
     }
-    // and where there are none, that is told
+    // without a kernel gradient or `novelty`, an error says so
     let other = table::model(&fit(&rows, "delta()", "kpca", &solver));
     assert!(PreImages::new(&other).unwrap_err().to_string().contains("no gradient"));
     let plain = Options::new().set("components", 4);
@@ -178,7 +178,7 @@ fn pre_images_are_the_fixed_point() {
     assert!(PreImages::new(&without).unwrap_err().to_string().contains("`novelty`"));
 }
 
-/// The rows projected on the two leading principal axes, from the eigenvectors of the covariance.
+/// Projects a row on the two leading principal axes, from the eigenvectors of the covariance.
 fn reconstructed(rows: &[Vec<f64>], at: &[f64]) -> Vec<f64> {
     let (n, d) = (rows.len() as f64, at.len());
     let mean: Vec<f64> = (0..d).map(|j| rows.iter().map(|row| row[j]).sum::<f64>() / n).collect();
@@ -211,7 +211,7 @@ fn pre_images_of_any_kernel_with_a_gradient_are_minima() {
             PreImages::new(&model).unwrap().apply(&model, &*basis, x, &mut found, &Workers::new(2)).unwrap();
         assert_eq!(unsettled, 0, "{kernel}");
         if kernel == "linear()" {
-            // there the projection is a row itself: what principal components reconstruct
+            // here the projection is a row itself: the reconstruction from principal components
             for (found, at) in found.chunks(3).zip(&at) {
                 let off = found.iter().zip(reconstructed(&rows, at)).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
                 assert!(off < 1e-6, "{found:?}");
@@ -235,8 +235,8 @@ fn pre_images_of_any_kernel_with_a_gradient_are_minima() {
     }
 }
 
-/// Scores of the training rows and mean |score|, component by component, from the centred kernel matrix: v = Σ s_i φ_i/‖·‖ for
-/// sides s, and what a component takes from the matrix is its scores' outer product.
+/// Computes training scores and mean |score| of each component from the centred kernel matrix:
+/// v = Σ s_i φ_i/‖·‖ with signs s; a component deflates the matrix by its scores' outer product.
 fn l1_components(mut k: Mat<f64>, q: usize) -> Vec<(Vec<f64>, f64)> {
     let n = k.nrows();
     let mut found = Vec::new();
@@ -287,22 +287,23 @@ fn components_of_the_l1_norm_are_those_of_kernel_values_alone() {
     }
 }
 
-/// Rows on two axes: from the longest row no row changes sides, those of the other axis lie on the plane, and the sum is no maximum.
+/// Rows on two axes: started at the longest row, no sign changes, but the rows of the other axis
+/// lie on the separating plane and the sum is not a maximum.
 #[test]
 fn components_of_the_l1_norm_leave_a_plane_with_rows_on_it() {
     let rows: Vec<Vec<f64>> = [[3.0, 0.0], [-3.0, 0.0], [0.0, 2.0], [0.0, -2.0]].map(|x| x.to_vec()).to_vec();
     let solver = Options::new().set("components", 2).set("uncentred", true);
     let trained = fit(&rows, "linear()", "kpca-l1", &solver);
-    // (3, 2)/√13: (2·9 + 2·4)/(4√13), where the axis has 1.5
+    // direction (3, 2)/√13: (2·9 + 2·4)/(4√13); the axis has only 1.5
     let means = &trained.report.figures[0].values;
     assert!((means[0] - 13f64.sqrt() / 2.0).abs() < 1e-12, "{means:?}");
-    // the other one is orthogonal: every row is 6/√13 away
+    // the second component is orthogonal: every row has |score| 6/√13
     assert!((means[1] - 6.0 / 13f64.sqrt()).abs() < 1e-12, "{means:?}");
     let again = fit(&rows, "linear()", "kpca-l1", &solver);
     assert_eq!(again.report.figures, trained.report.figures);
 }
 
-/// In two dimensions every direction can be tried: one search ends far below the best, and the more there are the nearer they come.
+/// In two dimensions every direction can be tried: one start ends far below the best, many near it.
 #[test]
 fn several_starts_find_the_best_direction_of_the_l1_norm() {
     let best_of = |rows: &[Vec<f64>]| {
@@ -325,7 +326,7 @@ fn several_starts_find_the_best_direction_of_the_l1_norm() {
     assert!(one < 0.8 && four > 0.98 && (0.9999..1.0001).contains(&many), "{one} {four} {many}");
 }
 
-/// One row far away turns the first component of variance, and hardly that of distance.
+/// One distant row turns the first principal component, but hardly the first L1-norm component.
 #[test]
 fn an_outlier_moves_the_components_of_the_l1_norm_less() {
     let mut rows: Vec<Vec<f64>> = Lcg(25).normals(80, 2).iter().map(|x| vec![4.0 * x[0], 0.5 * x[1]]).collect();

@@ -1,4 +1,4 @@
-//! The cells of a curve against dense matrices of 2,000 rows.
+//! The cells of a curve compared with dense matrices of 2,000 rows.
 
 use faer::{Mat, MatRef};
 use kapprox::landmark;
@@ -55,7 +55,7 @@ fn cells(rows: &[Vec<f64>], options: &CurveOptions, threads: usize) -> (Vec<Curv
     (options.runs().iter().flat_map(|run| setting.run(run).unwrap()).collect(), setting.floor())
 }
 
-/// The largest eigenvalue in absolute value, by the power method: from below, and near after so many steps.
+/// Estimates the largest absolute eigenvalue by 200 steps of the power method: a tight lower bound.
 fn spectral(matrix: &[Vec<f64>]) -> f64 {
     let mut v: Vec<f64> = (0..matrix.len()).map(|i| (1.7 * i as f64).sin() + 0.1).collect();
     let mut norm = 0.0;
@@ -72,7 +72,7 @@ fn close(found: f64, expected: f64, by: f64) -> bool {
     (found - expected).abs() <= by * expected.abs()
 }
 
-/// The errors of a cell against E and K.
+/// Compares the errors of a cell with the dense E and K.
 fn check(cell: &CurveCell, e: &[Vec<f64>], k: &[Vec<f64>], whole: f64, projection: bool) {
     let trace = (0..N).map(|i| e[i][i]).sum::<f64>() / (0..N).map(|i| k[i][i]).sum::<f64>();
     assert_eq!(cell.trace_error.is_some(), projection, "{cell:?}");
@@ -99,7 +99,7 @@ fn errors_are_those_of_the_dense_matrix() {
         let set = select(&points, scheme, SPEC, RANKS[1], 5, WHOLE);
         let chosen: Vec<usize> = set.rows.iter().take(cell.rank).map(|row| *row as usize).collect();
         check(cell, &residual_matrix(k.clone(), &chosen, 0.0), &k, whole, true);
-        // the features of every row, the factor, and what the choice took until there were so many
+        // the features of every row, the factor, and at most the evaluations of the whole selection
         let least = (N * cell.rank + cell.rank * cell.rank) as u64;
         let most = least + set.evaluations;
         assert!((least..=most).contains(&cell.kernel_evaluations), "{cell:?} {least} {most}");
@@ -113,7 +113,7 @@ fn errors_are_those_of_the_dense_matrix() {
         check(cell, &left(&*map, &points, &k), &k, whole, false);
         assert_eq!((cell.kernel_evaluations, cell.passes), (0, 1));
     }
-    // nothing is below the floor, and the floor is that of these rows
+    // if the floor is computed on all rows, it is a lower bound of every error
     let floor = floor.unwrap();
     for cell in &found {
         let at = floor.ranks.iter().position(|rank| *rank == cell.rank).unwrap();
@@ -124,7 +124,7 @@ fn errors_are_those_of_the_dense_matrix() {
     }
 }
 
-/// Beyond the rows whose norms are computed, the spectral error is estimated on a few and bounded on all.
+/// Beyond `EXACT_ROWS` rows, the spectral error is estimated on a few rows and bounded on all.
 #[test]
 fn estimates_and_bounds_beyond_the_exact_rows() {
     let rows = clusters(EXACT_ROWS as usize + 1_000);
@@ -149,7 +149,7 @@ fn estimates_and_bounds_beyond_the_exact_rows() {
     }
 }
 
-/// K − ΦΦᵀ, entry by entry.
+/// Computes K − ΦΦᵀ, entry by entry.
 fn left(map: &dyn FeatureMap<f64>, points: &Points<f64>, k: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let p = map.dims().1;
     let mut phi = Mat::<f64>::zeros(N, p);
@@ -160,7 +160,7 @@ fn left(map: &dyn FeatureMap<f64>, points: &Points<f64>, k: &[Vec<f64>]) -> Vec<
     (0..N).map(|i| (0..N).map(|j| k[i][j] - product(i, j)).collect()).collect()
 }
 
-/// Everything but the time is the same for every number of threads, and for a sample that is the table.
+/// Only the time depends on the number of threads; a sample of all rows gives the same results.
 #[test]
 fn threads_change_the_time_only() {
     let rows: Vec<Vec<f64>> = clusters(700);
@@ -174,11 +174,11 @@ fn threads_change_the_time_only() {
     assert_eq!(one.len(), 16);
     assert_eq!(one, run(3, None));
     assert_eq!(one, run(2, Some(700)), "a sample of all rows is the table");
-    // a part of the rows is another matrix, and is read from memory
+    // a sample of fewer rows has another matrix and is read from memory
     let part = run(2, Some(400));
     assert!(part.iter().all(|cell| cell.bytes_read == 0 && cell.passes > 0), "{part:?}");
     assert!(one.iter().zip(&part).all(|(all, part)| all.frobenius.value != part.frobenius.value));
-    // another seed is another choice
+    // another seed selects other landmarks
     let other = |repeat: u64| one.iter().filter(move |cell| cell.repeat == repeat);
     assert!(other(0).zip(other(1)).all(|(a, b)| a.rank == b.rank && a.frobenius.value != b.frobenius.value));
 }

@@ -1,4 +1,4 @@
-//! Discriminant coordinates against the equation that defines them, S_B v = ρ (S_W + λI) v with vᵀ(S_W + λI)v = 1.
+//! Discriminants checked with their equation, S_B v = ρ (S_W + λI) v with vᵀ(S_W + λI)v = 1.
 
 use crate::solvers::{close, golden};
 use kfit::request::TrainOptions;
@@ -17,7 +17,7 @@ type Rows = Vec<Vec<f64>>;
 
 const WITHIN: [&str; 2] = ["pooled", "equal"];
 
-/// Golden rows, 60 of them of three classes of 50, 3 and 7, with their classes, and a fit on them with some discriminants.
+/// Returns 60 golden rows (classes of 50, 3 and 7), their classes, and a fit with discriminants.
 fn fitted(kernel: &str, q: usize, within: &str) -> (Rows, Vec<f64>, Trained<f64>) {
     let mut golden = golden();
     let most = |label: f64| [50, 3, 7][label as usize];
@@ -41,7 +41,8 @@ fn fitted(kernel: &str, q: usize, within: &str) -> (Rows, Vec<f64>, Trained<f64>
     (golden.x, golden.y, trained)
 }
 
-/// N and B on n rows: S_W = ΦᵀNΦ and S_B = ΦᵀBΦ. In the equal scatter a row counts by the inverse of the size of its class.
+/// Returns N and B, n x n: S_W = ΦᵀNΦ and S_B = ΦᵀBΦ. The equal scatter weights a row by the
+/// inverse of its class size.
 fn scatters(y: &[f64], within: &str) -> (Rows, Rows) {
     let n = y.len();
     let size = |c: f64| y.iter().filter(|label| **label == c).count() as f64;
@@ -79,7 +80,7 @@ fn discriminants_solve_their_equation() {
         for j in 0..2 {
             let centred: Vec<f64> = coordinates.iter().map(|row| row[j]).collect();
             assert!(centred.iter().sum::<f64>().abs() < 1e-7, "{kernel}: not centred");
-            // Φv, the mean not taken off
+            // Φv, uncentred
             let values: Vec<f64> = centred.iter().map(|c| c - head.intercept[j]).collect();
             let left = times(&gram, &times(&b_matrix, &values));
             let right = times(&gram, &times(&n_matrix, &values));
@@ -96,7 +97,7 @@ fn discriminants_solve_their_equation() {
             }
         }
     }
-    // no other direction counts: Σρ = tr (S_W + λI)⁻¹S_B, with the features x themselves
+    // two directions give the whole trace: Σρ = tr (S_W + λI)⁻¹S_B, with the inputs as features
     WITHIN.iter().for_each(|within| ratios_sum_to_the_trace(within));
 }
 
@@ -132,13 +133,13 @@ fn there_are_fewer_discriminants_than_classes() {
     let line: Rows = golden.x.iter().map(|row| vec![row[0]]).collect();
     let trained = refused(&line, 2).unwrap();
     assert_eq!(trained.model.components.unwrap().intercept.len(), 1);
-    // without being asked for, there are none
+    // discriminants are optional
     write(&path, &golden.x, &golden.y);
     let plain = solve::<f64>(&select(&path, Task::Classification), &options, "fisher", &Options::new(), 1);
     assert!(plain.model.components.is_none());
 }
 
-/// The error that every lambda is chosen by is that of fits to tables without the rows of each fold.
+/// The error that chooses lambda equals the error of fits to tables without the rows of each fold.
 #[test]
 fn lambdas_are_chosen_by_fits_without_the_rows() {
     let (n, kernel) = (120, "gaussian(sigma=1.5)");
@@ -180,14 +181,15 @@ fn lambdas_are_chosen_by_fits_without_the_rows() {
         assert!(errors.iter().any(|error| *error > best), "nothing to choose: {errors:?}");
         let chosen = path[errors.iter().position(|error| *error == best).unwrap()];
         assert_eq!(trained.report.lambda, Some(chosen.parse().unwrap()), "{errors:?}");
-        // what is chosen is learned as if there had been no choice, but for the order of the sums
+        // the model equals a fit with the chosen lambda alone, up to the order of the sums
         let alone = fit(&x, &y, FoldSpec::None, chosen, 2);
         let (got, expected) = (predict(&trained, kernel, &x[7]), predict(&alone, kernel, &x[7]));
         got.iter().zip(&expected).for_each(|(got, expected)| close(*got, *expected, 1e-6, "chosen"));
     }
 }
 
-/// On 900 rows of one class and 60 of another, of other variances, each scatter has the direction of its own dense formula, and they are far apart.
+/// With 900 rows of one class and 60 of another, of different covariances, each scatter gives the
+/// direction of its own dense formula, and the two directions differ clearly.
 #[test]
 fn small_classes_count_as_much_as_large_ones_in_the_equal_scatter() {
     let mut random = Lcg(7);
@@ -217,7 +219,7 @@ fn small_classes_count_as_much_as_large_ones_in_the_equal_scatter() {
         let solver = Options::new().set("lambda", LAMBDA).set("components", 1).set("within", within);
         let trained = solve::<f64>(&select(&path, Task::Classification), &options, "fisher", &solver, 2);
         let score = |x: &[f64]| predict(&trained, "linear()", x)[0];
-        // scores are linear: their slopes are the direction itself, and the classes' shares are the priors of both
+        // scores are linear: their slopes are the direction, and class frequencies are the priors
         let slopes = [[1.0, 0.0], [0.0, 1.0]].map(|x| score(&x) - score(&[0.0, 0.0]));
         (0..2).for_each(|j| close(slopes[j], expected[j], 1e-8, within));
         let middle = [(means[0][0] + means[1][0]) / 2.0, (means[0][1] + means[1][1]) / 2.0];

@@ -1,4 +1,4 @@
-//! Landmark embeddings against their dense forms, and against scikit-learn (`scripts/golden.py embeddings`).
+//! Landmark embeddings compared with dense forms and scikit-learn (`scripts/golden.py embeddings`).
 
 use crate::solvers::{close, golden, rows};
 use faer::{Mat, MatRef};
@@ -17,7 +17,7 @@ type Rows = Vec<Vec<f64>>;
 
 const KERNEL: &str = "gaussian(sigma=2)";
 
-/// A fit in f64 on these rows, the same with one thread and with three.
+/// Fits in f64; one thread and three threads must give the same model.
 fn fitted(x: &Rows, options: &TrainOptions, name: &str, given: &Options) -> Trained<f64> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.parquet");
@@ -37,7 +37,7 @@ fn refused(x: &Rows, options: &TrainOptions, name: &str, given: &Options) -> Str
     try_solve::<f64>(&select(&path, Task::Components), options, name, given, 1).unwrap_err().to_string()
 }
 
-/// The coordinates of rows by the model, which is written to bytes and read again.
+/// Computes the coordinates of rows with the model, after a round trip through bytes.
 fn coordinates(trained: &Trained<f64>, x: &Rows) -> Rows {
     let saved = model(trained);
     let AnyModel::F64(read) = AnyModel::from_bytes(&saved.to_bytes().unwrap()).unwrap() else { panic!("f32") };
@@ -50,7 +50,7 @@ fn coordinates(trained: &Trained<f64>, x: &Rows) -> Rows {
     (0..x.len()).map(|i| out.row(i).iter().copied().collect()).collect()
 }
 
-/// Columns are equal up to their signs, to `tolerance` of the largest entry.
+/// Asserts that columns are equal up to sign, within `tolerance` times the largest entry.
 pub(crate) fn same_up_to_signs(got: &Rows, expected: &Rows, tolerance: f64, what: &str) {
     for j in 0..expected[0].len() {
         let scale = expected.iter().map(|row| row[j].abs()).fold(0.0, f64::max);
@@ -81,7 +81,7 @@ fn eigenmaps_are_those_of_the_dense_matrix() {
     for (j, value) in trained.report.figures[0].values.iter().enumerate() {
         close(*value, values[n - 1 - j], 1e-10, "eigenvalue");
     }
-    // the coordinates of a new row are the mean of those of the rows by the kernel, over the eigenvalue
+    // a new row: kernel-weighted mean of the rows' coordinates, divided by the eigenvalue
     let new: Rows = golden.new;
     let extended = |z: &Vec<f64>| {
         let near: Vec<f64> = x.iter().map(|b| k(z, b)).collect();
@@ -90,7 +90,7 @@ fn eigenmaps_are_those_of_the_dense_matrix() {
         (0..q).map(|j| mean(j) / (degree * values[n - 2 - j])).collect()
     };
     same_up_to_signs(&coordinates(&trained, &new), &new.iter().map(extended).collect(), 1e-8, "eigenmaps of new rows");
-    // rows that are near nothing have a degree of nothing: the least one keeps them finite
+    // rows far from all others have degree 0; a lower bound on the degree keeps them finite
     let far = coordinates(&trained, &vec![vec![1e3; x[0].len()]]);
     assert!(far[0].iter().all(|v| v.is_finite()));
 }
@@ -102,7 +102,7 @@ fn scaling_is_the_classical_one_and_with_a_linear_kernel_principal_components() 
     for kernel in [KERNEL, "linear()"] {
         let k = kernels::kernel(kernel);
         let distance = |a: &[f64], b: &[f64]| k(a, a) - 2.0 * k(a, b) + k(b, b);
-        // the first landmarks of the uniform scheme are any rows: all of them here, and fewer behind
+        // with n landmarks the uniform scheme selects all rows, with 40 a part of them
         for m in [n, 40] {
             let options = TrainOptions { rank: m, ranks: vec![m], ..exact(Task::Components, kernel, n) };
             let trained = fitted(x, &options, "mds", &Options::new().set("components", q));
@@ -119,10 +119,10 @@ fn scaling_is_the_classical_one_and_with_a_linear_kernel_principal_components() 
             let what = format!("scaling on {m} landmarks, {kernel}");
             same_up_to_signs(&coordinates(&trained, x), &x.iter().map(of).collect(), 1e-8, &what);
             same_up_to_signs(&coordinates(&trained, &golden.new), &golden.new.iter().map(of).collect(), 1e-8, &what);
-            // the model's own sum agrees with the plain one
+            // the model's prediction agrees with the plain sum
             close(predict(&trained, kernel, &x[0])[0], coordinates(&trained, x)[0][0], 1e-10, &what);
             if kernel == "linear()" {
-                // all d coordinates keep every distance
+                // all d coordinates preserve every distance
                 let (a, b) = (coordinates(&trained, &vec![x[0].clone()]), coordinates(&trained, &vec![x[9].clone()]));
                 let apart: f64 = a[0].iter().zip(&b[0]).map(|(a, b)| (a - b) * (a - b)).sum();
                 close(apart, distance(&x[0], &x[9]), 1e-9, "squared distance");
@@ -153,7 +153,7 @@ fn embeddings_by_neighbours_are_those_of_scikit_learn() {
         same_up_to_signs(&coordinates(&trained, &new), &rows(&case["new"]), 1e-8, &format!("{name} of new rows"));
         let of_rows = match name {
             "isomap" => coordinates(&trained, &x),
-            // the coordinates of the nodes are the coefficients
+            // the coefficients are the coordinates of the nodes
             _ => {
                 let (_, order) = trained.model.basis.landmarks().unwrap();
                 let place = |row: usize| order.iter().position(|at| *at == row as u64).unwrap();
@@ -169,7 +169,7 @@ fn apart(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum::<f64>().sqrt()
 }
 
-/// The k nearest of some points, without the one at the same place in the list.
+/// Returns the k nearest points, without the one at index `but`.
 fn nearest(z: &[f64], points: &Rows, k: usize, but: Option<usize>) -> Vec<usize> {
     let mut order: Vec<usize> = (0..points.len()).filter(|i| Some(*i) != but).collect();
     order.sort_by(|a, b| apart(z, &points[*a]).total_cmp(&apart(z, &points[*b])));
@@ -222,7 +222,7 @@ fn paths_from_fewer_landmarks_are_those_of_the_formula() {
     }
 }
 
-/// The coordinates of the nodes of a model that has one coefficient for each, and the nodes.
+/// Returns the nodes and their coordinates, for a model with one coefficient per node.
 fn placed(trained: &Trained<f64>) -> (Rows, Rows) {
     let (points, order) = trained.model.basis.landmarks().unwrap();
     let nodes: Rows = points.chunks(points.len() / order.len()).map(<[f64]>::to_vec).collect();
@@ -231,7 +231,7 @@ fn placed(trained: &Trained<f64>) -> (Rows, Rows) {
 
 #[test]
 fn a_chain_unfolds_to_a_line() {
-    // every link is longer than the one before, so that the nearest of each is the one before it; bent to an arc
+    // every link is longer than the one before, so that the nearest neighbour is the predecessor
     let n = 40;
     let mut angle: f64 = 0.0;
     let x: Rows = (0..n)
@@ -256,7 +256,7 @@ fn a_chain_unfolds_to_a_line() {
     same_up_to_signs(&ordered, &line, 1e-8, "a chain");
 }
 
-/// Share of the ten nearest of every place that are among the ten nearest in the sheet.
+/// Returns the fraction of the ten nearest neighbours that are neighbours in the sheet too.
 fn kept_near(places: &Rows, sheet: &Rows) -> f64 {
     let shared = |i: usize| {
         let near = nearest(&sheet[i], sheet, 10, Some(i));
@@ -273,7 +273,7 @@ fn a_rolled_sheet_unrolls_and_no_neighbour_goes_away() {
         .collect();
     let roll = |p: &Vec<f64>| vec![p[0] * p[0].cos(), p[1], p[0] * p[0].sin()];
     let x: Rows = flat.iter().map(roll).collect();
-    // the length along the roll, of the curve (t cos t, t sin t)
+    // arc length along the roll, the curve (t cos t, t sin t)
     let along = |t: f64| 0.5 * (t * t.hypot(1.0) + t.asinh());
     let sheet: Rows = flat.iter().map(|p| vec![along(p[0]), p[1]]).collect();
     let options = TrainOptions { ranks: vec![40], ..exact(Task::Components, "linear()", x.len()) };
@@ -286,7 +286,7 @@ fn a_rolled_sheet_unrolls_and_no_neighbour_goes_away() {
             assert!(now <= was * (1.0 + 1e-7), "nodes {i} and {j}: {now} after {was}");
         }
     }
-    // a row of the fit has the coordinates that the fit found, and a row beside it nearly the same
+    // a training row has its fitted coordinates, and a row next to it nearly the same
     let beside: Rows = nodes.iter().map(|node| vec![node[0] + 1e-7, node[1], node[2]]).collect();
     for (places, close) in [(coordinates(&trained, &nodes), 1e-6), (coordinates(&trained, &beside), 1e-4)] {
         for (place, fitted) in places.iter().zip(&all) {
@@ -321,7 +321,7 @@ fn graphs_that_cannot_be_are_refused_in_a_sentence() {
         let message = refused(&apart, &options, name, &given.set("components", 40));
         assert!(message.contains("have at most 39 coordinates"), "{message}");
     }
-    // rows that are all the same have neighbours and no distances
+    // identical rows have neighbours but no distances
     let same: Rows = vec![vec![1.0, 2.0]; 30];
     let options = exact(Task::Components, "linear()", 30);
     for name in ["mds", "isomap", "lle", "mvu"] {

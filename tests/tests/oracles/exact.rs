@@ -1,4 +1,4 @@
-//! All rows as landmarks: features reproduce K, and ridge regression on them is kernel ridge regression.
+//! All rows as landmarks: features reproduce K, and ridge on them is kernel ridge regression.
 
 use faer::{Mat, MatRef};
 use kapprox::landmark::LandmarkSet;
@@ -21,7 +21,7 @@ use kstore::{MemoryRows, Pass, Workers};
 const KERNELS: [&str; 4] =
     ["gaussian(sigma=1.5)", "laplacian(sigma=2)", "matern(nu=1.5, sigma=2)", "polynomial(gamma=0.5, c0=1, degree=2)"];
 
-/// The Cholesky and the eigen-coordinates of all rows.
+/// Returns the Cholesky and the eigen map with all rows as landmarks.
 fn maps(rows: &[Vec<f64>], spec: &str) -> [(&'static str, Box<dyn FeatureMap<f64>>); 2] {
     let n = rows.len();
     let numbers = (0..n as u64).collect();
@@ -45,7 +45,7 @@ fn problem(n: usize) -> (Vec<Vec<f64>>, Vec<f64>) {
     (rows, y)
 }
 
-/// f(x) = Σ_i α_i k(x, x_i) with α = (K + λnI)⁻¹ y.
+/// Computes f(x) = Σ_i α_i k(x, x_i) with α = (K + λnI)⁻¹ y.
 fn dual(rows: &[Vec<f64>], y: &[f64], spec: &str, lambda: f64, at: &[Vec<f64>]) -> Vec<f64> {
     let k = kernels::kernel(spec);
     let mut a = kernel_matrix(rows, &*k);
@@ -68,7 +68,7 @@ fn features_reproduce_the_kernel_matrix() {
     }
 }
 
-/// Through the library's pass and solver, at the rows and at new ones.
+/// With the library's pass and solver, at training rows and at new rows.
 #[test]
 fn ridge_on_exact_features_is_dual_kernel_ridge() {
     let (rows, y) = problem(120);
@@ -115,7 +115,7 @@ fn fit(map: &str, rows: &[Vec<f64>], y: &[f64], spec: &str, lambdas: &[f64], fol
     train::<f64>(&table::select(&path, Task::Regression), &options, &ridge, &resources).unwrap()
 }
 
-/// Through training: what it says of its training rows and of rows held out is what dense kernel ridge says.
+/// The training and held-out errors of a fit equal the errors of dense kernel ridge regression.
 #[test]
 fn training_at_full_rank_is_dual_kernel_ridge() {
     let (rows, y) = problem(120);
@@ -134,7 +134,7 @@ fn training_at_full_rank_is_dual_kernel_ridge() {
                 trained.report.train.unwrap().mse
             );
         }
-        // features know of the held-out rows, the coefficients do not: (K + λn'I)⁻¹y of the n' others
+        // features depend on held-out rows, coefficients do not: (K + λn'I)⁻¹y of the n' others
         let trained = fit(map, &rows, &y, spec, &[1e-5, 1e-2], FoldSpec::Blocks(3));
         for cell in &trained.report.surface {
             let mut sum = 0.0;

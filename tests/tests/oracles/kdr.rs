@@ -1,4 +1,5 @@
-//! Kernel dimension reduction against its dense form: M = (1/n) Σ D_iᵀ (K + n lambda I)⁻¹ L (K + n lambda I)⁻¹ D_i.
+//! Kernel dimension reduction compared with its dense form:
+//! M = (1/n) Σ D_iᵀ (K + n lambda I)⁻¹ L (K + n lambda I)⁻¹ D_i.
 
 use crate::solvers::{close, golden};
 use kfit::request::TrainOptions;
@@ -32,7 +33,7 @@ fn fitted(
     try_solve::<f64>(&select(&path, options.task), options, "kdr", given, threads)
 }
 
-/// M of the dense form.
+/// Computes M from the dense form.
 fn gradients(x: &Rows, l: &Rows, lambda: f64) -> Rows {
     let (n, d) = (x.len(), x[0].len());
     let k = kernels::kernel(KERNEL);
@@ -43,7 +44,7 @@ fn gradients(x: &Rows, l: &Rows, lambda: f64) -> Rows {
         let each = (0..n).map(|j| dense::solve(&a, &m.iter().map(|row| row[j]).collect::<Vec<_>>()));
         each.collect()
     };
-    // (K + nλ)⁻¹ L, transposed, and once more
+    // (K + nλI)⁻¹ L, transposed, and solved once more
     let middle = columns(&columns(l));
     let mut m = vec![vec![0.0; d]; d];
     for i in 0..n {
@@ -60,7 +61,7 @@ fn gradients(x: &Rows, l: &Rows, lambda: f64) -> Rows {
             }
         }
     }
-    // to the last bit, for the rotations that find its eigenvalues
+    // bitwise symmetric, as the Jacobi rotations need it
     (0..d).map(|i| (0..d).map(|j| m[i.min(j)][i.max(j)]).collect()).collect()
 }
 
@@ -109,7 +110,7 @@ fn directions_are_those_of_the_dense_form() {
             for (j, row) in m.iter().enumerate() {
                 assert!((dot(row, u) - expected[k] * u[j]).abs() < 1e-8 * trace, "{name} {kernel}: direction {k}");
             }
-            // what the model writes is the projection of the row
+            // the model predicts the projection of the row
             let mut behind = vec![0.0; 2];
             metric.apply(&golden.new[0], &mut behind);
             close(predict(&trained, "linear()", &behind)[k], dot(u, &golden.new[0]), 1e-12, "prediction");
@@ -154,7 +155,7 @@ fn what_has_no_direction_is_said() {
     let metric = kapprox::metric::Metric::diagonal(vec![1.0; x[0].len()]).unwrap();
     let given = TrainOptions { metric: MetricSource::of(metric.into()), ..options.clone() };
     assert!(refused(&y, &given, &Options::new()).contains("the columns as they are"));
-    // there are no more directions than columns
+    // there are at most as many directions as columns
     let many = fitted(&x, &y, &options, &Options::new().set("components", 10), 1).unwrap();
     assert_eq!(many.model.intercept.len(), x[0].len());
 }

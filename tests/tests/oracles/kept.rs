@@ -1,4 +1,4 @@
-//! Features kept in memory, in scratch, or not at all: the same bits, whatever the budget and the threads.
+//! Features stored in memory, in scratch, or recomputed: the same bits for any budget and threads.
 
 use kfit::request::{Resources, TrainOptions};
 use kfit::solver::{AnySolver, Options, by_name};
@@ -12,7 +12,7 @@ use kstore::scratch::Scratch;
 use kstore::{Selected, Workers};
 use std::sync::Mutex;
 
-/// Remembers the names of the stages and the warnings.
+/// Records the names of the stages and the warnings.
 #[derive(Default)]
 struct Heard(Mutex<Vec<String>>);
 
@@ -26,7 +26,7 @@ impl Stages for Heard {
     }
 }
 
-/// A solver by its name; `svm pairs` is the one for every two classes.
+/// Builds a solver by name; `svm pairs` is the one-vs-one SVM.
 fn solver(name: &str) -> Box<dyn AnySolver> {
     let (name, pairs) = name.split_once(' ').map_or((name, false), |(name, _)| (name, true));
     let family = by_name(name).unwrap();
@@ -37,7 +37,7 @@ fn solver(name: &str) -> Box<dyn AnySolver> {
     family.solver(&family.settings(&options).unwrap()).unwrap()
 }
 
-/// The smallest budget, in steps of 1 MiB, into which everything fits but the features of all rows.
+/// Returns the smallest budget, in steps of 1 MiB, that holds all but the features of all rows.
 fn tight<T: kapprox::Real>(selected: &Selected, options: &TrainOptions, name: &str, threads: usize) -> usize {
     let (workers, heard) = (Workers::new(threads), Heard::default());
     let solver = solver(name);

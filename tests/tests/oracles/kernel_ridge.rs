@@ -1,5 +1,5 @@
-//! Ridge regression by conjugate gradient, and on the exact kernel, against dense systems and scikit-learn's `KernelRidge`
-//! (`scripts/golden.py ridge`).
+//! Ridge regression by conjugate gradient, and on the exact kernel, compared with dense systems and
+//! scikit-learn's `KernelRidge` (`scripts/golden.py ridge`).
 
 use faer::linalg::solvers::Solve;
 use faer::{Mat, Side};
@@ -28,7 +28,7 @@ fn rows(value: &Value) -> Vec<Vec<f64>> {
     value.as_array().unwrap().iter().map(numbers).collect()
 }
 
-/// A table on disk; dropped with its folder.
+/// Writes a table to disk; the folder lives as long as the returned guard.
 fn table(x: &[Vec<f64>], y: &[f64], task: Task) -> (TempDir, Selected) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.parquet");
@@ -37,7 +37,6 @@ fn table(x: &[Vec<f64>], y: &[f64], task: Task) -> (TempDir, Selected) {
     (folder, selected)
 }
 
-/// What is learned, and how.
 type Job = (TrainOptions, Ridge);
 
 fn fit<T: kapprox::Real>(selected: &Selected, (options, ridge): &Job, threads: usize, memory: usize) -> Trained<T> {
@@ -54,7 +53,7 @@ fn largest(v: &[f64]) -> f64 {
     v.iter().fold(0.0, |most, v| most.max(v.abs()))
 }
 
-/// The exact kernel at one lambda.
+/// Options for the exact kernel at one lambda.
 fn on_all_rows(task: Task, spec: &str, n: usize, lambda: f64, method: RidgeMethod, intercept: Intercept) -> Job {
     let residual = (method == RidgeMethod::Pcg).then_some(1e-12);
     let options = TrainOptions {
@@ -95,7 +94,7 @@ fn the_exact_kernel_is_scikit_learns_kernel_ridge() {
     }
 }
 
-/// Coefficients and constant of the dense solution: a bordered system for a free constant, k + 1 for a penalised one.
+/// Returns dual coefficients and intercept: a bordered system if it is free, k + 1 if penalised.
 fn dense(x: &[Vec<f64>], y: &[f64], spec: &str, lambda: f64, intercept: Intercept) -> (Vec<f64>, f64) {
     let (n, k) = (x.len(), kernel(spec));
     let mut a = kernel_matrix(x, &*k);
@@ -124,8 +123,8 @@ fn problem(n: usize) -> (Vec<Vec<f64>>, Vec<f64>) {
     (rows, y)
 }
 
-/// The residual that is reported bounds the error of the fitted values as a share of the centred target, in f32 too: it is that of
-/// the kernel in f64.
+/// The reported residual bounds the error of the fitted values relative to the centred target. This
+/// holds in f32 too, since the residual uses the kernel in f64.
 #[test]
 fn the_residual_bounds_the_error_of_fitted_values_in_both_precisions() {
     fn check<T: kapprox::Real>(x: &[Vec<f64>], y: &[f64]) {
@@ -151,13 +150,14 @@ fn the_residual_bounds_the_error_of_fitted_values_in_both_precisions() {
                 T::NAME
             );
             assert!(error <= 1.01 * residual + 1e-12, "{} {lambda:e}: {error:e} {residual:e}", T::NAME);
-            // a product with the matrix in f64 is no better than this, and neither is the residual that is made of it: a residual
-            // below it cannot be had
+            // A product with the matrix in f64 has this rounding error, and so has a residual
+            // computed from it: a smaller residual cannot be reached.
             let frobenius = matrix.iter().flatten().map(|k| k * k).sum::<f64>().sqrt();
             let a = alpha.iter().map(|a| a * a).sum::<f64>().sqrt();
             let rounding = 2.0 * f64::EPSILON * frobenius * a / length;
             eprintln!("  rounding of a product {rounding:.1e}");
-            // nor can one where kernel values in `T` move the matrix by ten times its penalty: steps of refinement do not contract
+            // nor can it if rounding in `T` moves the matrix by ten λn: refinement does not
+            // contract
             let moved = T::EPSILON / 2.0 * frobenius / (10.0 * lambda * n as f64);
             let asked = options.1.tolerated::<T>();
             let reached = if rounding <= asked && moved <= 1.0 { asked } else { 1e-3 };
@@ -165,7 +165,7 @@ fn the_residual_bounds_the_error_of_fitted_values_in_both_precisions() {
         }
     }
     let (x, y) = problem(330);
-    // what f32 holds: both see the same rows
+    // rounded to f32, so that both precisions have the same rows
     let x: Vec<Vec<f64>> = x.iter().map(|row| row.iter().map(|v| f64::from(*v as f32)).collect()).collect();
     check::<f64>(&x, &y);
     check::<f32>(&x, &y);
@@ -205,7 +205,7 @@ fn the_dual_is_that_of_dense_systems_for_every_intercept_and_its_residual_is_tru
     }
 }
 
-/// Every row by a dense fit to the others at the same lambda·n.
+/// Computes the leave-one-out error by dense fits at the same lambda·n.
 fn left_out(x: &[Vec<f64>], y: &[f64], spec: &str, lambda: f64, intercept: Intercept) -> f64 {
     let (n, k) = (x.len(), kernel(spec));
     let squared = |i: usize| {
@@ -260,7 +260,7 @@ fn classes_are_solved_together_and_threads_and_memory_change_no_bit() {
     }
 }
 
-/// On landmarks: the same table by both methods.
+/// Options for landmarks, for either method.
 fn on_landmarks(n: usize, m: usize, lambda: f64, ridge: Ridge, intercept: Intercept) -> Job {
     let options = TrainOptions { rank: m, ranks: vec![m], ..exact(Task::Regression, "gaussian(sigma=1.5)", n) };
     (options, Ridge { lambdas: vec![lambda], intercept, ..ridge })
@@ -271,8 +271,8 @@ fn conjugate_gradient_on_landmarks_is_the_direct_solution() {
     let (x, y) = problem(1500);
     let (_folder, selected) = table(&x, &y, Task::Regression);
     let spec = "gaussian(sigma=1.5)";
-    // 4 x 60 rows of sketch. Where landmarks depend on each other to rounding the two part: the iteration is in the
-    // coefficients of kernel functions, whose Gram matrix has the square of the landmarks' condition number
+    // 4 x 60 rows of sketch. The two differ if landmarks are numerically dependent: the iteration
+    // is in coefficients of kernel sections, whose Gram matrix squares the condition number.
     for (m, lambda) in [(60, 1e-7), (60, 1e-4)] {
         for intercept in INTERCEPTS {
             let direct = Ridge { method: RidgeMethod::Direct, ..Ridge::default() };
@@ -296,15 +296,15 @@ fn conjugate_gradient_on_landmarks_is_the_direct_solution() {
                 assert!(error < 1e-7, "{case}: {error:e}");
                 let (a, b) = (direct.report.train.unwrap().mse, pcg.report.train.unwrap().mse);
                 assert!((a / b - 1.0).abs() < 1e-6, "{case}: {a} {b}");
-                // a condition number of 9 halves the error in each, and 1e-10 takes 34
+                // at a condition number of 9 each iteration halves the error, and 1e-10 takes 34
                 assert!(preconditioner == Preconditioner::Falkon || iterations <= 34.0, "{case}: {iterations}");
             }
         }
     }
 }
 
-/// (1/n) Σ (y − f(x))² + lambda‖f‖² of a model, and its minimum over the functions of the same landmarks, from the kernel's formula
-/// in f64: in coordinates along the eigenvectors of the landmarks' matrix, where nothing is squared.
+/// Computes (1/n) Σ (y − f(x))² + lambda‖f‖² of a model, and its minimum over the landmarks' span,
+/// in f64 from the kernel's formula and along eigenvectors of the landmarks' matrix.
 fn objectives<T: kapprox::Real>(found: &Trained<T>, spec: &str, x: &[Vec<f64>], y: &[f64], lambda: f64) -> [f64; 2] {
     let (n, k, (points, _)) = (y.len(), kernel(spec), found.model.basis.landmarks().unwrap());
     let wide = |z: &[T]| z.iter().map(|v| kstore::Real::to_f64(*v)).collect::<Vec<_>>();
@@ -332,12 +332,12 @@ fn objectives<T: kapprox::Real>(found: &Trained<T>, spec: &str, x: &[Vec<f64>], 
     [of_model, (&y - &phi * &w).squared_norm_l2() / n as f64 + lambda * w.squared_norm_l2()]
 }
 
-/// Errors of kernel values in f32 are features of their own, and next to no penalty is on them where landmarks nearly depend on each
-/// other: the iteration must not solve the problem that has them, whatever its residual says.
+/// Errors of f32 kernel values act as features, almost unpenalised if landmarks are nearly
+/// dependent: the iteration must not solve the problem with them, whatever its residual.
 #[test]
 fn conjugate_gradient_in_f32_comes_to_the_optimum() {
     let (x, y) = problem(1000);
-    // what f32 holds
+    // rounded to f32
     let x: Vec<Vec<f64>> = x.iter().map(|row| row.iter().map(|v| f64::from(*v as f32)).collect()).collect();
     let (_folder, selected) = table(&x, &y, Task::Regression);
     for (spec, m, lambda, wide) in [
@@ -380,9 +380,9 @@ fn blocks_in_memory_in_scratch_and_computed_again_are_the_same() {
     assert!(kept.name.contains("all kept"), "{}", kept.name);
     let trained = fit::<f32>(&selected, &job, 1, budget);
     assert!(trained.report.method.as_ref().unwrap().why.contains("all rows"), "{:?}", trained.report.method);
-    // the stage before holds the blocks too
+    // the preceding stage stores the blocks too
     let memory = plans.iter().map(kstore::Plan::bytes).max().unwrap() - kept.bytes / 2;
-    // computed each time, in scratch, and some of both
+    // blocks recomputed each time, stored in scratch, and partly both
     let folder = tempfile::tempdir().unwrap();
     for (bytes, in_scratch, computed) in [(0, false, true), (1 << 30, true, false), (30 << 20, true, true)] {
         let scratch = kstore::scratch::Scratch::open(folder.path(), bytes).unwrap();

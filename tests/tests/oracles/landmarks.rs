@@ -1,4 +1,4 @@
-//! Every landmark scheme against slow oracles and the properties its paper promises.
+//! Every landmark scheme compared with slow oracles and the properties its paper proves.
 
 use kapprox::landmark::{Bless, Farahat, Greedy, KMeans, Landmarks, Leverage, NO_ROW, Predictive, Uniform, registry};
 use kmill_tests::dense::trace_error;
@@ -16,7 +16,7 @@ fn error(points: &Points<f64>, scheme: &dyn Landmarks<f64>, spec: &str, m: usize
     certify(points, select(points, scheme, spec, m, seed, WHOLE), spec).0.trace_error
 }
 
-/// Pivots of complete pivoting, ties to the earlier row.
+/// Returns the pivots of complete pivoting; ties go to the earlier row.
 fn greedy_pivots(rows: &[Vec<f64>], k: &dyn Fn(&[f64], &[f64]) -> f64, m: usize) -> Vec<u64> {
     let n = rows.len();
     let mut residual: Vec<f64> = rows.iter().map(|x| k(x, x)).collect();
@@ -55,7 +55,7 @@ fn greedy_stops_at_its_tolerance() {
     assert!(certify(&points, set.keep(&shorter), spec).0.trace_error > 1e-3);
 }
 
-/// ‖K − K̂‖_F / ‖K‖_F and the selection by the exact criterion, all dense.
+/// Selects by the exact criterion, all dense; returns the pivots and ‖K − K̂‖_F / ‖K‖_F.
 fn farahat_pivots(rows: &[Vec<f64>], k: &dyn Fn(&[f64], &[f64]) -> f64, m: usize) -> (Vec<usize>, f64) {
     let n = rows.len();
     let mut e: Vec<Vec<f64>> = rows.iter().map(|x| rows.iter().map(|z| k(x, z)).collect()).collect();
@@ -151,7 +151,7 @@ fn kmeans_never_gives_more_centroids_than_distinct_rows() {
     assert_eq!(points, [0.0, 1.0, 2.0]);
 }
 
-/// The weighted schemes find what uniform sampling misses: small clusters far away.
+/// Weighted schemes find small distant clusters, which uniform sampling misses.
 #[test]
 fn informed_schemes_beat_uniform_on_unequal_clusters() {
     let mut random = Lcg(3);
@@ -177,7 +177,7 @@ fn informed_schemes_beat_uniform_on_unequal_clusters() {
 
 #[test]
 fn predictive_landmarks_explain_the_targets_sooner() {
-    // the targets live in a corner that matters little to the kernel matrix
+    // the targets vary in a corner that contributes little to the kernel matrix
     let mut random = Lcg(4);
     let rows = random.normals(400, 2);
     let y: Vec<f64> = rows.iter().map(|x| (5.0 * x[0]).sin() * (-((x[1] - 1.5).powi(2) * 6.0)).exp()).collect();
@@ -200,12 +200,12 @@ fn predictive_landmarks_explain_the_targets_sooner() {
     assert!(aware > blind + 0.1 && aware > 0.9 * exact, "{aware} against {blind} and {exact}");
 }
 
-/// Where the look-ahead sees every row, its gains are exact, and so is the choice: within a block and over blocks.
+/// If the look-ahead covers every row, gains and selection are exact, within and across blocks.
 #[test]
 fn predictive_landmarks_are_those_of_the_exact_criterion_where_the_look_ahead_is_complete() {
     let mut random = Lcg(14);
     let rows = random.normals(48, 2);
-    // a large mean: gains are those of the targets less their mean
+    // a large mean, since gains are computed from centred targets
     let y: Vec<f64> = rows.iter().map(|x| 20.0 + (2.0 * x[0]).sin() + x[1] * x[1] + 0.2 * random.normal()).collect();
     let source = kstore::MemoryRows::new(rows.iter().flatten().copied().collect::<Vec<f64>>(), 2).unwrap();
     let source = source.with_targets(y.clone(), 1).unwrap();
@@ -218,7 +218,7 @@ fn predictive_landmarks_are_those_of_the_exact_criterion_where_the_look_ahead_is
     }
 }
 
-/// The greedy choice by the exact gains, every column of E formed.
+/// Selects greedily by the exact gains, with every column of E formed.
 fn predictive_pivots(
     rows: &[Vec<f64>],
     y: &[f64],
@@ -266,7 +266,7 @@ fn predictive_pivots(
     pivots
 }
 
-/// ‖P y‖²/‖y‖² for the projection on the columns of K at the landmarks, y less its mean; Gram–Schmidt.
+/// Computes ‖P y‖²/‖y‖², y centred, P on the columns of K at the landmarks, by Gram–Schmidt.
 fn share_explained(rows: &[Vec<f64>], y: &[f64], landmarks: &[u64], k: &dyn Fn(&[f64], &[f64]) -> f64) -> f64 {
     let mean = y.iter().sum::<f64>() / y.len() as f64;
     let y: Vec<f64> = y.iter().map(|v| v - mean).collect();
@@ -289,8 +289,8 @@ fn share_explained(rows: &[Vec<f64>], y: &[f64], landmarks: &[u64], k: &dyn Fn(&
     basis.iter().map(|b| dot(b, &y).powi(2)).sum::<f64>() / dot(&y, &y)
 }
 
-/// Laws of the registry: the same landmarks whatever the cut, no more than asked, rows that exist, no failure on
-/// duplicates, constants and fewer rows than landmarks.
+/// Laws of the registry: the same landmarks for any partition of the rows, at most the requested
+/// number, existing rows, no failure on duplicates, constants and few rows.
 #[test]
 fn every_scheme_obeys_the_laws() {
     let spiral = Points::<f32>::new(&robspiral(1_200)).with_sums();
@@ -299,7 +299,7 @@ fn every_scheme_obeys_the_laws() {
         few.push(few[i % 8].clone());
     }
     let few = Points::<f32>::new(&few).with_sums();
-    // targets that are all the same, too
+    // the targets are constant too
     let same = Points::<f32>::new(&vec![vec![1.0, 2.0]; 40]).with_sums();
     for scheme in registry() {
         let object = scheme.landmarks::<f32>();
@@ -310,7 +310,7 @@ fn every_scheme_obeys_the_laws() {
         for cut in [(300, 600, 2), (64, 128, 3)] {
             assert_eq!(one.rows, run(&spiral, 30, 1, cut).rows, "{}: {cut:?}", scheme.name);
         }
-        // another seed, another choice, where the scheme says so
+        // another seed selects other landmarks if the scheme is seeded
         let (points, other) = (&one.points, run(&spiral, 30, 2, WHOLE).points);
         assert_eq!(*points != other, scheme.seeded, "{}", scheme.name);
         let error = certify(&few, select(&few, object, "gaussian(sigma=1)", 50, 0, WHOLE), "gaussian(sigma=1)");

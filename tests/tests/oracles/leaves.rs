@@ -1,4 +1,4 @@
-//! Machines in leaves, from the model's tree and kernel values alone.
+//! Local models in leaves, recomputed from the model's tree and kernel values alone.
 
 use crate::solver_laws::{bytes, run, table};
 use crate::solvers::close;
@@ -16,7 +16,7 @@ type Rows = Vec<Vec<f64>>;
 
 const KERNEL: &str = "exponential(sigma=1)";
 
-/// A smooth function with a fast wave on it, which few features do not see.
+/// A smooth function plus a fast oscillation, which few features cannot represent.
 fn rows(n: usize) -> (Rows, Vec<f64>) {
     let mut random = Lcg(41);
     let x: Rows = (0..n).map(|_| vec![16.0 * random.uniform() - 8.0, 2.0 * random.uniform()]).collect();
@@ -50,7 +50,7 @@ fn functions(model: &Model<f64>, Head { weights, intercept }: &Head, x: &[f64]) 
         .collect()
 }
 
-/// The shares of a row, walking down every way.
+/// Computes the membership weights of a row in all leaves, along every path.
 fn shares(widths: &[f64], values: &[f64]) -> Vec<f64> {
     let leaves = widths.len() + 1;
     (0..leaves)
@@ -82,7 +82,7 @@ fn every_leaf_is_a_machine_on_what_the_features_leave() {
     let all = Head { weights: model.coefficients.clone(), intercept: model.intercept.clone() };
     assert_eq!((leaves.counts.len(), figure(&fitted, "leaves")), (4, Some(4.0)));
     let mu = figure(&fitted, "lambda of the leaves").unwrap() * 1000.0;
-    // features that have not seen the first fold, on the same landmarks
+    // a model without the first fold, on the same landmarks
     let Basis::Landmarks { points, .. } = &model.basis else { panic!("landmarks") };
     let landmarks: Rows = points.chunks(2).map(<[f64]>::to_vec).collect();
     let landmarks =
@@ -106,7 +106,7 @@ fn every_leaf_is_a_machine_on_what_the_features_leave() {
         for (i, alpha) in alpha.iter().enumerate() {
             close(leaves.coefficients[(first + i, 0)] / largest, alpha / largest, 1e-6, "alpha");
         }
-        // the rows of a fold predicted by the others, each by its share in the leaf
+        // held-out rows of a leaf, predicted by its other rows and weighted by membership
         let left: Vec<f64> = places.iter().map(|i| y[*i] - functions(unseen, &before, &x[*i])[0]).collect();
         let (apart, others): (Vec<usize>, Vec<usize>) = (0..*count).partition(|i| places[*i] < 200);
         let learned: Vec<f64> = others.iter().map(|i| left[*i]).collect();
@@ -127,16 +127,16 @@ fn every_leaf_is_a_machine_on_what_the_features_leave() {
         machines.push((points, alpha));
         first += count;
     }
-    // three of the four tell the errors of the report
+    // the reported errors are computed on three of the four leaves
     let sum = |column: usize| [0, 2, 3].iter().map(|leaf| held_out[*leaf][column]).sum::<f64>();
     let told = ["held-out mse of the features", "held-out mse with leaves"].map(|name| figure(&fitted, name).unwrap());
     close(told[0], sum(1) / sum(0), 1e-6, "error without leaves");
     close(told[1], sum(2) / sum(0), 1e-6, "error with leaves");
     assert!(found.iter().all(|count| (1..=4).contains(count)), "every row is in a leaf");
-    // the error on the rows that were learned is that of the whole
+    // the reported training error equals the whole model's
     let of_model = predicted(&fitted.model, &x).iter().zip(&y).map(|(got, y)| (got - y).powi(2)).sum::<f64>() / 1000.0;
     close(fitted.report.train.unwrap().mse / of_model, 1.0, 1e-6, "train mse");
-    // rows near an edge are in two, and those are few
+    // only rows near a boundary are in two leaves
     assert!((1010..1300).contains(&first), "{first}");
     let mut random = Lcg(42);
     let mut new: Rows = (0..60).map(|_| vec![4.0 * random.normal(), 2.0 * random.uniform()]).collect();
@@ -153,7 +153,7 @@ fn every_leaf_is_a_machine_on_what_the_features_leave() {
         close(*got, expected, 1e-6, "prediction");
     }
     assert!(mixed > 0, "some rows lie at an edge");
-    // one row alone has the bits that it has among others, and a file keeps them
+    // a single row has the same bits as in a batch, also after a round trip through a file
     let predictor = Predictor::from_bytes(&bytes(&fitted.model)).unwrap();
     let mut scratch = predictor.scratch();
     for (new, got) in new.iter().zip(&got) {
@@ -179,7 +179,7 @@ fn leaves_see_what_few_features_do_not_and_are_left_out_where_they_do_not_help()
         error(&with),
         error(&without)
     );
-    // and the report knows
+    // the held-out error of the report predicts the error on new rows
     let promised = figure(&with, "held-out mse with leaves").unwrap();
     assert!((promised / error(&with) - 1.0).abs() < 0.3, "{promised} told, {} on new rows", error(&with));
     assert!(promised < 0.5 * figure(&with, "held-out mse of the features").unwrap());
@@ -187,13 +187,13 @@ fn leaves_see_what_few_features_do_not_and_are_left_out_where_they_do_not_help()
         let other = run(&fit(20, 500), &seen, threads).unwrap();
         assert!(bytes(&other.model) == bytes(&with.model), "{threads}");
     }
-    // f32 sees the same, but for rounding
+    // f32 gives the same up to rounding
     let narrow = run(&fit(20, 500).precision(ElementType::F32), &seen, 2).unwrap();
     predicted(&narrow.model, unseen)
         .iter()
         .zip(predicted(&with.model, unseen))
         .for_each(|(narrow, wide)| close(*narrow, wide, 2e-3, "f32"));
-    // noise alone is not learned
+    // noise is not learned
     let mut random = Lcg(43);
     let noise: Vec<f64> = x[..2400].iter().map(|x| x[0] + random.normal()).collect();
     let plain = run(&fit(200, 500), &table(&x[..2400].to_vec(), &noise), 2).unwrap();
@@ -221,7 +221,7 @@ fn leaves_of_classes_and_several_targets_and_of_one_leaf() {
     // one leaf has all rows
     let one = on(&fit(20, 5000), &y);
     assert_eq!(model(&one).leaves.as_ref().unwrap().counts, [1200]);
-    // two targets are learned as each alone
+    // two targets are learned like each alone
     let wide: Rows = x.iter().zip(&y).map(|(x, y)| vec![x[0], x[1], -y]).collect();
     let both = fit(20, 400).on(&table(&wide, &y), &["y", "x2"], &Run::new().memory(1 << 30)).unwrap();
     let predictor = Predictor::new(both.model).unwrap();

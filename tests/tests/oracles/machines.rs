@@ -1,5 +1,5 @@
-//! Logistic regression and support vector machines with all rows as landmarks against scikit-learn, LIBSVM and LIBLINEAR on
-//! the exact kernel (`scripts/golden.py solvers`).
+//! Logistic regression and SVMs with all rows as landmarks, compared with scikit-learn, LIBSVM and
+//! LIBLINEAR on the exact kernel (`scripts/golden.py solvers`).
 
 use crate::solver_laws::{predicted, run, table};
 use crate::solvers::{Golden, close, golden, numbers, rows};
@@ -15,15 +15,14 @@ use ksolve::{Classes, Intercept};
 use kstore::Label;
 use serde_json::Value;
 
-/// All rows as landmarks, and the kernel itself: the same machines, found in two ways.
+/// All rows as landmarks, and the exact kernel: two ways to compute the same SVM.
 const MAPS: [&str; 2] = ["nystrom", "exact"];
 
-/// A fit in f64.
 fn fit(golden: &Golden, (map, name): (&str, &str), x: &[Vec<f64>], y: &[f64], solver: &Options) -> Trained<f64> {
     fit_in(golden, (map, name), x, y, solver)
 }
 
-/// A fit with one thread and with three: the same bits.
+/// Fits with one thread and with three threads, which must give the same bits.
 fn fit_in<T: kapprox::Real>(
     golden: &Golden,
     (map, name): (&str, &str),
@@ -55,7 +54,7 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap()
 }
 
-/// Rows of the golden set by number.
+/// Returns the golden rows with the given indices.
 fn chosen(golden: &Golden, rows: &[f64]) -> (Vec<Vec<f64>>, Vec<f64>) {
     rows.iter().map(|i| (golden.x[*i as usize].clone(), golden.y[*i as usize])).unzip()
 }
@@ -69,7 +68,7 @@ fn logistic_regression() {
         let options = Options::new().set("lambda", number(&case["lambda"]));
         let options = if name.ends_with("balanced") { options.set("class_weight", "balanced") } else { options };
         let trained = fit(&golden, ("nystrom", "logistic"), &x, &y, &options);
-        // constants of all classes may be shifted together: compared by their differences
+        // only differences of the classes' intercepts are determined
         let reference = |values: &[f64], j: usize| if values.len() == 1 { values[0] } else { values[j] - values[0] };
         for (x, expected) in golden.new.iter().zip(rows(&case["scores"])) {
             let got = predict(&trained, &golden.kernel, x);
@@ -87,17 +86,17 @@ fn logistic_regression() {
     }
 }
 
-/// The objective in LIBSVM's units, P = ½‖w‖² + C Σ loss, of problem `j`.
+/// Returns the objective of problem `j` in LIBSVM's units, P = ½‖w‖² + C Σ loss.
 fn libsvm<T: Real>(trained: &Trained<T>, j: usize) -> f64 {
     figure(trained, "objective")[j] / (2.0 * trained.report.lambda.unwrap())
 }
 
-/// The reported gap is true: the optimum that another program found lies within it.
+/// Checks the reported duality gap: the optimum found by the reference lies within it.
 fn certified(trained: &Trained<f64>, j: usize, objective: f64, expected: f64, what: &str) {
     let gap = figure(trained, "duality gap")[j];
     let above = (objective - expected) / objective.abs().max(expected.abs());
     assert!(gap <= 1e-6, "{what}: gap {gap}");
-    // what the reference leaves open is not ours
+    // 1e-7 and 1e-6 allow for the error of the reference
     assert!(above <= gap + 1e-7 && above > -1e-6, "{what}: {objective} is {above:e} above {expected}, gap {gap:e}");
 }
 
@@ -159,7 +158,7 @@ fn support_vector_regression_of_libsvm() {
     }
 }
 
-/// A target's offset is the constant's business: the machine, its objective and its certificate are those of the centred target.
+/// An offset of the target changes the intercept only, not the objective or the duality gap.
 #[test]
 fn support_vector_regression_knows_no_offset() {
     fn check<T: kapprox::Real>(map: &str, gap: f64) {
@@ -175,7 +174,7 @@ fn support_vector_regression_knows_no_offset() {
             let steps = figure(&trained, "steps")[0];
             eprintln!("{map} {} offset {offset:e}: {above:.1e} above, gap {reported:.1e}, {steps} steps", T::NAME);
             assert!(reported <= gap, "{offset:e}: gap {reported:e}");
-            // targets beside 1e10 are rounded to 2e-6, and kernel values in f32 to 1e-7
+            // targets near 1e10 are rounded to 2e-6, and kernel values in f32 to 1e-7
             let rounding = 1e-6 + offset.abs() * 1e-15 + if T::NAME == "f32" { 1e-4 } else { 0.0 };
             assert!(
                 above <= reported + rounding && above >= -rounding,
@@ -190,7 +189,7 @@ fn support_vector_regression_knows_no_offset() {
     }
 }
 
-/// What is reported of a machine is what its coefficients and the kernel matrix give in f64.
+/// The reported objective equals its value from the coefficients and the kernel matrix in f64.
 #[test]
 fn objectives_are_those_of_the_model() {
     fn check<T: kapprox::Real>(map: &str, tolerance: f64) {
@@ -245,7 +244,7 @@ fn the_one_class_machine_of_libsvm() {
             let got = predict(&trained, &golden.kernel, x)[0];
             assert!((got - expected).abs() < 1e-3 * scale, "{name}: {got} against {expected}");
         }
-        // nu bounds the share of rows outside from above, and that of support vectors from below
+        // nu bounds the fraction of outliers from above, of support vectors from below
         let outside = golden.x.iter().filter(|x| predict(&trained, &golden.kernel, x)[0] < -1e-9).count() as f64;
         let n = golden.x.len() as f64;
         assert!(outside <= (nu + 0.01) * n, "{name}: {outside} outside");
@@ -286,7 +285,7 @@ fn rows_sorted_by_class_take_no_more_steps() {
     (0..3).for_each(|j| close(libsvm(&sorted, j), libsvm(&mixed, j), 2e-5, "objective of sorted rows"));
 }
 
-/// Rows that a polynomial separates, at the default penalty: the cost is hundreds of times the multipliers.
+/// Rows that a polynomial separates, at the default lambda: C is hundreds of times the multipliers.
 fn separated() -> (Vec<Vec<f64>>, Vec<f64>) {
     let x: Vec<Vec<f64>> = Lcg(11).normals(300, 3).iter().map(|x| x.to_vec()).collect();
     let y = x.iter().map(|x| f64::from(u8::from(x[0] * x[1] > 0.0))).collect();
@@ -314,7 +313,8 @@ fn machines_of_rows_that_can_be_separated_close_their_gap() {
     }
 }
 
-/// Multipliers of a machine whose kernel has negative eigenvalues: the conditions of a minimum hold, and the report says what it is not.
+/// Dual coefficients for an indefinite kernel satisfy the optimality conditions, and the report
+/// warns that the gap bounds no distance from the optimum.
 #[test]
 fn a_sigmoid_kernel_is_taken_where_multipliers_have_bounds() {
     let (x, y) = separated();

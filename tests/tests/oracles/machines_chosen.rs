@@ -1,5 +1,5 @@
-//! Support vector machines for pairs of classes, penalties chosen by rows held out, and probabilities: against LIBSVM and against fits
-//! without the rows.
+//! One-vs-one SVMs, regularisation parameters chosen by cross-validation, and probabilities,
+//! compared with LIBSVM and with fits without the held-out rows.
 
 use crate::solvers::{close, golden, numbers, rows};
 use kfit::request::TrainOptions;
@@ -12,7 +12,7 @@ use kstore::Label;
 
 const KERNEL: &str = "gaussian(sigma=1.5)";
 
-/// All rows as landmarks, and the kernel itself: the same machines, found in two ways.
+/// All rows as landmarks, and the exact kernel: two ways to compute the same SVM.
 const MAPS: [&str; 2] = ["nystrom", "exact"];
 
 fn fit(
@@ -74,7 +74,7 @@ fn pairs_are_those_of_libsvm() {
     }
 }
 
-/// Rows in three groups that overlap; not sorted by class.
+/// Rows of `k` overlapping classes, not sorted by class.
 fn problem(n: usize, k: usize) -> (Vec<Vec<f64>>, Vec<f64>) {
     let mut random = Lcg(31);
     let y: Vec<f64> = (0..n).map(|i| ((i * 7 + i / 5) % k) as f64).collect();
@@ -82,7 +82,7 @@ fn problem(n: usize, k: usize) -> (Vec<Vec<f64>>, Vec<f64>) {
     (x, y)
 }
 
-/// The machines of a fold are those of a table without its rows; warm starts and shared passes change nothing.
+/// A fold's SVMs equal a fit without its rows; warm starts and shared passes change nothing.
 #[test]
 fn errors_of_rows_held_out_are_those_of_fits_without_them() {
     let n = 120;
@@ -119,7 +119,7 @@ fn errors_of_rows_held_out_are_those_of_fits_without_them() {
         let best = errors.iter().copied().fold(f64::INFINITY, f64::min);
         let chosen = errors.iter().position(|error| *error == best).unwrap();
         assert_eq!(trained.report.lambda, Some(0.5 / (path[chosen] * n as f64)));
-        // what is chosen is learned as if there had been no choice
+        // the chosen C gives the model of a fit with this C alone
         let alone = base.set("C", path[chosen]);
         let alone = fit(map, &x, &y, KERNEL, FoldSpec::None, &alone, 2);
         assert!(
@@ -129,8 +129,8 @@ fn errors_of_rows_held_out_are_those_of_fits_without_them() {
     }
 }
 
-/// The error that every penalty is chosen by is that of fits to tables without the rows of each fold: of logistic regression the loss of held-out
-/// rows, of support vector regression their squared error.
+/// The held-out error that chooses lambda equals the error of fits without the rows of each fold:
+/// log-loss of logistic regression, squared error of support vector regression.
 #[test]
 fn penalties_of_other_solvers_are_chosen_by_fits_without_the_rows() {
     let n = 120;
@@ -175,7 +175,7 @@ fn penalties_of_other_solvers_are_chosen_by_fits_without_the_rows() {
         let best = errors.iter().copied().fold(f64::INFINITY, f64::min);
         let chosen = errors.iter().position(|error| *error == best).unwrap();
         assert_eq!(trained.report.lambda, Some(0.5 / (path[chosen] * n as f64)), "{name}: {errors:?}");
-        // what is chosen is learned as if there had been no choice
+        // the chosen C gives the model of a fit with this C alone
         let alone = by(&x, &y, FoldSpec::None, &base.set("C", path[chosen]), 2);
         assert!(
             alone.model.coefficients == trained.model.coefficients && alone.model.intercept == trained.model.intercept
@@ -183,7 +183,7 @@ fn penalties_of_other_solvers_are_chosen_by_fits_without_the_rows() {
     }
 }
 
-/// The squared error of a value, or −ln of the probability of class y.
+/// Returns the squared error of a prediction, or −ln of the probability of class y.
 fn loss(k: usize, name: &str, scores: Vec<f64>, y: f64) -> f64 {
     match (name, scores.len()) {
         ("svr", _) => (scores[0] - y).powi(2),
@@ -195,7 +195,8 @@ fn loss(k: usize, name: &str, scores: Vec<f64>, y: f64) -> f64 {
     }
 }
 
-/// Rows of a known law: probabilities learned on rows held out come near it; those of the training rows' own scores would not.
+/// Rows with known class probabilities: probabilities learned on held-out scores come near them;
+/// probabilities learned on training scores would not.
 #[test]
 fn probabilities_are_calibrated() {
     let mut random = Lcg(33);

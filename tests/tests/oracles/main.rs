@@ -1,4 +1,4 @@
-//! The crates together, against slow oracles that share no code with them.
+//! Integration tests of the crates against slow oracles that share no code with them.
 
 mod certificate;
 mod combination;

@@ -1,8 +1,9 @@
-//! Machines with many more rows than features, which begin on a sample of the rows and draw their Hessians: the solution is
-//! stationary by the formula, whatever way led to it.
+//! Logistic regression and SVMs with many more rows than features start on a sample of the rows and
+//! sample their Hessians: whatever the path, the solution is stationary by the formula.
 //!
-//! With f = Σ_l α_l k(z_l, ·) + c and the losses' derivatives r_i, the gradient of (1/n) Σ ℓ_i + lambda ‖w‖² in the
-//! coordinates of the landmarks is (1/n) Σ_i r_i k(z_j, x_i) + 2 lambda Σ_l k(z_j, z_l) α_l.
+//! With f = Σ_l α_l k(z_l, ·) + c and the losses' derivatives r_i, the gradient of
+//! (1/n) Σ ℓ_i + lambda ‖w‖² in the coordinates of the landmarks is
+//! (1/n) Σ_i r_i k(z_j, x_i) + 2 lambda Σ_l k(z_j, z_l) α_l.
 
 use kfit::request::TrainOptions;
 use kfit::solver::Options;
@@ -15,7 +16,7 @@ use ksolve::Task;
 const KERNEL: &str = "gaussian(sigma=1.5)";
 const LAMBDA: f64 = 1e-4;
 
-/// Classes that overlap, sorted: a sample that took the first rows would see one of them.
+/// Overlapping classes, sorted: a sample of the first rows would contain only one class.
 fn problem(k: usize) -> (Vec<Vec<f64>>, Vec<f64>) {
     let (n, mut random) = (1_500, Lcg(41));
     let y: Vec<f64> = (0..n).map(|i| (i * k / n) as f64).collect();
@@ -39,7 +40,7 @@ fn fit(x: &[Vec<f64>], y: &[f64], name: &str, solver: &Options) -> Trained<f64> 
     trained
 }
 
-/// The largest entry of the gradient, as a share of the same at f = 0; `derivatives` gives those of a row's losses.
+/// Returns the largest gradient entry relative to f = 0, given the derivatives of a row's losses.
 fn gradient(trained: &Trained<f64>, x: &[Vec<f64>], derivatives: impl Fn(usize, &[f64]) -> Vec<f64>) -> f64 {
     let (k, t, n) = (kernel(KERNEL), trained.model.intercept.len(), x.len() as f64);
     let (points, _) = trained.model.basis.landmarks().unwrap();

@@ -1,4 +1,4 @@
-//! Feature maps against the kernels they approximate.
+//! Feature maps compared with the kernels they approximate.
 
 use faer::{Mat, MatRef};
 use kapprox::kernel::Spectrum;
@@ -13,7 +13,7 @@ use kmill_tests::points::{Lcg, smile};
 use kmill_tests::source::Points;
 use kstore::Workers;
 
-/// phi of all points, n x p.
+/// Computes phi of all points, n x p.
 fn features(map: &dyn FeatureMap<f64>, points: &Points<f64>) -> Mat<f64> {
     let n = points.len();
     let mut phi = Mat::zeros(n, map.dims().1);
@@ -43,7 +43,7 @@ fn spectrum(spec: &str) -> Spectrum {
     kernel(spec).typed::<f64>().spectrum().expect("a shift-invariant kernel")
 }
 
-/// Every registered kernel with frequencies, and the Matérn kernels of other smoothness.
+/// Returns every registered kernel with a spectrum, and Matérn kernels of other smoothness.
 fn shift_invariant() -> Vec<String> {
     let of_order = ["matern(nu=0.5, sigma=2)", "matern(nu=1.5, sigma=2)", "matern(nu=2.5, sigma=2)"];
     let examples = registry().into_iter().map(|family| family.example).chain(of_order);
@@ -55,7 +55,7 @@ fn shift_invariant() -> Vec<String> {
     specs
 }
 
-/// The ways to choose the frequencies of a kernel that there are.
+/// Returns the sampling schemes of frequencies that the kernel supports.
 fn samplings(spec: &str, d: usize) -> Vec<Sampling> {
     let all = [Sampling::Plain, Sampling::Orthogonal, Sampling::Structured, Sampling::Quasi];
     let found: Vec<Sampling> =
@@ -70,7 +70,7 @@ fn fourier(spectrum: Spectrum, d: usize, sampling: Sampling) -> Random {
     Box::new(move |seed, p| Box::new(FourierMap::<f64>::new(&spectrum, d, p, sampling, seed).unwrap()))
 }
 
-/// Mean of K̂_ij over seeds within four standard errors of K_ij, for nearly all of the pairs of twelve points.
+/// Checks that the mean of K̂_ij over seeds is within four standard errors of K_ij for all pairs.
 fn check_unbiased(name: &str, map: &Random, points: &Points<f64>, k: impl Fn(&[f64], &[f64]) -> f64, p: usize) {
     let (n, seeds) = (points.len(), 400);
     let k = exact(points, k);
@@ -91,11 +91,11 @@ fn check_unbiased(name: &str, map: &Random, points: &Points<f64>, k: impl Fn(&[f
 fn random_features_are_unbiased() {
     let d = 5;
     let points = Points::<f64>::new(&Lcg(1).normals(12, d));
-    // signed transforms, which turn rows of more than 16 features
+    // signed transforms rotate rows of more than 16 features
     let wide = Points::<f64>::new(
         &Lcg(9).normals(12, 24).iter().map(|x| x.iter().map(|v| v * 0.5).collect()).collect::<Vec<_>>(),
     );
-    // frequencies of a product add, those of a sum are of one of its kernels
+    // frequencies of a product add; each frequency of a sum comes from one of its kernels
     let laplacian = |x: &[f64], z: &[f64]| (-x.iter().zip(z).map(|(x, z)| (x - z).abs()).sum::<f64>() / 3.0).exp();
     let sum = fourier(spectrum("gaussian(sigma=1.7) + 0.5*laplacian(sigma=3) + 0.25"), d, Sampling::Plain);
     check_unbiased("sum", &sum, &points, |x, z| gaussian(x, z) + 0.5 * laplacian(x, z) + 0.25, 64);
@@ -108,14 +108,14 @@ fn random_features_are_unbiased() {
     check_unbiased("gaussian Structured", &structured, &wide, gaussian, 64);
     for spec in shift_invariant() {
         let k = kmill_tests::kernels::kernel(&spec);
-        // the largest of its 66 deviations is 4.01 standard errors at 40 features: with ten times as many a bias would
-        // be at 12, and what was chance is not
+        // With 40 features, the largest of its 66 deviations is 4.01 standard errors by chance;
+        // with 400 features, a bias would give 12.
         let p = if spec.starts_with("periodic") { 400 } else { 40 };
         for sampling in samplings(&spec, d) {
             check_unbiased(&format!("{spec} {sampling:?}"), &fourier(spectrum(&spec), d, sampling), &points, &k, p);
         }
     }
-    // of some columns: the other frequencies are 0
+    // a kernel on some columns: the frequencies of the other columns are 0
     let restricted =
         Kernel::parse("gaussian(sigma=1.7, on=[e, b])").unwrap().resolve_columns(&["a", "b", "c", "d", "e"]);
     let restricted = restricted.unwrap().build().unwrap().typed::<f64>().spectrum().unwrap();
@@ -147,8 +147,8 @@ fn random_features_are_unbiased() {
     check_unbiased("skewed chi-squared", &skewed, &Points::new(&histograms), skewed_chi2, 40);
 }
 
-/// Rows of few features have few rotations by signs and transforms: structured frequencies are no worse than plain ones
-/// there, and no mean over seeds misses the kernel. Points lie far apart, where the higher moments of frequencies matter.
+/// With few features there are few rotations by signs and transforms. Structured frequencies must
+/// still be unbiased and as good as plain ones. Distant points test higher moments.
 #[test]
 fn structured_features_converge_for_few_features() {
     for d in (1..=10).chain([16, 17, 20]) {
@@ -166,14 +166,14 @@ fn structured_features_converge_for_few_features() {
     }
 }
 
-/// Root mean squared error of the entries over seeds.
+/// Computes the root mean squared error of the entries over seeds.
 fn rms(map: &Random, points: &Points<f64>, k: &Mat<f64>, p: usize, seeds: u64) -> f64 {
     let n = points.len();
     let sum: f64 = (0..seeds).map(|seed| (approximation(&*map(seed, p), points) - k).squared_norm_l2()).sum();
     (sum / (seeds as f64 * (n * n) as f64)).sqrt()
 }
 
-/// The table of errors against features; with `--nocapture` it is printed.
+/// Tabulates errors against the number of features; `--nocapture` prints the table.
 #[test]
 fn errors_fall_with_the_root_of_the_number_and_rotations_lower_them() {
     let d = 16;
@@ -181,7 +181,7 @@ fn errors_fall_with_the_root_of_the_number_and_rotations_lower_them() {
         &Lcg(3).normals(40, d).iter().map(|r| r.iter().map(|v| v * 0.4).collect()).collect::<Vec<_>>(),
     );
     let sizes = [32, 128, 512, 2048];
-    // a constant is met without an error
+    // a constant kernel has no error
     let specs = shift_invariant().into_iter().filter(|spec| !spec.starts_with("constant"));
     for spec in specs.chain(["gaussian(sigma=1.7)".to_string()]) {
         let k = exact(&points, kmill_tests::kernels::kernel(&spec));
@@ -192,15 +192,15 @@ fn errors_fall_with_the_root_of_the_number_and_rotations_lower_them() {
         let plain = errors(Sampling::Plain);
         for sampling in samplings(&spec, d) {
             let errors = errors(sampling);
-            // from 32 to 2,048 features, 64 times as many
+            // from 32 to 2,048 features, a factor of 64
             let slope = (errors[3] / errors[0]).ln() / 64f64.ln();
             let list = errors.iter().map(|e| format!("{e:.2e}")).collect::<Vec<_>>().join("  ");
             let ratios: Vec<f64> = errors.iter().zip(&plain).map(|(error, plain)| error / plain).collect();
-            // laws with heavy tails leave most of the error to the lengths, which all ways draw alike
+            // for heavy tails most error comes from the radii, which all schemes sample alike
             let mean = (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / 4.0).exp();
             eprintln!("{spec:40} {:10} {list}  slope {slope:.3}, of plain {mean:.2}", format!("{sampling:?}"));
             match sampling {
-                // each step takes four times as many: half the error, within the noise of 60 seeds
+                // each step has four times the features and half the error, within the noise
                 Sampling::Plain => assert!((slope + 0.5).abs() < 0.03, "{spec}: {errors:?}"),
                 Sampling::Orthogonal | Sampling::Structured => assert!(mean < 1.0, "{spec}, {sampling:?}: {ratios:?}"),
                 Sampling::Quasi => assert!(errors[3] < plain[3], "{spec}: {errors:?} {plain:?}"),
@@ -226,7 +226,7 @@ fn additive_features_come_near_their_kernels() {
     let coarse = error(Homogeneous::ChiSquared, 1, 0.8, &chi2);
     let fine = error(Homogeneous::ChiSquared, 3, 0.4, &chi2);
     assert!(coarse < 0.1 && fine < 0.02 && fine < coarse / 3.0);
-    // what lies beyond the last frequency is missing: of the intersection kernel's density a share 1 − (2/π) atan 2λ
+    // missing beyond the last frequency: 1 − (2/π) atan 2λ of the intersection kernel's density
     let mut before = f64::INFINITY;
     for (steps, interval) in [(3, 0.4), (20, 0.1), (200, 0.05)] {
         let error = error(Homogeneous::Intersection, steps, interval, &intersection);
@@ -269,7 +269,7 @@ fn landmark_maps_stay_below_the_kernel_and_order_as_they_should() {
         assert!(smallest > -1e-8, "{name}: {smallest}");
         errors.insert(*name, error);
     }
-    // of all maps of r directions in this span none is better than the truncation over all rows
+    // of all maps of r directions in this span, the truncation over all rows is the best
     for name in ["eigen", "randomised", "double"] {
         assert!(errors["truncated"] <= errors[name] + 1e-12, "{name}: {errors:?}");
     }
@@ -277,7 +277,7 @@ fn landmark_maps_stay_below_the_kernel_and_order_as_they_should() {
     assert!(errors["nystrom"] < errors["truncated"] && errors["nystrom"] < errors["ensemble"], "{errors:?}");
 }
 
-/// A spectrum that decays slowly needs the power steps: without them the error is several per cent above the best.
+/// A slow spectrum needs the power steps: without them the error is several per cent too large.
 #[test]
 fn randomised_eigenvectors_are_nearly_the_best_of_a_slow_spectrum() {
     let points = Points::<f64>::new(&Lcg(12).normals(300, 6));
@@ -293,7 +293,7 @@ fn randomised_eigenvectors_are_nearly_the_best_of_a_slow_spectrum() {
     }
 }
 
-/// The definition: the kernel of an ensemble is the mean of its parts' kernels.
+/// By definition, the kernel of an ensemble is the mean of its parts' kernels.
 #[test]
 fn an_ensemble_is_the_mean_of_its_parts() {
     let points = Points::<f64>::new(&Lcg(10).normals(90, 3));
@@ -324,7 +324,7 @@ fn the_truncation_is_the_best_of_its_rank() {
     assert!((kept / best - 1.0).abs() < 1e-9, "{kept} {best}");
 }
 
-/// All rows as landmarks: the maps reproduce K.
+/// With all rows as landmarks, the maps reproduce K.
 #[test]
 fn the_exact_map_reproduces_the_kernel_matrix() {
     let rows = Lcg(6).normals(150, 4);
@@ -339,7 +339,7 @@ fn the_exact_map_reproduces_the_kernel_matrix() {
         let y = features(&eigen, &points);
         let error = (&y * y.transpose() - &k).norm_max();
         assert!(error < 1e-10, "{spec}: {error:e}");
-        // the coordinates are principal: orthogonal columns, of squared length λ
+        // the coordinates are principal: orthogonal columns with squared norm λ
         let inner = y.transpose() * &y;
         for (j, value) in eigen.eigenvalues().iter().enumerate() {
             assert!((inner[(j, j)] / value - 1.0).abs() < 1e-6, "{spec}: direction {j}");

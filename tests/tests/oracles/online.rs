@@ -1,4 +1,4 @@
-//! On-line regression against dense recursions in kernel values alone, and against ridge regression.
+//! Online regression compared with dense recursions in kernel values, and with ridge regression.
 
 use crate::solver_laws::{bytes, run, table};
 use crate::solvers::{close, golden};
@@ -45,7 +45,7 @@ fn running(fitted: &Fitted) -> Vec<f64> {
     fitted.report.figures.iter().find(|figure| figure.name == "running mse of each pass").unwrap().values.clone()
 }
 
-/// The coefficients of kernel functions of all rows, and the constant, after each pass of least mean squares; and the running mse of each.
+/// Runs dense least mean squares: dual coefficients, intercept, and running MSE of each pass.
 fn dual_lms(x: &Rows, y: &[f64], rate: f64, lambda: f64, one: f64, passes: usize) -> (Vec<f64>, f64, Vec<f64>) {
     let k = kernels::kernel(KERNEL);
     let (mut alpha, mut c, mut errors) = (vec![0.0; x.len()], 0.0, Vec::new());
@@ -64,8 +64,9 @@ fn dual_lms(x: &Rows, y: &[f64], rate: f64, lambda: f64, one: f64, passes: usize
     (alpha, c, errors)
 }
 
-/// The function of `new` that has the least Σ_j f^(i−1−j) (y_j − w·φ_j − c)² + f^i (total ‖w‖² + 1e-9 c²) over the first i rows, by dense kernel
-/// systems; c = 0 where `one` is 0.
+/// Predicts `new` by the minimiser of
+/// Σ_j f^(i−1−j) (y_j − w·φ_j − c)² + f^i (total ‖w‖² + 1e-9 c²) over the first i rows, from dense
+/// kernel systems; c = 0 if `one` is 0.
 fn weighted_ridge(x: &Rows, y: &[f64], i: usize, f: f64, (total, one): (f64, f64), new: &[f64]) -> f64 {
     if i == 0 {
         return 0.0;
@@ -133,7 +134,7 @@ fn one_pass_ends_at_ridge_regression_and_two_at_that_of_the_table_twice() {
         assert_eq!(once.report.lambda, Some(lambda));
         let got = predicted(once, &x);
         got.iter().zip(&expected).for_each(|(got, expected)| close(*got, *expected, 1e-6, intercept));
-        // twice the rows have half of the penalty a row
+        // twice the rows correspond to half the lambda per row
         let half = ridge.set("lambda", lambda / 2.0);
         let expected = predicted(run(&half, &table(&x, &y), 1).unwrap(), &x);
         let got = predicted(run(&ours.set("passes", 2), &table(&x, &y), 1).unwrap(), &x);
@@ -141,7 +142,7 @@ fn one_pass_ends_at_ridge_regression_and_two_at_that_of_the_table_twice() {
     }
 }
 
-/// 3,000 rows are several tiles, read by several threads: the order of the rows is that of the table.
+/// 3,000 rows are several tiles, read by several threads; they are learned in table order.
 #[test]
 fn the_order_of_the_rows_decides_and_threads_do_not() {
     let (x, y) = rows(3000);
@@ -158,14 +159,14 @@ fn the_order_of_the_rows_decides_and_threads_do_not() {
         }
         let backwards = run(&fit, &table(&backwards, &reversed(&y)), 2).unwrap();
         assert!(running(&one) != running(&backwards), "{rule}");
-        // features in f32 carry their rounding, and no more
+        // features in f32 differ by rounding only
         let narrow = predicted(of(2, &fit.clone().precision(ElementType::F32)), &x);
         let wide = predicted(one, &x);
         narrow.iter().zip(&wide).for_each(|(narrow, wide)| close(*narrow, *wide, 1e-3, rule));
     }
 }
 
-/// A target that changes in the middle: what forgets follows it.
+/// With forgetting, the model follows a target that changes halfway.
 #[test]
 fn what_forgets_follows_a_target_that_changes() {
     let (x, mut y) = rows(2000);
@@ -184,7 +185,7 @@ fn what_forgets_follows_a_target_that_changes() {
 fn several_targets_are_learned_as_each_alone() {
     let (x, y) = rows(500);
     let other: Vec<f64> = x.iter().map(|x| x[0] * x[0] - x[1]).collect();
-    // the second target is a column beside the features, x2
+    // the second target is the column x2
     let wide: Rows = x.iter().zip(&other).map(|(x, other)| vec![x[0], x[1], *other]).collect();
     for rule in ["rls", "lms"] {
         let fit = fit("online", 500, 30).set("rule", rule);
@@ -200,7 +201,7 @@ fn several_targets_are_learned_as_each_alone() {
     }
 }
 
-/// The model that has learned these rows from where another one ended.
+/// Continues learning with the rows of `table`, starting from a fitted model.
 fn learned(model: &AnyModel, table: &Table, forgetting: f64, threads: usize) -> Learned {
     let predictor = Predictor::new(model.clone()).unwrap();
     let selection = Selection { targets: vec!["y".to_string()], ..Selection::default() };
@@ -217,7 +218,7 @@ fn unlabelled(x: &Rows) -> Selected {
     table(x, &vec![0.0; x.len()]).select(&selection).unwrap()
 }
 
-/// A fit whose landmarks are the first 30 rows.
+/// A fit with the first 30 rows as landmarks.
 fn on_landmarks(solver: &str, x: &Rows) -> Fit {
     let landmarks = LandmarkSource::Rows(Box::new(unlabelled(&x[..30].to_vec())));
     plain(solver, 30).landmarks(landmarks)
@@ -236,8 +237,8 @@ fn predictions(model: &AnyModel, selected: &Selected) -> (Vec<f64>, Vec<f64>) {
     (scores, deviations)
 }
 
-/// Ridge regression on some rows, then the others row by row: the predictions, and their standard deviations, of ridge regression on all rows with
-/// the landmarks of the first.
+/// Ridge regression on some rows, updated row by row with the others, gives the predictions and
+/// standard deviations of ridge regression on all rows with the same landmarks.
 #[test]
 fn a_fit_that_goes_on_ends_at_the_fit_of_all_rows() {
     let (x, y) = rows(900);
@@ -249,7 +250,7 @@ fn a_fit_that_goes_on_ends_at_the_fit_of_all_rows() {
         let of = |solver: &str, n: usize| {
             let fit = on_landmarks(solver, &x);
             let fit = if solver == "ridge" { fit.set("folds", "none") } else { fit };
-            // the penalty of all rows together stays that of the first
+            // keeps the total lambda n of the first rows
             let lambda = LAMBDA * first as f64 / n as f64;
             run(&fit.set("intercept", intercept).set("std", true).set("lambda", lambda), &part(&x, &y, 0..n), 2)
                 .unwrap()
@@ -262,21 +263,21 @@ fn a_fit_that_goes_on_ends_at_the_fit_of_all_rows() {
             (predictions(&went_on.model, &selected), predictions(&whole.model, &selected));
         let what = format!("{solver}, {intercept}");
         got.iter().zip(&expected).for_each(|(got, expected)| close(*got, *expected, 1e-6, &what));
-        // what the landmarks leave out of the rows in the mean stays that of the first
+        // the mean residual of the landmarks still comes from the first rows
         spread.iter().zip(&of_all).for_each(|(got, expected)| close(*got, *expected, 0.05, &what));
-        // the running error is that of a stream that goes on: rows in two parts give what they give in one
+        // the running error is a stream's: two parts give the same as one
         let middle = learned(&began.model, &part(&x, &y, first..650), 1.0, 1);
         let rest = learned(&middle.model, &part(&x, &y, 650..all), 1.0, 3);
         close((middle.running_mse + rest.running_mse) / 2.0, went_on.running_mse, 1e-7, &what);
         let (parts, _) = predictions(&rest.model, &selected);
         parts.iter().zip(&got).for_each(|(parts, got)| close(*parts, *got, 1e-7, &what));
-        // and bits depend on no thread
+        // bit-identical for any number of threads
         let alone = learned(&began.model, &part(&x, &y, first..all), 1.0, 1);
         assert!(bytes(&alone.model) == bytes(&went_on.model), "{what}");
     }
 }
 
-/// Rows beyond those of the fit are learned as they are, and the model does not clip them afterwards.
+/// Rows outside the training ranges are learned, and later predicted, unclipped.
 #[test]
 fn a_fit_that_goes_on_learns_rows_beyond_its_ranges() {
     let x: Rows = (0..400).map(|i| vec![f64::from(i) / 200.0]).collect();
@@ -290,11 +291,11 @@ fn a_fit_that_goes_on_learns_rows_beyond_its_ranges() {
     let mut out = vec![0.0; 400];
     predictor.predict(&x.concat(), &mut out).unwrap();
     let error = out.iter().zip(&y).map(|(got, y)| (got - y).powi(2)).sum::<f64>() / 400.0;
-    // the same ridge regression on kernel sections of the first rows, in NumPy: 0.0162; clipped rows: 0.5
+    // NumPy, with the same ridge regression on the same kernel sections: 0.0162; clipped rows: 0.5
     assert!((error - 0.0162).abs() < 1e-3, "{error}");
 }
 
-/// One that forgets is the weighted ridge regression of the recursion, and follows a target that changes.
+/// With forgetting, an update equals weighted ridge regression and follows a changing target.
 #[test]
 fn a_fit_that_goes_on_may_forget() {
     let (x, mut y) = rows(1200);
@@ -306,7 +307,7 @@ fn a_fit_that_goes_on_may_forget() {
         (900..1200).map(|i| (got[i] - y[i]).powi(2)).sum::<f64>() / 300.0
     };
     assert!(late(0.99) < 0.05 * late(1.0), "{} {}", late(0.99), late(1.0));
-    // in two parts the forgetting is that of one run
+    // forgetting in two parts equals forgetting in one run
     let of = |n: usize| {
         let fit = on_landmarks("online", &x).set("std", true).set("forgetting", 0.99);
         run(&fit.set("lambda", LAMBDA * 600.0 / n as f64), &part(&x, &y, 0..n), 1).unwrap()
@@ -315,7 +316,7 @@ fn a_fit_that_goes_on_may_forget() {
     let parts = predictions(&learned(&of(600).model, &part(&x, &y, 600..1200), 0.99, 1).model, &selected);
     let whole = predictions(&of(1200).model, &selected);
     parts.0.iter().zip(&whole.0).for_each(|(parts, whole)| close(*parts, *whole, 1e-6, "prediction"));
-    // what the landmarks leave out of the rows in the mean is that of the first 600
+    // the mean residual of the landmarks still comes from the first 600 rows
     parts.1.iter().zip(&whole.1).for_each(|(parts, whole)| close(*parts, *whole, 0.01, "deviation"));
 }
 

@@ -1,4 +1,4 @@
-//! Exported models against `predict`: the files are read and computed here, by the few operations that they are made of.
+//! Exported ONNX models compared with `predict`, evaluated by a small interpreter.
 
 use crate::solver_laws::{fit, predicted, run, table};
 use crate::solvers::golden;
@@ -10,14 +10,14 @@ use std::collections::HashMap;
 
 type Rows = Vec<Vec<f64>>;
 
-/// Numbers with a shape; whole numbers too.
+/// Tensor of numbers; integers are stored as f64 too.
 #[derive(Clone)]
 struct Array {
     shape: Vec<usize>,
     values: Vec<f64>,
 }
 
-/// The fields of a message of Protocol Buffers: their numbers, and their bytes or number.
+/// Parses the fields of a Protocol Buffers message into field number, integer value and bytes.
 fn fields(mut bytes: &[u8]) -> Vec<(u64, u64, &[u8])> {
     fn varint(bytes: &mut &[u8]) -> u64 {
         let mut value = 0;
@@ -56,7 +56,7 @@ fn constant(tensor: &[(u64, u64, &[u8])]) -> Array {
     Array { shape, values: one(9).map_or(Vec::new(), |(.., raw)| raw.chunks_exact(8).map(number).collect()) }
 }
 
-/// An operation on two arrays, each repeated along axes where it has one entry or none.
+/// Applies an elementwise operation with broadcasting.
 fn with(a: &Array, b: &Array, of: impl Fn(f64, f64) -> f64) -> Array {
     let rank = a.shape.len().max(b.shape.len());
     let size =
@@ -115,7 +115,7 @@ fn apply(operation: &str, inputs: &[&Array], keep: bool) -> Option<Array> {
     }
 }
 
-/// What an exported model computes of some rows: its prediction or its scores.
+/// Evaluates an exported model on rows; returns its predictions or scores.
 fn computed(file: &[u8], x: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let model = fields(file);
     let graph = fields(model.iter().find(|(field, ..)| *field == 7).unwrap().2);
@@ -130,7 +130,7 @@ fn computed(file: &[u8], x: &[Vec<f64>]) -> Vec<Vec<f64>> {
         let keep = node.iter().filter(|(field, ..)| *field == 5).map(|(.., bytes)| fields(bytes));
         let keep =
             keep.filter(|of| texts(of, 1) == ["keepdims"]).all(|of| of.iter().any(|(f, v, _)| (*f, *v) == (3, 1)));
-        // labels and groups are made of scores by operations that are not here
+        // labels and clusters come from the scores by operations not implemented here
         let Some(inputs) = texts(&node, 1).iter().map(|name| known.get(name)).collect::<Option<Vec<_>>>() else {
             continue;
         };
@@ -143,7 +143,7 @@ fn computed(file: &[u8], x: &[Vec<f64>]) -> Vec<Vec<f64>> {
     out.values.chunks(out.shape[1]).map(<[f64]>::to_vec).collect()
 }
 
-/// The largest difference between the scores of an exported model and those of `predict`, beside the largest score.
+/// Returns the largest difference from the scores of `predict`, relative to the largest score.
 fn difference(predictor: &Predictor, file: &[u8], x: &Rows) -> f64 {
     let (expected, got) = (predicted(predictor, x), computed(file, x));
     assert_eq!((expected.len(), expected[0].len()), (got.len(), got[0].len()));
@@ -152,12 +152,12 @@ fn difference(predictor: &Predictor, file: &[u8], x: &Rows) -> f64 {
     apart.fold(0.0, f64::max) / largest
 }
 
-/// Every solver that can be exported, on kernels whose diagonal is one number and others.
+/// Every exportable solver, on kernels with constant and with varying diagonals.
 #[test]
 fn exported_models_compute_what_predict_does() {
     let golden = golden();
     let table = table(&golden.x, &golden.y);
-    // rows of the fit are landmarks: their distance is 0
+    // the training rows are landmarks: their distance is 0
     let x = [&golden.new[..], &golden.x[..20]].concat();
     let mut exported = Vec::new();
     for family in registry() {
@@ -170,7 +170,7 @@ fn exported_models_compute_what_predict_does() {
         for kernel in kernels {
             let what = format!("{} with {kernel}", family.name);
             let fit = fit(family, golden.x.len(), ElementType::F64).rank(40).kernel(kernel.parse().unwrap());
-            // graphs have no kernel
+            // graph solvers take no kernel
             let Ok(fitted) = run(&fit, &table, 1) else { continue };
             let file = match fitted.model.to_onnx() {
                 Ok(file) => file,

@@ -1,5 +1,5 @@
-//! Every solver of the registry with each value of its parameters, beside weights, metrics, maps, landmarks and categories: it fits and
-//! predicts finite numbers, or says in an error why it does not. It never panics.
+//! Every solver with each value of its parameters, and with weights, metrics, maps, landmarks and
+//! categories, predicts finite numbers or returns an explained error. It never panics.
 
 use kfit::solver::parameter::{Parameter, ParameterKind};
 use kfit::solver::{SolverFamily, registry};
@@ -14,7 +14,7 @@ use kstore::{Selection, Table};
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What stands beside the parameters of a solver.
+/// Settings combined with the parameters of a solver.
 const BESIDE: [&str; 9] = [
     "nothing",
     "weights",
@@ -27,7 +27,7 @@ const BESIDE: [&str; 9] = [
     "categories",
 ];
 
-/// 80 rows: three numbers, a text, a number, three classes, four groups and a weight.
+/// Writes 80 rows: three numbers, a text, a number, three classes, four groups and a weight.
 fn table(folder: &std::path::Path) -> Table {
     let stream = Stream::new(5, Purpose::Data, 0);
     let mut text = "x0,x1,x2,c,y,k,g,w\n".to_string();
@@ -47,7 +47,7 @@ fn reads(family: &SolverFamily, name: &str) -> bool {
     family.parameters.iter().any(|parameter| parameter.name == name)
 }
 
-/// A small fit with what the solver cannot do without.
+/// A small fit with the solver's required parameters.
 fn fit(family: &SolverFamily) -> Fit {
     let fit = Fit::solver(family.name).unwrap().rank(15);
     let needed = [("clusters", "3"), ("with", "x1"), ("nodes", "40"), ("lambda", "1e-3"), ("C", "1")];
@@ -58,7 +58,7 @@ fn fit(family: &SolverFamily) -> Fit {
     left.into_iter().fold(fit, |fit, (name, value)| fit.set(name, value))
 }
 
-/// Values of a parameter.
+/// Returns test values of a parameter.
 fn values(parameter: &Parameter) -> Vec<String> {
     let words: &[&str] = match parameter.kind {
         ParameterKind::Flag => &["true"],
@@ -91,7 +91,7 @@ fn beside(fit: Fit, what: &str) -> Fit {
     }
 }
 
-/// Fits and predicts; the error of a fit that is refused.
+/// Fits and predicts, or returns the error of the fit.
 fn tried(fit: &Fit, table: &Table, categories: bool) -> ksolve::Result<()> {
     let targets = match fit.task()? {
         Task::Classification => vec!["k".to_string()],

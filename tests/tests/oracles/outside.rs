@@ -1,4 +1,4 @@
-//! A kernel and a landmark scheme of somebody who only uses the crates, handed over as objects and registered by name.
+//! A custom kernel and landmark scheme, passed as objects and registered by name.
 
 use faer::{Mat, MatMut, MatRef};
 use kapprox::kernel::{self, Distance, KernelColumns, KernelFamily, KernelParameter, Range, Value};
@@ -15,7 +15,7 @@ use ksolve::predict::Predictor;
 use kstore::{Fold, Merge, RowBlock, Table, Workers};
 use std::sync::Arc;
 
-/// The inverse multiquadric, 1 / √(1 + ‖x − z‖²): positive definite in every dimension (Micchelli 1986).
+/// Inverse multiquadric, 1 / √(1 + ‖x − z‖²), positive definite for all d (Micchelli 1986).
 #[derive(Debug)]
 struct InverseMultiquadric;
 
@@ -44,13 +44,13 @@ impl<T: Real> KernelFunction<T> for InverseMultiquadric {
     }
 }
 
-/// Rows whose number is a multiple of `stride`, the first of them first.
+/// Scheme that selects the rows whose index is a multiple of `stride`, in order.
 #[derive(Debug)]
 struct Every {
     stride: u64,
 }
 
-/// The rows a pass has met.
+/// Rows collected in a pass.
 #[derive(Default)]
 struct Met<T> {
     points: Vec<T>,
@@ -92,8 +92,7 @@ impl<T: Real> Landmarks<T> for Every {
     }
 }
 
-/// The certificate of a kernel from outside, on landmarks of a scheme from outside and of one from inside, against the
-/// dense matrix.
+/// A custom kernel's certificate, with a custom and a built-in scheme, matches the dense matrix.
 #[test]
 fn a_kernel_and_a_scheme_from_outside_are_certified() {
     let rows = Lcg(11).normals(900, 5);
@@ -111,7 +110,7 @@ fn a_kernel_and_a_scheme_from_outside_are_certified() {
     assert!(errors[1] < errors[0], "chosen landmarks are better than any: {errors:?}");
 }
 
-/// The same scheme in f32 with a kernel of the registry: any chunking finds the same landmarks.
+/// The same scheme in f32 with a registered kernel: any chunking gives the same landmarks.
 #[test]
 fn a_scheme_from_outside_works_with_any_kernel_and_chunking() {
     let points = Points::<f32>::new(&Lcg(12).normals(500, 4));
@@ -126,14 +125,14 @@ fn a_scheme_from_outside_works_with_any_kernel_and_chunking() {
     let mut phi = Mat::<f32>::zeros(500, map.rank());
     let x = MatRef::from_row_major_slice(&points.x, 500, 4);
     kapprox::FeatureMap::apply(&map, x, phi.as_mut(), &workers);
-    // a landmark's kernel values are exact
+    // kernel values of a landmark are exact
     let mut k = Mat::<f32>::zeros(500, 1);
     KernelFunction::<f32>::block(&*kernel, x, x.subrows(14, 1), k.as_mut());
     let got = &phi * phi.row(14).transpose();
     assert!((0..500).all(|i| (got[i] - k[(i, 0)]).abs() < 1e-3 * k[(14, 0)]), "the landmark of row 14");
 }
 
-/// A kernel of the crate under another name.
+/// A built-in kernel under another name.
 #[derive(Debug)]
 struct Renamed {
     text: String,
@@ -170,7 +169,7 @@ static OWN: KernelFamily = KernelFamily {
 
 static SEVENTH: Scheme = Scheme::new("every_seventh", "rows 0, 7, 14, …", &Every { stride: 7 });
 
-/// Registered, both fit, save, load and predict, with the bits of the kernel of the crate.
+/// Once registered, both fit, save, load and predict, bit-identical to the built-in kernel.
 #[test]
 fn a_registered_kernel_and_scheme_fit_save_load_and_predict() {
     kernel::register(&OWN).unwrap();
@@ -204,7 +203,7 @@ fn a_registered_kernel_and_scheme_fit_save_load_and_predict() {
             assert!(landmarks.len() == 90 && landmarks.iter().all(|row| row % 7 == 0), "{landmarks:?}");
         }
     }
-    // the file of a program that registered another name
+    // a file with a kernel name that is not registered here
     let renamed = std::fs::read(&path).unwrap();
     let at = renamed.windows(12).position(|bytes| bytes == b"own_gaussian").unwrap();
     let renamed = [&renamed[..at], b"her_gaussian", &renamed[at + 12..]].concat();
@@ -212,7 +211,7 @@ fn a_registered_kernel_and_scheme_fit_save_load_and_predict() {
     assert!(error.contains("\"her_gaussian\"") && error.contains("kernel::register"), "{error}");
 }
 
-/// A name means one thing.
+/// A name can be registered only once.
 #[test]
 fn names_that_are_taken_or_no_words_are_refused() {
     const fn named(name: &'static str) -> KernelFamily {
@@ -233,7 +232,7 @@ fn names_that_are_taken_or_no_words_are_refused() {
     assert!(SCHEMES.iter().all(|scheme| landmark::register(scheme).is_err()));
 }
 
-/// A function of two points, in both precisions and in sums.
+/// A function of two points is a kernel, in both precisions and in sums.
 #[test]
 fn a_function_of_two_points_is_a_kernel() {
     fn check<T: Real>(made: &Arc<dyn AnyKernel>) {

@@ -1,4 +1,4 @@
-//! The law of randomly pivoted Cholesky: block proposals with rejection must draw every pivot as one at a time would.
+//! Randomly pivoted Cholesky by blocks with rejection has the pivot law of one-at-a-time sampling.
 
 use kapprox::landmark::{Landmarks, RpCholesky, Scan};
 use kapprox::matrix::{self, Function};
@@ -22,7 +22,7 @@ fn unequal() -> Vec<Vec<f64>> {
     rows
 }
 
-/// What is left of every row once `pivot` is chosen too.
+/// Adds `pivot` to the chosen pivots and updates the residual of every row.
 fn eliminate(k: &[Vec<f64>], chosen: &mut Vec<Vec<f64>>, residual: &mut [f64], pivot: usize) {
     let root = residual[pivot].sqrt();
     let earlier = |j: usize| chosen.iter().map(|c| c[pivot] * c[j]).sum::<f64>();
@@ -32,7 +32,7 @@ fn eliminate(k: &[Vec<f64>], chosen: &mut Vec<Vec<f64>>, residual: &mut [f64], p
     chosen.push(column);
 }
 
-/// Probabilities of the pivot at position `at` under the plain law, by walking through all pivots before it.
+/// Computes the probabilities of pivot number `at` by enumerating all earlier pivots.
 fn plain_law(k: &[Vec<f64>], at: usize) -> Vec<f64> {
     fn walk(k: &[Vec<f64>], chosen: &mut Vec<Vec<f64>>, residual: &[f64], weight: f64, left: usize, out: &mut [f64]) {
         let total: f64 = residual.iter().sum();
@@ -54,16 +54,16 @@ fn plain_law(k: &[Vec<f64>], at: usize) -> Vec<f64> {
     out
 }
 
-/// How a simulated round proposes.
+/// How a simulated block is proposed.
 #[derive(Clone, Copy)]
 enum Proposals {
-    /// With replacement: right.
+    /// With replacement: correct.
     Independent,
-    /// Without: wrong.
+    /// Without replacement: wrong.
     Distinct,
 }
 
-/// The first `m` pivots of the block form, dense, with other random numbers than the library's.
+/// Simulates the first `m` pivots of the block algorithm, dense, with another random generator.
 fn simulate(k: &[Vec<f64>], m: usize, block: usize, proposals: Proposals, random: &mut Lcg) -> Vec<u64> {
     let mut residual: Vec<f64> = (0..k.len()).map(|i| k[i][i]).collect();
     let (mut chosen, mut pivots) = (Vec::new(), Vec::new());
@@ -93,7 +93,7 @@ fn simulate(k: &[Vec<f64>], m: usize, block: usize, proposals: Proposals, random
     pivots
 }
 
-/// How often each row is the pivot at each position.
+/// Counts how often each row is the pivot at each position.
 fn counts(n: usize, runs: &[Vec<u64>]) -> Vec<Vec<f64>> {
     let mut counts = vec![vec![0.0; n]; runs[0].len()];
     for run in runs {
@@ -102,7 +102,7 @@ fn counts(n: usize, runs: &[Vec<u64>]) -> Vec<Vec<f64>> {
     counts
 }
 
-/// The library's pivots, streamed in tiles and segments; no thread is started, which would take longer than the pass.
+/// Returns the library's pivots, streamed in tiles and segments, without the cost of threads.
 fn library(rows: &[Vec<f64>], spec: &str, m: usize, seeds: u64) -> Vec<Vec<u64>> {
     let (points, any, workers) = (Points::<f64>::new(rows), kernel(spec), Workers::sequential());
     let pass = Pass { prefetch: 0, ..Pass::new(7, 11, &workers) };
@@ -110,7 +110,7 @@ fn library(rows: &[Vec<f64>], spec: &str, m: usize, seeds: u64) -> Vec<Vec<u64>>
     (0..seeds).map(|seed| RpCholesky.select(&data, &any, m, seed).unwrap().rows).collect()
 }
 
-/// The library's pivots of the matrix itself.
+/// Returns the library's pivots of the matrix itself.
 fn of_matrix(k: &[Vec<f64>], m: usize, seeds: u64) -> Vec<Vec<u64>> {
     let entries = Function { n: k.len() as u64, entry: |i: u64, j: u64| k[i as usize][j as usize] };
     let pivots = |seed| matrix::rpcholesky(&entries, m, 0.0, seed, &Workers::sequential()).unwrap().pivots;
@@ -121,13 +121,13 @@ fn simulations(k: &[Vec<f64>], m: usize, block: usize, proposals: Proposals, see
     (0..seeds).map(|seed| simulate(k, m, block, proposals, &mut Lcg(seed * 7919 + 3))).collect()
 }
 
-/// The chi-squared statistic in units of its quantile at p = 1e-4 (Wilson, Hilferty 1931): below 1 the law holds.
+/// Returns chi-squared over its quantile at p = 1e-4 (Wilson, Hilferty 1931): below 1 it passes.
 fn share_of_quantile(statistic: f64, freedom: f64) -> f64 {
     let spread = 2.0 / (9.0 * freedom);
     statistic / (freedom * (1.0 - spread + 3.719 * spread.sqrt()).powi(3))
 }
 
-/// Counts against probabilities; cells that expect fewer than five are pooled.
+/// Compares counts with probabilities; cells with an expected count below five are pooled.
 fn against(counts: &[f64], law: &[f64]) -> f64 {
     let runs: f64 = counts.iter().sum();
     let (mut statistic, mut cells, mut rest) = (0.0, 0.0, (0.0, 0.0));
@@ -147,7 +147,7 @@ fn against(counts: &[f64], law: &[f64]) -> f64 {
     share_of_quantile(statistic, cells - 1.0)
 }
 
-/// Two tables of counts from equally many runs; cells with fewer than ten in both together are pooled.
+/// Compares two tables of counts of equally many runs; cells with fewer than ten are pooled.
 fn alike(a: &[f64], b: &[f64]) -> f64 {
     let (mut statistic, mut cells, mut rest) = (0.0, 0.0, (0.0, 0.0));
     let mut add = |a: f64, b: f64| {
@@ -202,7 +202,7 @@ fn every_later_pivot_is_as_frequent_as_in_the_plain_form() {
     }
 }
 
-/// What the two tests above would say of proposals without replacement, the mistake that is easily made.
+/// The two tests above detect proposals without replacement, an easy mistake.
 #[test]
 fn distinct_proposals_are_noticed() {
     let rows = unequal();

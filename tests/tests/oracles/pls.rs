@@ -1,4 +1,4 @@
-//! Partial least squares against the textbook: the dual with deflated kernel matrices, and the primal with deflated rows.
+//! Partial least squares compared with the textbook: deflated kernel matrices, and deflated rows.
 
 use crate::solvers::{close, golden};
 use kfit::request::TrainOptions;
@@ -28,7 +28,7 @@ fn centred(rows: &Rows, mean: &[f64]) -> Rows {
     rows.iter().map(|row| row.iter().zip(mean).map(|(v, mean)| v - mean).collect()).collect()
 }
 
-/// The leading eigenvector of a small symmetric positive semi-definite matrix, by powers.
+/// Computes the leading eigenvector of a small positive semi-definite matrix by power iteration.
 fn leading(m: &Rows) -> Vec<f64> {
     let mut v: Vec<f64> = (0..m.len()).map(|i| 1.0 + 0.1 * i as f64).collect();
     for _ in 0..20_000 {
@@ -39,7 +39,7 @@ fn leading(m: &Rows) -> Vec<f64> {
     v
 }
 
-/// Orthonormal scores T and fitted values of Rosipal and Trejo's algorithm on a centred kernel matrix.
+/// Computes orthonormal scores T and fitted values by Rosipal and Trejo, from a centred matrix.
 fn dual(mut k: Rows, y: &Rows, q: usize) -> (Rows, Rows) {
     let (n, t) = (y.len(), y[0].len());
     let (mut left, mut scores, mut fitted) = (y.clone(), Vec::new(), vec![vec![0.0; t]; n]);
@@ -71,7 +71,7 @@ fn dual(mut k: Rows, y: &Rows, q: usize) -> (Rows, Rows) {
     (scores, fitted)
 }
 
-/// Coefficients d x t of NIPALS with deflated rows: W(PᵀW)⁻¹Cᵀ.
+/// Computes the d x t coefficients of NIPALS with deflated rows: W(PᵀW)⁻¹Cᵀ.
 fn primal(x: &Rows, y: &Rows, q: usize) -> Rows {
     let (mut x, mut y, d, t) = (x.clone(), y.clone(), x[0].len(), y[0].len());
     let (mut ws, mut ps, mut cs): (Rows, Rows, Rows) = (Vec::new(), Vec::new(), Vec::new());
@@ -99,7 +99,7 @@ fn primal(x: &Rows, y: &Rows, q: usize) -> Rows {
     (0..d).map(|i| (0..t).map(|j| (0..q).map(|k| ws[k][i] * inner[j][k]).sum()).collect()).collect()
 }
 
-/// The golden rows with a target: numbers, or the codes of three classes.
+/// Returns the golden rows with a target: numbers, or codes of three classes.
 fn targets(task: Task) -> (Rows, Vec<f64>, Rows) {
     let golden = golden();
     let smooth = |x: &[f64]| (x[0] + 0.5 * x[1]).sin() + 0.2 * x[0] * x[1];
@@ -154,7 +154,7 @@ fn kernel_partial_least_squares_is_that_of_the_dual() {
             let cosine = dot(&own, score) / dot(&own, &own).sqrt();
             assert!((cosine.abs() - 1.0).abs() < 1e-8, "{task:?} component {j}: {cosine}");
         }
-        // what is explained, and the error on the rows of the fit
+        // the training error equals the residual of the oracle
         let left = |i: usize, j: usize| wide[i][j] - mean[j] - expected[i][j];
         let residual: f64 = (0..n).map(|i| (0..mean.len()).map(|j| left(i, j).powi(2)).sum::<f64>()).sum();
         close(trained.report.train.unwrap().mse, residual / (n * mean.len()) as f64, 1e-8, "train mse");
@@ -193,7 +193,7 @@ fn the_surface_of_components_is_that_of_refitting_without_each_fold() {
         }
     }
     assert_eq!(figure("components")[0], best.0 as f64);
-    // the model is that of all rows with the best number
+    // the model uses all rows and the best number of components
     let (mean, target_mean) = (means(&x), means(&wide));
     let beta = primal(&centred(&x, &mean), &centred(&wide, &target_mean), best.0);
     for row in &x {
@@ -217,7 +217,7 @@ fn what_cannot_be_learned_is_said() {
     assert!(message.contains("no target varies with the features"), "{message}");
     let message = refused(&TrainOptions { ranks: vec![2, 3], ..options });
     assert!(message.contains("without folds"), "{message}");
-    // more components than features: as many as there are
+    // more components than features are reduced to the number of features
     let (x, y, _) = targets(Task::Regression);
     let trained =
         fitted(&x, &y, &exact(Task::Regression, "linear()", x.len()), &Options::new().set("components", 40), 1);

@@ -1,4 +1,4 @@
-//! Predictive variances against a dense Gaussian process of the same form.
+//! Predictive variances compared with a dense Gaussian process of the same form.
 
 use faer::{Mat, MatRef};
 use kfit::request::{Resources, TrainOptions};
@@ -35,13 +35,13 @@ fn fit(rows: &[Vec<f64>], y: &[f64], spec: &str, map: &str, rank: usize, interce
     train::<f64>(&table::select(&path, Task::Regression), &options, &ridge, &resources).unwrap()
 }
 
-/// The prior covariances q(x, x') and what the prior has more of at a point, k(x, x) − q(x, x).
+/// Prior covariance q(x, x') of the features, and the residual variance k(x, x) − q(x, x).
 struct Prior<'p> {
     q: &'p dyn Fn(&[f64], &[f64]) -> f64,
     rest: &'p dyn Fn(&[f64]) -> f64,
 }
 
-/// The variance of the function over s², and s² by restricted maximum likelihood, from n x n matrices.
+/// Computes the function's variance over s², and s² by restricted maximum likelihood, densely.
 fn dense(prior: &Prior<'_>, rows: &[Vec<f64>], y: &[f64], intercept: Intercept, at: &[f64]) -> (f64, f64) {
     let mu = LAMBDA * N as f64;
     let one = if intercept == Intercept::Penalised { 1.0 } else { 0.0 };
@@ -109,7 +109,7 @@ fn with_few_landmarks_they_are_the_subset_of_regressors_and_what_it_leaves_out()
         let among = kernel_matrix(&landmarks, &*k);
         let column = |x: &[f64]| landmarks.iter().map(|z| k(x, z)).collect::<Vec<f64>>();
         let q = |x: &[f64], z: &[f64]| column(x).iter().zip(solve(&among, &column(z))).map(|(a, b)| a * b).sum::<f64>();
-        // as much as is left out of the rows in the mean is a part of their noise
+        // the mean residual of the training rows is a part of the noise
         let rest = |x: &[f64]| k(x, x) - q(x, x);
         let (typical, mu) = (rows.iter().map(|x| rest(x)).sum::<f64>() / N as f64, LAMBDA * N as f64);
         let prior = Prior { q: &q, rest: &|x| (rest(x) - typical).max(0.0) * mu / (mu + typical) };
@@ -117,7 +117,7 @@ fn with_few_landmarks_they_are_the_subset_of_regressors_and_what_it_leaves_out()
     }
 }
 
-/// Random features are their own prior, and leave nothing out.
+/// Random features define their own prior, without a residual.
 #[test]
 fn random_features_have_the_variances_of_their_own_kernel() {
     let (rows, y) = problem();
@@ -135,7 +135,7 @@ fn random_features_have_the_variances_of_their_own_kernel() {
     }
 }
 
-/// Far from the landmarks the features vanish; the function is as uncertain there as the prior.
+/// Far from the landmarks the features vanish, and only the variance of the prior remains.
 #[test]
 fn far_from_the_rows_the_variance_is_that_of_the_prior() {
     let (rows, y) = problem();
@@ -145,7 +145,7 @@ fn far_from_the_rows_the_variance_is_that_of_the_prior() {
     let mut out = [0.0];
     let far = Mat::from_fn(1, 2, |_, _| 100.0);
     model.predict_quadratic(&functions, &*kernel, far.as_ref(), &mut out, &Workers::sequential()).unwrap();
-    // less what is left out of the rows of the fit
+    // minus the mean residual of the training rows
     let expected = (1.0 - left) / (LAMBDA * N as f64 + left);
     assert!((out[0] / expected - 1.0).abs() < 1e-9, "{out:?} {expected}");
 }

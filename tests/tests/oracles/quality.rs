@@ -1,4 +1,4 @@
-//! Measures of an approximation against dense matrices.
+//! Error measures of an approximation compared with dense matrices.
 
 use faer::{Mat, MatRef};
 use kapprox::landmark::{RpCholesky, Uniform};
@@ -22,7 +22,7 @@ fn clusters(n: usize, d: usize, seed: u64) -> Vec<Vec<f64>> {
     (0..n).map(|i| centres[i % 5].iter().map(|c| c + 0.5 * random.normal()).collect()).collect()
 }
 
-/// K − ΦΦᵀ for the leading features, entry by entry.
+/// Computes K − ΦΦᵀ for the leading features, entry by entry.
 fn left<T: Real>(map: &dyn FeatureMap<T>, points: &Points<T>, k: &[Vec<f64>], rank: usize) -> Vec<Vec<f64>> {
     let n = points.len();
     let mut phi = Mat::<T>::zeros(n, map.dims().1);
@@ -89,7 +89,7 @@ fn exact_measures_are_those_of_the_dense_matrix() {
                 assert!(measure.high < measure.low * 1.06, "{measure:?}");
             }
         }
-        // all ranks at once are what each is alone, up to the order of a product's sums
+        // all ranks together give the same as each alone, up to the order of a product's sums
         let options = SpectralOptions::default();
         let together = approximation.spectral(&all, options, 5).unwrap();
         assert_eq!(together.len(), ranks.len());
@@ -105,7 +105,7 @@ fn exact_measures_are_those_of_the_dense_matrix() {
     }
 }
 
-/// The estimate of ‖E‖²_F is unbiased and the intervals hold as often as they say.
+/// The estimate of ‖E‖²_F is unbiased, and the intervals have their nominal coverage.
 #[test]
 fn sampled_columns_give_unbiased_norms_and_fair_intervals() {
     let rows = clusters(400, 3, 2);
@@ -129,11 +129,11 @@ fn sampled_columns_give_unbiased_norms_and_fair_intervals() {
     ] {
         let share = hits as f64 / seeds as f64;
         eprintln!("{name}: {share:.3} of the intervals hold; bias {standard:.2} standard errors");
-        // four standard errors of 600 trials on either side, and a normal interval from 60 columns falls a little short
+        // ± four standard errors of 600 trials; a normal interval from 60 columns undercovers
         assert!((CONFIDENCE - 0.05..CONFIDENCE + 0.036).contains(&share), "{name}: {share}");
     }
     assert!(found.iter().all(|f| f.frobenius.evidence == Evidence::Confidence(CONFIDENCE) && f.columns == 60));
-    // the standard errors are those that the estimates have, neither larger nor smaller
+    // the reported standard errors match the spread of the estimates
     let measures: [fn(&Errors) -> Measure; 2] = [|f| f.frobenius_norm.error, |f| f.frobenius];
     for measure in measures {
         let mean = found.iter().map(|f| measure(f).value).sum::<f64>() / seeds as f64;
@@ -144,13 +144,13 @@ fn sampled_columns_give_unbiased_norms_and_fair_intervals() {
     }
 }
 
-/// Without a product with K the norms are enclosed, for projections and for random features, in f32 as in f64.
+/// Without a product with K the norms are bounded from both sides, for every map and precision.
 #[test]
 fn bounds_hold_for_every_map_and_both_precisions() {
     fn check<T: Real>(rows: &[Vec<f64>], spec: &str) {
         let points = Points::<T>::new(rows);
         let any = kernel(spec);
-        // the rows as T holds them
+        // the rows rounded to T
         let held: Vec<Vec<f64>> =
             points.x.chunks(points.d).map(|row| row.iter().map(|v| kstore::Real::to_f64(*v)).collect()).collect();
         let k = kernel_matrix(&held, &*kernels::kernel(spec));
@@ -213,14 +213,14 @@ fn no_approximation_is_better_than_the_floor() {
         assert!(trace >= floor && errors.frobenius.value >= spectrum.frobenius_floor(errors.rank), "{errors:?}");
         assert!(trace < 40.0 * floor, "rank {}: {trace} against {floor}", errors.rank);
     }
-    // a sample says how much it is, and comes near
+    // a spectrum from a sample reports that it is not exact, and is close
     let sample = sample_spectrum(&data, &any, 130, 0).unwrap();
     assert!(!sample.is_exact() && sample.values.len() == 130);
     assert!((sample.trace_floor(10) / spectrum.trace_floor(10) - 1.0).abs() < 0.3);
     assert!(sample_spectrum(&data, &kernel("sigmoid()"), 50, 0).is_err());
 }
 
-/// Threads never change a bit, tiles and segments no more than the order of sums; duplicates and zeros are no trouble.
+/// Threads do not change a bit, tiles only the order of sums; duplicates and zeros are allowed.
 #[test]
 fn measures_do_not_depend_on_threads_and_survive_odd_tables() {
     let rows = clusters(700, 3, 5);

@@ -1,4 +1,4 @@
-//! Ranking against a dense Newton method over all pairs in kernel values alone.
+//! Ranking compared with a dense Newton method over all pairs, from kernel values alone.
 
 use crate::solvers::close;
 use kmill_tests::dense::solve;
@@ -13,7 +13,7 @@ type Rows = Vec<Vec<f64>>;
 
 const KERNEL: &str = "gaussian(sigma=1.5)";
 
-/// Rows with two features and their group behind them, and their grades.
+/// Returns rows of two features and a group, and their grades.
 fn rows(n: usize, groups: usize) -> (Rows, Vec<f64>) {
     let mut random = Lcg(5);
     let x = random.normals(n, 2);
@@ -47,7 +47,7 @@ fn figure(fitted: &Fitted, name: &str) -> f64 {
     fitted.report.figures.iter().find(|figure| figure.name == name).unwrap().values[0]
 }
 
-/// Loss of a pair with this lead, its derivative and its curvature.
+/// Returns the loss of a pair with score difference z, its derivative and its second derivative.
 fn pair(loss: &str, z: f64) -> (f64, f64, f64) {
     if loss == "logistic" {
         let p = 1.0 / (1.0 + z.exp());
@@ -57,8 +57,9 @@ fn pair(loss: &str, z: f64) -> (f64, f64, f64) {
     (short * short, -2.0 * short, if short > 0.0 { 2.0 } else { 0.0 })
 }
 
-/// Coefficients α of the kernel functions of all rows at the minimum of (1/P) Σ ℓ(f_i − f_j) + lambda αᵀKα with f = Kα, that minimum, and P. With a row
-/// √(curvature/P) (e_i − e_j) of R for every pair, and r = RᵀRf less the derivatives by f, Newton's method solves (RᵀRK + 2 lambda I) α = r, by
+/// Minimises (1/P) Σ ℓ(f_i − f_j) + lambda αᵀKα with f = Kα over P pairs; returns the dual
+/// coefficients α, the minimum, and P. With a row √(curvature/P) (e_i − e_j) of R for every pair,
+/// and r = RᵀRf minus the derivatives by f, Newton's method solves (RᵀRK + 2 lambda I) α = r, by
 /// (RKRᵀ + 2 lambda I) q = RKr and α = (r − Rᵀq)/(2 lambda).
 fn dense(x: &Rows, y: &[f64], group: &dyn Fn(usize) -> f64, loss: &str, lambda: f64) -> (Vec<f64>, f64, usize) {
     let (n, k) = (x.len(), kernels::kernel(KERNEL));
@@ -132,7 +133,7 @@ fn a_ranking_is_the_minimum_over_all_pairs() {
     }
 }
 
-/// 3,000 rows in 200 groups are several tiles, and more than one segment of work.
+/// 3,000 rows in 200 groups are several tiles and more than one work unit.
 #[test]
 fn groups_keep_to_themselves_and_threads_change_nothing() {
     let (x, y) = rows(3000, 200);
@@ -140,7 +141,7 @@ fn groups_keep_to_themselves_and_threads_change_nothing() {
     let scores = |y: &[f64], threads| predicted(run(&fit, &x, y, threads).unwrap(), &x);
     let expected = scores(&y, 1);
     assert_eq!(scores(&y, 3), expected, "threads");
-    // only the order of the grades counts, and only within a group
+    // only the order of the grades within a group counts
     let moved: Vec<f64> = y.iter().zip(&x).map(|(y, x)| (y + 100.0 * x[2]).powi(3)).collect();
     assert_eq!(scores(&moved, 2), expected, "grades of another scale in every group");
     let wide = self::fit(60, "squared-hinge", 1e-4, ElementType::F64).set("group", "x2");

@@ -1,4 +1,4 @@
-//! Randomly pivoted Cholesky against its law and against independently measured errors.
+//! Randomly pivoted Cholesky compared with its distribution and with independently measured errors.
 
 use kapprox::landmark::{Landmarks, RpCholesky, Uniform};
 use kmill_tests::dense::pivoted_cholesky;
@@ -11,7 +11,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0
 }
 
-/// Values measured with the authors' program; median over seeds.
+/// Reference values were measured with the authors' program; median over seeds.
 #[test]
 fn errors_on_smile_and_robspiral_are_the_published_ones() {
     let n = 10_000;
@@ -82,7 +82,7 @@ fn the_choice_ends_where_residuals_are_rounding() {
     let spec = "gaussian(sigma=1)";
     let found = select(&narrow, &RpCholesky, spec, 400, 0, WHOLE);
     let most = select(&wide, &RpCholesky, spec, 400, 0, WHOLE);
-    // in f64 the rows have more to give, and in f32 more passes would look for it among numbers that do not tell it
+    // f64 allows more landmarks; in f32 further passes would only sample rounding errors
     assert!(found.len() > 50 && found.len() < most.len(), "{} and {} landmarks", found.len(), most.len());
     assert!(found.passes <= 12, "{} passes", found.passes);
     let certificate = certify(&narrow, found, spec).0;

@@ -1,5 +1,5 @@
-//! Ridge regression without a penalty: the solution of smallest norm, f(x) = ȳ + Σ a_i k(x, x_i) with (HKH + 11ᵀ)a = y − ȳ where all rows are landmarks,
-//! and the normal equations where they are few.
+//! Ridge regression with lambda = 0, the minimum-norm solution: f(x) = ȳ + Σ a_i k(x, x_i) with
+//! (HKH + 11ᵀ)a = y − ȳ if all rows are landmarks, and the normal equations with few landmarks.
 
 use crate::solvers::{close, golden};
 use kfit::request::TrainOptions;
@@ -63,7 +63,7 @@ fn directions_that_are_rounding_are_left_out() {
     let y: Vec<f64> = x.iter().map(|x| 3.0 * x[0] - x[1] + 0.1 * (7.0 * x[0]).sin()).collect();
     let options = TrainOptions { rank: 3, ranks: vec![3], ..exact(Task::Regression, "linear()", 40) };
     let trained = fitted(&x, &y, &options, &without(), 1).unwrap();
-    // least squares on the two columns that are independent, about the means
+    // least squares on the two independent columns, about the means
     let mean = |j: usize| x.iter().map(|x| x[j]).sum::<f64>() / 40.0;
     let (means, mean_y) = ([mean(0), mean(1)], y.iter().sum::<f64>() / 40.0);
     let moment = |a: usize, b: usize| x.iter().map(|x| (x[a] - means[a]) * (x[b] - means[b])).sum::<f64>();

@@ -1,5 +1,5 @@
-//! What holds for every solver of the registry, without a line of its own: the same bits on 1 and 3 threads, a file that opens and predicts alike,
-//! coordinates in f32 that are those in f64, and refusals that are a sentence.
+//! Laws of every registered solver: the same bits on 1 and 3 threads, a file that loads and
+//! predicts alike, equal coordinates in f32 and f64, and one-sentence errors.
 
 use crate::solvers::golden;
 use kfit::solver::{SolverFamily, registry};
@@ -15,7 +15,7 @@ fn reads(family: &SolverFamily, name: &str) -> bool {
     family.parameters.iter().any(|parameter| parameter.name == name)
 }
 
-/// A fit with what the solver cannot do without, every one of n rows a landmark of the gaussian kernel.
+/// A fit with the required parameters, and every one of n rows a landmark of the Gaussian kernel.
 pub(crate) fn fit(family: &SolverFamily, n: usize, precision: ElementType) -> Fit {
     let fit = Fit::solver(family.name).unwrap().scaling(Scaling::None).precision(precision);
     let fit = fit.landmarks(LandmarkSource::Scheme("uniform".to_string())).candidates(Candidates::Rows(n as u64));
@@ -84,7 +84,7 @@ fn every_solver_is_saved_read_and_predicts_with_the_same_bits_on_any_threads() {
     }
 }
 
-/// Coordinates of new rows along all components that two models of one fit have, the eigenvalues of which are apart.
+/// Coordinates of new rows agree in f32 and f64 along components of distinct eigenvalues.
 #[test]
 fn coordinates_in_f32_are_those_in_f64() {
     let golden = golden();
@@ -109,7 +109,7 @@ fn coordinates_in_f32_are_those_in_f64() {
             if predictor.components() == 0 {
                 return predicted(&predictor, &new);
             }
-            // components beside the predictions
+            // components reported with the predictions
             let rows = table_of(&new);
             let selected = predictor.select(&rows, Selection::default()).unwrap();
             let extras = ksolve::predict::Extras { components: true, ..Default::default() };
@@ -131,7 +131,7 @@ fn table_of(x: &Rows) -> Table {
     table(x, &vec![0.0; x.len()])
 }
 
-/// What nobody can learn from is refused by every solver in one line that says what to do; what some can, goes on.
+/// Every solver rejects rows it cannot learn from, in one line that says what to do, or fits.
 #[test]
 fn bad_rows_are_refused_in_a_sentence() {
     let golden = golden();
@@ -145,7 +145,7 @@ fn bad_rows_are_refused_in_a_sentence() {
         if let Err(error) = &outcome {
             sentence(family, &error.to_string());
         }
-        // components of rows that are all the same are none
+        // identical rows have no components
         let directions = reads(family, "components") && family.name != "fisher";
         assert!(!directions || outcome.is_err(), "{} found components of one point", family.name);
         if reads(family, "components") {
@@ -169,7 +169,7 @@ fn bad_rows_are_refused_in_a_sentence() {
     }
 }
 
-/// One line, with what is wrong and what to do.
+/// Checks that an error is one line with what is wrong and what to do.
 fn sentence(family: &SolverFamily, text: &str) {
     assert!(!text.contains('\n') && text.len() > 30 && text.contains([';', ':']), "{}: {text}", family.name);
 }
@@ -197,14 +197,14 @@ fn classes_of_one_row_are_named() {
     }
 }
 
-/// A plan counts the passes that the fit makes: second views and passes of a solver's own too.
+/// A plan counts the passes of the fit, including second views and a solver's own passes.
 #[test]
 fn plans_count_the_passes_of_the_fit() {
     let golden = golden();
     let table = table(&golden.x, &golden.y);
     let n = golden.x.len();
     for family in registry() {
-        // features that are kept are read from memory, which only the fit knows
+        // only the fit knows whether stored features replace passes
         let keeps = [
             "svm",
             "svr",
@@ -231,7 +231,7 @@ fn plans_count_the_passes_of_the_fit() {
     }
 }
 
-/// What each feature counts is the root mean square of the slope of the predictions along it, for one standard deviation of the feature.
+/// Importance is the root mean square slope of the predictions, per standard deviation.
 #[test]
 fn importance_is_the_slope_of_the_predictions() {
     let golden = golden();
@@ -262,7 +262,8 @@ fn importance_is_the_slope_of_the_predictions() {
     assert!(refused(fit.kernel("delta()".parse().unwrap())).contains("gradient"));
 }
 
-/// With `nu` 1 every row is a support vector at its bound, and the constant is at the end of a flat interval: the largest score is 0.
+/// With `nu` 1 every row is a support vector at its bound, and the intercept is an end point of a
+/// flat interval: the largest score is 0.
 #[test]
 fn novelty_of_all_rows_ranks_them_on_features_as_on_the_kernel() {
     let x: Rows = (0..80).map(|i| vec![(f64::from(i) * 0.7).sin() * 2.0, (f64::from(i) * 0.31).cos()]).collect();
@@ -284,7 +285,7 @@ fn novelty_of_all_rows_ranks_them_on_features_as_on_the_kernel() {
     }
 }
 
-/// What a feature counts is the slope for one standard deviation of it, however it is scaled.
+/// The importance of a feature is a slope per standard deviation, whatever the scaling.
 #[test]
 fn importance_does_not_depend_on_the_scaling() {
     let wave = |i: u32, f: f64| (f64::from(i) * f).sin();

@@ -1,4 +1,4 @@
-//! Every solver with all rows as landmarks against scikit-learn on the exact kernel (`scripts/golden.py solvers`).
+//! Solvers with all rows as landmarks, compared with scikit-learn (`scripts/golden.py solvers`).
 
 use crate::solver_laws::{run, table};
 use kfit::request::TrainOptions;
@@ -37,7 +37,7 @@ pub(crate) fn golden() -> Golden {
     }
 }
 
-/// A fit in f64 on the golden rows of which `keep` is true, once with one thread and once with three: the same bits.
+/// Fits in f64 to the golden rows selected by `keep`; 1 and 3 threads must give the same bits.
 fn fit(golden: &Golden, name: &str, task: Task, solver: &Options, keep: impl Fn(f64) -> bool) -> Trained<f64> {
     let folder = tempfile::tempdir().unwrap();
     let kept: Vec<usize> = (0..golden.y.len()).filter(|i| keep(golden.y[*i])).collect();
@@ -77,7 +77,7 @@ fn kernel_principal_components() {
     let scores = rows(&case["scores"]);
     let got: Vec<Vec<f64>> = golden.new.iter().map(|x| predict(&trained, &golden.kernel, x)).collect();
     for j in 0..6 {
-        // the sign of a component is ours to choose
+        // the sign of a component is arbitrary
         let sign = if got[0][j] * scores[0][j] < 0.0 { -1.0 } else { 1.0 };
         for (got, expected) in got.iter().zip(&scores) {
             close(sign * got[j], expected[j], 1e-6, &format!("component {j}"));
@@ -97,7 +97,7 @@ fn uncentred_components_are_those_of_the_kernel_matrix() {
     let golden = golden();
     let options = Options::new().set("components", 3).set("uncentred", true);
     let trained = fit(&golden, "kpca", Task::Components, &options, |_| true);
-    // the first component of K by power iteration
+    // the first eigenvalue of K by power iteration
     let k = kmill_tests::kernels::kernel(&golden.kernel);
     let n = golden.x.len();
     let (mut v, mut value) = (vec![1.0; n], 0.0);
@@ -120,7 +120,7 @@ fn fisher_discriminants() {
         let expected = rows(&case["scores"]);
         for (x, expected) in golden.new.iter().zip(&expected) {
             let got = predict(&trained, &golden.kernel, x);
-            // scores of all classes may share a constant; scikit-learn's are compared by their differences
+            // only differences between the scores of the classes are determined
             for j in 0..expected.len() {
                 close(got[j] - got[0], expected[j] - expected[0], 1e-6, name);
             }
@@ -138,19 +138,19 @@ fn fisher_discriminants() {
     }
 }
 
-/// Group of each score vector.
+/// Returns the cluster of each score vector.
 fn groups(scores: impl Iterator<Item = Vec<f64>>) -> Vec<usize> {
     let largest = |s: Vec<f64>| (1..s.len()).fold(0, |best, j| if s[j] > s[best] { j } else { best });
     scores.map(largest).collect()
 }
 
-/// The same partition, whatever the groups are called.
+/// Returns true if two partitions are equal up to the labels of the clusters.
 fn same_partition(a: &[usize], b: &[usize]) -> bool {
     let pairs = || (0..a.len()).flat_map(|i| (0..i).map(move |j| (i, j)));
     pairs().all(|(i, j)| (a[i] == a[j]) == (b[i] == b[j]))
 }
 
-/// Squared distance of a point from the mean of the points of a group in feature space, from kernel values alone.
+/// Computes the squared distance from a cluster's mean in feature space, from kernel values.
 fn from_mean(k: &kmill_tests::kernels::Kernel, x: &[f64], group: &[&Vec<f64>]) -> f64 {
     let n = group.len() as f64;
     let cross: f64 = group.iter().map(|z| k(x, z)).sum();
@@ -175,7 +175,7 @@ fn kernel_k_means() {
         squares += distances[*group] / golden.x.len() as f64;
     }
     close(figure(&trained, "mean squared distance")[0], squares, 1e-9, "squares");
-    // there are many local optima; scikit-learn's best of 50 starts is not the best there is either
+    // there are many local optima; scikit-learn's best of 50 starts is one too
     assert!(squares < 1.002 * best, "{squares} against {best}");
     let sizes = figure(&trained, "rows of each group");
     assert!(sizes.is_sorted_by(|a, b| a >= b), "{sizes:?}");
@@ -191,7 +191,7 @@ fn spectral_clustering_finds_rings() {
     for (got, expected) in figure(&trained, "eigenvalue").iter().zip(&expected) {
         close(*got, *expected, 1e-8, "eigenvalue");
     }
-    // three rings about one centre, which no straight cut separates
+    // three concentric rings, which no hyperplane separates
     let ring = |i: usize| {
         let (radius, angle) = ((i % 3) as f64 * 2.0 + 1.0, i as f64 * 2.399_963);
         vec![radius * angle.cos(), radius * angle.sin(), 0.0]
@@ -232,7 +232,7 @@ fn more_clusters_than_points_are_refused() {
     assert!(matches!(refused, ksolve::Error::Clusters { asked: 3, distinct: 2 }), "{refused}");
 }
 
-/// The perceptron as it stands in the book, in kernel values alone: α counts the mistakes on each row; `one` is 0 without a constant.
+/// Runs the textbook perceptron: α counts the mistakes on each row; `one` 0 means no intercept.
 fn dual_perceptron(golden: &Golden, classes: usize, sweeps: usize, one: f64) -> (Vec<Vec<f64>>, Vec<f64>) {
     let k = kmill_tests::kernels::kernel(&golden.kernel);
     let n = golden.x.len();
@@ -278,13 +278,13 @@ fn the_perceptron_makes_the_mistakes_of_its_dual_form() {
             }
         }
     }
-    // the warning tells the mistakes of the last sweep, which are not those of all
+    // the warning reports the mistakes of the last sweep only
     let last = ksolve::job::Fit::solver("perceptron").unwrap().rank(golden.x.len()).set("steps", 3).set("last", true);
     let report = run(&last, &table(&golden.x, &golden.y), 1).unwrap().report;
     let mistakes = &report.figures.iter().find(|figure| figure.name == "mistakes of each sweep").unwrap().values;
     let said = format!("the last of 3 sweeps still made {} mistakes", mistakes[2]);
     assert!(mistakes[2] > 0.0 && report.warnings.iter().any(|text| text.contains(&said)), "{:?}", report.warnings);
-    // classes with room between them: the search ends with a sweep without a mistake
+    // separated classes: the search ends with a sweep without a mistake
     let apart = |x: &Vec<f64>, y: &f64| x.iter().map(|v| v + 6.0 * y).collect();
     let x = golden.x.iter().zip(&golden.y).map(|(x, y)| apart(x, y)).collect();
     let far = Golden { x, kernel: golden.kernel.clone(), y: golden.y.clone(), new: vec![], cases: Value::Null };

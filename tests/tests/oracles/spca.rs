@@ -1,4 +1,4 @@
-//! Supervised principal components against the equation that defines them: K H L H K a = σ² K a, with z = K a the scores.
+//! Supervised principal components checked with K H L H K a = σ² K a, and scores z = K a.
 
 use crate::solvers::{close, golden};
 use kfit::solver::Options;
@@ -19,7 +19,7 @@ fn times(a: &Rows, x: &[f64]) -> Vec<f64> {
     a.iter().map(|row| dot(row, x)).collect()
 }
 
-/// HLH.
+/// Computes HLH.
 fn centred(mut l: Rows) -> Rows {
     let n = l.len() as f64;
     let rows: Vec<f64> = l.iter().map(|row| row.iter().sum::<f64>() / n).collect();
@@ -65,11 +65,11 @@ fn components_solve_their_equation() {
         let l = centred(y.iter().map(|a| y.iter().map(|b| on_target(*a, *b)).collect()).collect());
         let scores: Rows = x.iter().map(|row| predict(&trained, KERNEL, row)).collect();
         let covariance = &trained.report.figures[0].values;
-        // ±1 codes are twice the indicators of the classes
+        // ±1 codes are twice the class indicators
         let codes = if task == Task::Classification { 2.0 } else { 1.0 };
         let mut dependence = 0.0;
         for j in 0..q {
-            // the mean is taken off the scores; H takes it off anyway
+            // the intercept makes the scores centred; H would centre them anyway
             let z: Vec<f64> = scores.iter().map(|row| row[j] - trained.model.intercept[j]).collect();
             let mean = scores.iter().map(|row| row[j]).sum::<f64>() / n as f64;
             assert!(mean.abs() < 1e-9, "{kernel} component {j} is not centred: {mean}");
@@ -87,7 +87,7 @@ fn components_solve_their_equation() {
             }
             dependence += square;
         }
-        // no other direction depends more: Σσ² of all is tr K HLH
+        // the sum of all σ² is tr K HLH
         let trace: f64 = (0..n).map(|i| dot(&gram[i], &l[i])).sum();
         let share: f64 = trained.report.figures[1].values.iter().sum();
         close(dependence, share * trace, 1e-8, &format!("{kernel} share of the dependence"));
@@ -106,7 +106,7 @@ fn what_has_no_direction_is_said() {
         let message = refused(&constant, Task::Regression, &Options::new().set("target_kernel", kernel));
         assert!(message.contains("the target does not vary"), "{message}");
     }
-    // columns that are all the same have no direction, whatever the target
+    // constant columns have no direction, whatever the target
     let same = vec![vec![1.0; 3]; golden.y.len()];
     let message = fitted(&same, &golden.y, Task::Regression, &Options::new(), 1).unwrap_err().to_string();
     assert!(message.contains("no direction of the features depends on the target"), "{message}");
@@ -115,7 +115,7 @@ fn what_has_no_direction_is_said() {
     assert!(message.contains("labels are equal or not"), "{message}");
     let given = Options::new().set("target_kernel", "sigmoid()");
     assert!(refused(&golden.y, Task::Regression, &given).contains("positive definite"));
-    // two classes have one direction, whatever is asked for
+    // two classes have one direction, whatever the requested number
     let given = Options::new().set("task", "classification").set("components", 5);
     let two: Vec<f64> = golden.y.iter().map(|y| f64::from(*y > 0.0)).collect();
     assert_eq!(fitted(&golden.x, &two, Task::Classification, &given, 1).unwrap().model.intercept.len(), 1);

@@ -1,5 +1,5 @@
-//! Two-sample and dependence statistics: against loops over pairs of rows (`scripts/golden.py statistics`), under the
-//! null hypothesis, and the same bits however they are computed.
+//! Two-sample and dependence statistics: compared with loops over pairs of rows
+//! (`scripts/golden.py statistics`), under the null hypothesis, and bit-identical in every way.
 
 use crate::solvers::{close, rows};
 use kapprox::Kernel;
@@ -32,7 +32,7 @@ fn options(kernel: &Kernel, other: &Kernel, rank: usize, permutations: usize) ->
     (options, permutations)
 }
 
-/// How a run may use the machine.
+/// Resources of a run.
 #[derive(Clone, Copy)]
 struct Machine<'a> {
     threads: usize,
@@ -65,7 +65,7 @@ fn both(points: &[Vec<f64>], more: &[Vec<f64>]) -> Vec<Vec<f64>> {
     points.iter().chain(more).cloned().collect()
 }
 
-/// A table of these points, whose last column is read as y.
+/// Writes a table of the points; y is 0.
 fn table(folder: &Path, points: &[Vec<f64>]) -> std::path::PathBuf {
     let path = folder.join("points.parquet");
     write(&path, points, &vec![0.0; points.len()]);
@@ -103,12 +103,12 @@ fn mean_discrepancy_is_that_of_the_formula() {
         assert!((features - kernel).abs() < 1e-10, "{features} {kernel}");
     }
     assert_eq!(by_features.p_values.permutation, by_kernel.measured.p_values.permutation);
-    // in f32, to the rounding of means
+    // f32 agrees up to the rounding of means
     let single = on::<f32>(USUAL, "mmd", compared, &all).measured;
     agrees(&single, &case, 1e-6);
     let exact = on::<f32>(USUAL, "mmd", compared, &exact).measured;
     agrees(&exact, &case, 1e-6);
-    // the mean over all labels is the trace of the covariance, here over a thousand of them
+    // the mean over all labels is the trace of the covariance; here over a thousand labels
     let many = on::<f64>(USUAL, "mmd", compared, &(all.0, 1000)).measured;
     let mean = many.permuted.iter().sum::<f64>() / 1000.0;
     let k = kmill_tests::kernels::kernel(&kernel.to_string());
@@ -121,7 +121,7 @@ fn mean_discrepancy_is_that_of_the_formula() {
 
 #[test]
 fn discrepancy_by_distances_is_half_the_energy_distance() {
-    // of one dimension that is ∫ (F − G)² of the empirical distribution functions; scipy's energy_distance is its root, times √2
+    // in one dimension ∫ (F − G)² of the empirical distributions; scipy: √2 times the root
     let (first, second) = (normals(3, 70), normals(4, 90).iter().map(|v| 0.7 * v + 0.5).collect::<Vec<_>>());
     let mut sorted: Vec<f64> = first.iter().chain(&second).copied().collect();
     sorted.sort_by(f64::total_cmp);
@@ -161,7 +161,7 @@ fn the_independence_criterion_is_that_of_the_formula() {
     close(found.p_values.gamma.unwrap(), case["gamma"].as_f64().unwrap(), 1e-8, "gamma");
     let single = on::<f32>(USUAL, "hsic", Compared::Columns(&selected), &all).measured;
     agrees(&single, &case, 1e-6);
-    // mean over all orders: tr(HKH) tr(HLH) / (n² (n − 1))
+    // mean over all permutations: tr(HKH) tr(HLH) / (n² (n − 1))
     let k = kmill_tests::kernels::kernel(&kernel);
     let n = points.len() as f64;
     let trace = |points: &[Vec<f64>]| {
@@ -171,12 +171,12 @@ fn the_independence_criterion_is_that_of_the_formula() {
     let expected = trace(&x) * trace(&y) / (n * n * (n - 1.0));
     let mean = found.permuted.iter().sum::<f64>() / found.permuted.len() as f64;
     assert!((mean / expected - 1.0).abs() < 0.05, "{mean} {expected}");
-    // found, by every p-value
+    // every p-value detects the dependence
     let p = found.p_values;
     assert!([p.permutation, p.spectrum, p.gamma].iter().all(|p| p.unwrap() < 0.02), "{p:?}");
 }
 
-/// Normal numbers from a counter.
+/// Returns counter-based normal numbers.
 fn normals(seed: u64, count: usize) -> Vec<f64> {
     let stream = kstore::key::Stream::new(seed, kstore::key::Purpose::Data, 0);
     let pair = |i: u64| {
@@ -241,7 +241,7 @@ fn samples_without_a_value_are_refused() {
     assert!(error.to_string().contains("lower `permutations`"), "{error}");
 }
 
-/// Shares of p-values up to 5 %: by permutations, by the spectrum, by the gamma law.
+/// Returns the fractions of p-values up to 5 %: by permutations, spectrum, gamma distribution.
 fn rejections(trials: u64, measure: impl Fn(u64) -> Measured) -> [f64; 3] {
     let mut rejected = [0.0; 3];
     for trial in 0..trials {
@@ -253,8 +253,8 @@ fn rejections(trials: u64, measure: impl Fn(u64) -> Measured) -> [f64; 3] {
     rejected.map(|count| count / trials as f64)
 }
 
-/// Rejections of mmd with n rows in each sample of which the second is shifted, and of hsic with 2n rows of which the
-/// second column holds a share of the square of the first.
+/// Returns the rejection rates of mmd with n rows per sample and a shifted second sample, and of
+/// hsic with 2n rows whose second column contains `share` times the square of the first.
 fn power(trials: u64, n: u64, shift: f64, share: f64) -> ([f64; 3], [f64; 3]) {
     let folder = tempfile::tempdir().unwrap();
     let count = (2 * n * trials) as usize;
@@ -315,7 +315,7 @@ fn table_of_levels_and_powers() {
     }
 }
 
-/// Herding on dense kernel values: the row that raises the mean kernel with all rows most, less that with the picks.
+/// Herds on dense kernel values: maximises the mean kernel with all rows minus that with the picks.
 fn herded(k: &dyn Fn(&[f64], &[f64]) -> f64, points: &[Vec<f64>], count: usize) -> (Vec<usize>, Vec<f64>) {
     let n = points.len() as f64;
     let mean: Vec<f64> = points.iter().map(|x| points.iter().map(|z| k(x, z)).sum::<f64>() / n).collect();
@@ -371,6 +371,6 @@ fn herding_picks_the_rows_of_the_dense_kernel() {
         assert!((found - expected).abs() < 1e-9, "{found} {expected}");
     }
     assert_eq!(found, picks(3, FeatureTier::Recomputed));
-    // a random sample of thirty rows is tr C/30 away on average
+    // a random sample of thirty rows has squared distance tr C/30 on average
     assert!(found.squared_distances[29] < 0.002, "{:?}", found.squared_distances);
 }

@@ -1,4 +1,4 @@
-//! The rank x lambda x fold surface from one pass against refitting every cell by dense linear algebra.
+//! The rank x lambda x fold surface from one pass compared with dense refits of every cell.
 
 use kfit::request::{Resources, TrainOptions};
 use kfit::solver::ridge::Ridge;
@@ -39,7 +39,7 @@ fn options(kernel: &str, intercept: Intercept, folds: &str) -> (TrainOptions, Ri
     (options, Ridge { lambdas: vec![1e-8, 1e-5, 1e-2], intercept, ..Ridge::default() })
 }
 
-/// The largest rank at one lambda, without folds.
+/// Options for the largest rank at one lambda, without folds.
 fn one_cell((options, ridge): &(TrainOptions, Ridge)) -> (TrainOptions, Ridge) {
     let options = TrainOptions { ranks: vec![40], folds: FoldSpec::None, ..options.clone() };
     (options, Ridge { lambdas: vec![1e-5], ..ridge.clone() })
@@ -53,7 +53,7 @@ fn fit(path: &Path, (options, ridge): &(TrainOptions, Ridge), threads: usize) ->
     (trained, selected.table().bytes_read())
 }
 
-/// Features of the rows: columns of L⁻¹ k_S(x), from the formulas.
+/// Computes the features of the rows, columns of L⁻¹ k_S(x), from the formulas.
 fn features(x: &[Vec<f64>], landmarks: &[Vec<f64>], kernel: &str) -> Vec<Vec<f64>> {
     let k = kernels::kernel(kernel);
     let m = landmarks.len();
@@ -76,7 +76,7 @@ fn features(x: &[Vec<f64>], landmarks: &[Vec<f64>], kernel: &str) -> Vec<Vec<f64
         .collect()
 }
 
-/// Held-out squared error of one cell, refitted without the fold.
+/// Computes the held-out squared error of one cell, refitted without the fold.
 fn refit(phi: &[Vec<f64>], y: &[f64], out: &[bool], rank: usize, lambda: f64, intercept: Intercept) -> f64 {
     let train: Vec<usize> = (0..y.len()).filter(|i| !out[*i]).collect();
     let n = train.len() as f64;
@@ -119,7 +119,7 @@ fn check(name: &str, (x, y): (Vec<Vec<f64>>, Vec<f64>), kernel: &str, intercept:
     let path = folder.path().join(format!("{name}.parquet"));
     table::write(&path, &x, &y);
     let options = options(kernel, intercept, folds);
-    // the largest rank alone gives all landmarks; landmarks do not depend on the surface
+    // a fit of the largest rank alone gives all landmarks; they do not depend on the surface
     let basis = fit(&path, &one_cell(&options), 1).0.model.basis;
     let (trained, _) = fit(&path, &options, 2);
     assert_eq!(trained.report.passes, 3, "statistics, candidates, and one pass for the whole surface");

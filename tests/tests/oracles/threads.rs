@@ -1,7 +1,8 @@
-//! The dense routines that run with several threads give the same bits for every number of threads.
+//! The multithreaded dense routines give the same bits for any number of threads.
 //!
-//! The streaming code cuts its own strips and panels and calls faer sequentially, so only the factorisations between
-//! passes rely on this. Eigenvalue decompositions are *not* invariant and are called with `Par::Seq`.
+//! The streaming code partitions its own strips and panels and calls faer sequentially, so only the
+//! factorisations between passes rely on this. Eigenvalue decompositions are *not* invariant and
+//! are called with `Par::Seq`.
 
 use faer::linalg::matmul::{matmul, triangular};
 use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
@@ -28,7 +29,7 @@ fn spd<T: Real>(n: usize) -> Mat<T> {
     })
 }
 
-/// Runs `work` with each number of threads, on a pool of that size, and compares the results bit by bit.
+/// Compares the results of `work` bit by bit for each number of threads, on pools of that size.
 fn same<T: Real>(what: &str, work: impl Fn(Par) -> Mat<T> + Sync) {
     let results: Vec<Mat<T>> = THREADS
         .iter()

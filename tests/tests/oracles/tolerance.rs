@@ -1,4 +1,4 @@
-//! The rank that a tolerance asks for, for every solver that reads it: one feature fewer is not enough.
+//! The rank for a given tolerance is minimal for every solver: one feature fewer is not enough.
 
 use crate::solvers::golden;
 use kfit::request::TrainOptions;
@@ -20,12 +20,12 @@ fn the_smallest_rank_within_the_tolerance_by_every_solver() {
     let n = golden.x.len();
     for family in registry() {
         let reads = |name: &str| family.parameters.iter().any(|parameter| parameter.name == name);
-        // without features of all rows there is no error on all rows
+        // these solvers compute no features of all rows, hence no error on all rows
         if ["mds", "isomap", "lle", "mvu"].contains(&family.name) {
             continue;
         }
         assert!(reads("tolerance"), "{} does not read a tolerance", family.name);
-        // two views have columns to divide, and a tolerance each
+        // two views need a partition of the columns and have a tolerance each
         if reads("with") {
             continue;
         }
@@ -39,7 +39,7 @@ fn the_smallest_rank_within_the_tolerance_by_every_solver() {
                 ..exact(family.task, KERNEL, n)
             };
             let trained = solve::<f64>(&select(&path, family.task), &options, family.name, &given, 2);
-            // directions of the rows are no functions of the landmarks
+            // directions of the columns are not functions of the landmarks
             if let Some(certificate) = trained.report.certificate.filter(|_| trained.model.card.kernel == "linear()") {
                 assert!(certificate.trace_error <= tolerance && trained.report.rank < n, "{}", family.name);
                 continue;
@@ -74,7 +74,7 @@ fn maps_of_directions_are_cut_too_and_growth_ends_early() {
         let given = Options::new().set("components", 3);
         let trained = solve::<f64>(&select(&path, Task::Components), &options, "kpca", &given, 2);
         let certificate = trained.report.certificate.unwrap().trace_error;
-        // eigenvectors of the kernel matrix of all rows: the error is that of the eigenvalues left out
+        // eigenvectors of the matrix of all rows: the error is the sum of omitted eigenvalues
         let k = kernels::kernel(KERNEL);
         let values = dense::eigenvalues(dense::kernel_matrix(&golden.x, &*k));
         let total: f64 = values.iter().sum();
@@ -86,7 +86,7 @@ fn maps_of_directions_are_cut_too_and_growth_ends_early() {
         );
         assert!((certificate - left(trained.report.rank)).abs() < 1e-9, "{map}: {certificate}");
     }
-    // the choice ends long before the largest rank
+    // the selection ends long before the largest rank
     let options = TrainOptions {
         tolerance: Some(0.2),
         landmarks: LandmarkSource::Scheme("greedy".to_string()),

@@ -1,4 +1,4 @@
-//! Successive halving over kernels: it ends where trying every kernel on all rows ends, and with the same bits.
+//! Successive halving finds a kernel as good as an exhaustive search on all rows, bit-identically.
 
 use faer::Mat;
 use kapprox::Kernel;
@@ -15,13 +15,13 @@ use ksolve::{FoldSpec, Intercept};
 use kstore::key::{Purpose, Stream};
 use kstore::{Selected, Workers};
 
-/// What is in a table.
+/// Rows and target of a table.
 struct Points {
     x: Vec<Vec<f64>>,
     y: Vec<f64>,
 }
 
-/// 2,000 rows of two features, of which the first makes a wave of length `wave`, and noise.
+/// Writes 2,000 noisy rows of two features; the target has a sine of period `wave` in the first.
 fn waves(folder: &std::path::Path, wave: f64, classes: bool) -> (Selected, Points) {
     let stream = Stream::new(3, Purpose::Data, 0);
     let x: Vec<Vec<f64>> = (0..2000).map(|i| (0..2).map(|j| 4.0 * stream.uniform(3 * i + j) - 2.0).collect()).collect();
@@ -71,8 +71,8 @@ fn tuned(selected: &Selected, options: &TuneOptions, threads: usize) -> Tuned {
     search.finish()
 }
 
-/// What a score stands for, the less the better: the cross-validated error of a kernel at its best cell on all rows, or
-/// the alignment of the dense kernel matrix of half of them.
+/// Returns the quantity that a score estimates, smaller is better: the cross-validated error at the
+/// best cell on all rows, or minus the alignment of the dense kernel matrix of half of the rows.
 fn badness(selected: &Selected, options: &TuneOptions, kernel: &Kernel, points: &Points) -> f64 {
     if options.score == Score::Alignment {
         return -dense_alignment(kernel, points, options.training.task == Task::Classification);
@@ -109,7 +109,7 @@ fn the_kernel_that_is_found_is_as_good_as_the_best_of_all() {
             assert_eq!(found.rungs.iter().map(|rung| rung.entries.len()).collect::<Vec<_>>(), [8, 4, 2]);
             let last = found.rungs[2].rows;
             assert_eq!([0, 1, 2].map(|at| found.rungs[at].rows), [500.max(last / 4), last / 2, last]);
-            // a fold of four is kept apart where errors are compared
+            // comparing errors holds out one fold of four
             assert!(if score == Score::Cv { (1100..1300).contains(&last) } else { last == 1600 }, "{last} rows");
             let kept = |at: usize| found.rungs[at].entries.iter().filter(|entry| entry.kept).count();
             assert_eq!([0, 1, 2].map(kept), [4, 2, 1]);

@@ -1,5 +1,6 @@
-//! Canonical correlations and maximal covariance against the equations that define them, in dense kernel matrices: with K̃ and L̃ the centred matrices
-//! of the views and z, w the coordinates, ρ z = K̃(K̃ + n lambda I)⁻¹ w and σ z = K̃ w/n, and the same with the views exchanged.
+//! Canonical correlations and maximal covariance checked with their equations in dense matrices.
+//! With K̃ and L̃ the centred kernel matrices of the views and z, w the coordinates:
+//! ρ z = K̃(K̃ + n lambda I)⁻¹ w and σ z = K̃ w/n, and the same with the views exchanged.
 
 use crate::solvers::{close, golden};
 use kmill_tests::table::write;
@@ -19,7 +20,7 @@ fn times(a: &Rows, x: &[f64]) -> Vec<f64> {
     a.iter().map(|row| dot(row, x)).collect()
 }
 
-/// HKH.
+/// Computes HKH.
 fn centred(rows: &Rows, kernel: &str) -> Rows {
     let k = kernels::kernel(kernel);
     let mut m = dense::kernel_matrix(rows, &*k);
@@ -32,7 +33,7 @@ fn centred(rows: &Rows, kernel: &str) -> Rows {
     m
 }
 
-/// Rows of six columns and a seventh, y, which depends on the first: x4, x5 and y are the second view.
+/// Returns rows of six columns and a target y that depends on x1; x4, x5 and y are the second view.
 fn rows(n: usize) -> (Rows, Vec<f64>) {
     let golden = golden();
     let wave = |i: usize, j: usize| ((i * (7 * j + 3)) as f64 * 0.37).sin();
@@ -60,7 +61,7 @@ fn fit(name: &str, kernel: &str, n: usize) -> Fit {
         .precision(ElementType::F64)
 }
 
-/// The fit to some of the rows, on one thread and on three: the same bits.
+/// Fits to a range of rows; one thread and three threads must give the same bits.
 fn fitted(fit: &Fit, (x, y): &(Rows, Vec<f64>), some: std::ops::Range<u64>) -> ksolve::Result<Fitted> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.parquet");
@@ -83,7 +84,7 @@ fn bytes(model: &AnyModel) -> Vec<u8> {
     }
 }
 
-/// The coordinates of both views, after the model went through its file: 2q for each row.
+/// Returns the coordinates of both views, 2q per row, after a round trip through bytes.
 fn coordinates(fitted: &Fitted, (x, y): &(Rows, Vec<f64>)) -> Rows {
     let AnyModel::F64(model) = AnyModel::from_bytes(&bytes(&fitted.model)).unwrap() else { panic!("not in f64") };
     let model: Model<f64> = model;
@@ -112,7 +113,7 @@ fn correlation(a: &[f64], b: &[f64]) -> f64 {
     sum(&|a, b| a * b) / (sum(&|a, _| a * a) * sum(&|_, b| b * b)).sqrt()
 }
 
-/// K(K + n lambda I)⁻¹ x, or K x/n without a penalty.
+/// Computes K(K + n lambda I)⁻¹ x, or K x/n without lambda.
 fn shrunk(k: &Rows, lambda: Option<f64>, x: &[f64]) -> Vec<f64> {
     let n = k.len() as f64;
     let Some(lambda) = lambda else { return times(k, x).into_iter().map(|v| v / n).collect() };
@@ -156,7 +157,7 @@ fn pairs_solve_their_equations() {
             let got = figure(&found, "correlation")[j];
             close(got, correlation(&z, &w), 1e-8, &format!("{name} {kernel} correlation {j}"));
         }
-        // no pair is missing: Σρ² = tr K(K + nλ)⁻¹L(L + nλ)⁻¹, Σσ² = tr K L/n²
+        // all pairs are found: Σρ² = tr K(K + nλ)⁻¹L(L + nλ)⁻¹, Σσ² = tr K L/n²
         let unit = |i: usize| (0..n).map(|j| f64::from(i == j)).collect::<Vec<_>>();
         let trace: f64 = (0..n).map(|i| shrunk(&k, lambda, &shrunk(&l, lambda, &unit(i)))[i]).sum();
         close(values.iter().map(|v| v * v).sum::<f64>() / trace, 1.0, 1e-8, &format!("{name} {kernel} trace"));
@@ -182,7 +183,7 @@ fn held_out_correlations_are_those_of_fits_to_the_others() {
             close(held[j], (a[j] + b[j]) / 2.0, 1e-8, &format!("{name} pair {j}"));
         }
     }
-    // of several penalties the one of the largest mean
+    // of several lambdas, the one with the largest mean correlation is chosen
     let several = fitted(&fit("cca", "gaussian(sigma=2)", n).set("folds", "blocks:3"), &data, 0..60).unwrap();
     let means = figure(&several, "mean held-out correlation at each");
     let best = means.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -195,7 +196,7 @@ fn what_two_views_cannot_do_is_said() {
     let (mut x, y) = rows(40);
     let refused = |fit: Fit, data: &(Rows, Vec<f64>)| fitted(&fit, data, 0..40).unwrap_err().to_string();
     let data = (x.clone(), y.clone());
-    // before a table is opened
+    // detected before a table is opened
     let message = Fit::solver("cca").unwrap().selection(Selection::default()).unwrap_err().to_string();
     assert!(message.contains("second view"), "{message}");
     assert!(refused(Fit::solver("cca").unwrap(), &data).contains("second view"));
@@ -205,7 +206,7 @@ fn what_two_views_cannot_do_is_said() {
     assert!(refused(fit("cca", "linear()", 40).map("fourier".parse().unwrap()), &data).contains("landmarks"));
     let none = refused(fit("cca", "linear()", 40).set("folds", "none"), &data);
     assert!(none.contains("nothing chooses among them"), "{none}");
-    // a view that is a copy of the other correlates wholly, however collinear its columns
+    // a view that is a copy of the other has correlation 1, however collinear its columns
     for row in &mut x {
         row[1] = 2.0 * row[0];
         row[4] = row[0];
@@ -214,7 +215,7 @@ fn what_two_views_cannot_do_is_said() {
     let y = x.iter().map(|row| row[0] + row[2]).collect::<Vec<_>>();
     let found = fitted(&fit("cca", "linear()", 40).set("lambda", 1e-9), &(x.clone(), y), 0..40).unwrap();
     close(figure(&found, "correlation")[0], 1.0, 1e-6, "a copy");
-    // a penalty below the rounding of f32 makes no correlations above 1: they are refused
+    // a lambda below the rounding of f32 is rejected instead of giving correlations above 1
     let mut refusals = 0;
     for (row, wave) in x.iter_mut().zip(&data.0) {
         *row = vec![wave[0], 2.0 * wave[0], -wave[0], wave[1], wave[0], 3.0 * wave[0]];
@@ -231,7 +232,7 @@ fn what_two_views_cannot_do_is_said() {
         }
     }
     assert!((1..10).contains(&refusals), "{refusals} of 11");
-    // fewer directions than components
+    // fewer directions than requested components
     let many = fitted(&fit("covariance", "linear()", 40).set("components", 9), &data, 0..40).unwrap();
     assert_eq!(many.report.figures[0].values.len(), 3);
     for row in &mut x {

@@ -1,4 +1,4 @@
-//! Rows with weights: against dense weighted kernel ridge regression, and against tables that repeat their rows.
+//! Weighted rows compared with dense weighted kernel ridge regression and with repeated rows.
 
 use crate::solver_laws;
 use kfit::request::{Resources, TrainOptions};
@@ -19,20 +19,20 @@ use std::path::Path;
 
 const KERNEL: &str = "gaussian(sigma=1.5)";
 
-/// Columns x0, x1, y, w, g of some rows.
+/// Columns x0, x1, y, w, g.
 type Rows = Vec<[f64; 5]>;
 
 fn problem(n: usize) -> Rows {
     let mut random = Lcg(41);
     let row = |i: usize| {
         let (a, b, noise) = (random.normal(), random.normal(), random.normal());
-        // every sixth row weighs nothing
+        // every sixth row has weight 0
         [a, b, 2.0 + (1.5 * a).sin() + b + 0.2 * noise, (i * 5 % 6) as f64, (i % 3) as f64]
     };
     (0..n).map(row).collect()
 }
 
-/// x0 and x1 of the rows, with their target and their weights.
+/// Writes the rows and selects x0 and x1, the target and, if `weights`, the weights.
 fn select(path: &Path, rows: &Rows, selection: Selection, weights: bool) -> Selected {
     let columns = ["x0", "x1", "y", "w", "g"]
         .map(|name| OutputColumn::new(name, if name == "g" { OutputKind::I64 } else { OutputKind::F64 }));
@@ -95,8 +95,8 @@ fn weighted_ridge_regression_is_the_dense_one() {
     }
 }
 
-/// A row of weight 3 is three rows of weight 1, in every sum: errors, folds, noise, degrees of freedom. (Not in leave-one-out, which leaves
-/// out one of the three.) A row of weight 0 is none.
+/// A row of weight 3 equals three rows in every sum: errors, folds, noise, degrees of freedom. (Not
+/// in leave-one-out, which omits one of the three.) A row of weight 0 has no effect.
 #[test]
 fn weights_are_repetitions() {
     let rows = problem(90);
@@ -126,7 +126,7 @@ fn weights_are_repetitions() {
     }
 }
 
-/// Machines, probabilities, groups and components of weighted rows are those of repeated ones.
+/// SVMs, probabilities, clusters and components of weighted rows equal fits to repeated rows.
 #[test]
 fn weights_are_repetitions_for_every_solver_that_takes_them() {
     let rows = problem(90);
@@ -168,7 +168,7 @@ fn weights_are_repetitions_for_every_solver_that_takes_them() {
         let (weighted, plain, ignored) = (run(case, &rows, true), run(case, &repeated, false), run(case, &rows, false));
         let (mut near, mut far) = (0.0f64, 0.0f64);
         for row in rows.iter().step_by(7) {
-            // the sign of a component is that of its largest coefficient, and the features of repeated rows are others
+            // the largest coefficient sets the sign, and repeated rows have other features
             let size = |score: f64| if case.0 == "kpca" { score.abs() } else { score };
             let at =
                 |trained| -> Vec<f64> { table::predict(trained, KERNEL, &row[..2]).into_iter().map(size).collect() };
@@ -180,12 +180,12 @@ fn weights_are_repetitions_for_every_solver_that_takes_them() {
     }
 }
 
-/// The weight of each row in the last column.
+/// Appends the weight of each row as the last column.
 fn with_weights(rows: &Rows, scale: f64) -> Vec<Vec<f64>> {
     rows.iter().map(|row| vec![row[0], row[1], row[3] * scale]).collect()
 }
 
-/// A fit of a solver on the rows with weights, of which every row is a landmark, or on rows without.
+/// Fits a solver to the rows, with or without weights, with every row as a landmark.
 fn learned(family: &SolverFamily, rows: &Rows, weights: Option<f64>, scaling: Scaling, kernel: &str) -> Fitted {
     let x: Vec<Vec<f64>> = match weights {
         Some(scale) => with_weights(rows, scale),
@@ -204,7 +204,7 @@ fn learned(family: &SolverFamily, rows: &Rows, weights: Option<f64>, scaling: Sc
     solver_laws::run(&fit, &solver_laws::table(&x, &y), 2).unwrap()
 }
 
-/// Scores of some points, those of components up to their signs, and deviations.
+/// Returns scores of some points (components up to sign) and parameters of the deviations.
 fn told(fitted: &Fitted) -> (Vec<f64>, Vec<f64>) {
     let predictor = Predictor::new(fitted.model.clone()).unwrap();
     let points: Vec<Vec<f64>> = problem(40).iter().map(|row| row[..2].to_vec()).collect();
@@ -222,11 +222,11 @@ fn near(what: &str, (a, b): (&[f64], &[f64]), within: f64) {
     assert!(apart <= within * size, "{what}: {apart:e} of {size:e}");
 }
 
-/// One law over the solvers that take weights and the scalings, with a length scale from the rows: a row of weight 2 counts as that row twice,
-/// and a row of weight 0 nowhere.
+/// For all solvers with weights, all scalings and a length scale from the rows: a row of weight 2
+/// counts twice, and a row of weight 0 has no effect.
 #[test]
 fn weights_are_repetitions_in_all_that_is_learned_of_the_rows() {
-    // a row of weight 0 is far away, of a class of its own
+    // rows of weight 0 are far away and have a class of their own
     let mut rows = problem(60);
     rows.iter_mut().filter(|row| row[3] == 0.0).for_each(|row| *row = [50.0, -70.0, 1e3, 0.0, 9.0]);
     let repeated: Rows = rows.iter().flat_map(|row| std::iter::repeat_n(*row, row[3] as usize)).collect();
@@ -252,7 +252,7 @@ fn weights_are_repetitions_in_all_that_is_learned_of_the_rows() {
     }
 }
 
-/// Nothing that is found depends on the unit of weights that are no counts, however large or small; and equal weights are none.
+/// The unit of the weights does not change the results; equal weights act like no weights.
 #[test]
 fn the_unit_of_weights_does_not_matter() {
     let rows = problem(60);
@@ -270,7 +270,7 @@ fn the_unit_of_weights_does_not_matter() {
     }
 }
 
-/// Leaving a row out is a fit in which it weighs nothing.
+/// Leaving a row out equals a fit with weight 0 for this row.
 #[test]
 fn left_out_errors_are_those_of_fits_without_the_row() {
     let rows = problem(40);
@@ -280,7 +280,7 @@ fn left_out_errors_are_those_of_fits_without_the_row() {
     for i in (0..40).filter(|i| rows[*i][3] > 0.0) {
         let mut without = rows.clone();
         without[i][3] = 0.0;
-        // the penalty stays that of all rows
+        // lambda times the total weight is unchanged
         sum += rows[i][3] * (rows[i][2] - dense(&without, lambda * weight, &rows[i][..2])).powi(2);
     }
     let found = trained.report.train.and_then(|train| train.loo_mse).unwrap();

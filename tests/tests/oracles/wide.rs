@@ -1,4 +1,4 @@
-//! Kernels so smooth that f32 cannot resolve the landmarks: the library notices, and the result is that of f64.
+//! Kernels so smooth that f32 cannot resolve the landmarks: the fit must still agree with f64.
 
 use kfit::request::{Resources, TrainOptions};
 use kfit::solver::ridge::Ridge;
@@ -10,8 +10,8 @@ use ksolve::job::{LandmarkSource, Unwatched};
 use kstore::Workers;
 use std::path::Path;
 
-/// Above the rounding of products in f32, 6e-8: at 1e-9 it is a draw whether the system of a smooth kernel is definite (9 of 20 such tables were
-/// refused).
+/// Above the rounding of products in f32, 6e-8: at 1e-9 it is a matter of chance whether the system
+/// of a smooth kernel is definite (9 of 20 such tables were rejected).
 const LAMBDA: f64 = 1e-7;
 
 fn fit<T: kapprox::Real>(path: &Path, sigma: f64) -> Trained<T> {

@@ -1,4 +1,4 @@
-//! The same bits: threads, memory budget, file format, files and row groups never change a model file.
+//! Threads, memory budget, file format, number of files and row groups never change a model's bits.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,11 +13,11 @@ fn kmill(folder: &Path, line: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The same rows as one Parquet file, one of other row groups, three files in a folder, `.npy` and `.csv`.
+/// Writes the same rows as one Parquet file, three Parquet files in a folder, `.npy` and `.csv`.
 fn tables(at: &Path, generator: &str) {
     kmill(at, &format!("generate {generator} --rows {ROWS} -o one.parquet -q"));
     std::fs::create_dir(at.join("parts")).unwrap();
-    // odd cuts: neither tiles nor segments nor batches of the decoder end there
+    // odd boundaries: neither tiles nor segments nor batches of the decoder end there
     for (i, rows) in ["..20001", "20001..33333", "33333.."].into_iter().enumerate() {
         kmill(at, &format!("convert one.parquet --target y --rows {rows} -o parts/{i}.parquet -q"));
     }
@@ -27,7 +27,7 @@ fn tables(at: &Path, generator: &str) {
     assert_eq!((table.stored_rows(), table.files().len()), (ROWS as u64, 3));
 }
 
-/// Fits every variant with `learn` and compares the models. Where `lanes`, the smaller budgets must take lanes away.
+/// Fits every variant and compares the models. If `lanes`, smaller budgets must take lanes away.
 fn same(at: &Path, learn: &str, lanes: bool) {
     let fit = |data: &str, options: &str| {
         kmill(at, &format!("fit ridge {data} {learn} {options} -q -o model"));
@@ -35,7 +35,7 @@ fn same(at: &Path, learn: &str, lanes: bool) {
     };
     let plan = |budget: u64| {
         let line = format!("plan ridge one.parquet --target y {learn} --threads 8 --memory {budget} --json");
-        // a plan that does not fit is told too
+        // a plan that does not fit is printed too
         let (_, plan, _) = crate::run::kmill(at, &line);
         (plan["planned_bytes"].as_u64().unwrap(), plan["fits"] == true)
     };
@@ -43,7 +43,7 @@ fn same(at: &Path, learn: &str, lanes: bool) {
     for threads in [2, 8] {
         assert!(first == fit("one.parquet --target y", &format!("--threads {threads}")), "{learn}: {threads} threads");
     }
-    // as much as there is, just less than all lanes need, and the least
+    // the full budget, one byte less than all lanes need, and the minimum
     let (all, _) = plan(8 << 30);
     let (fewer, fits) = plan(all - 1);
     assert_eq!(lanes, fits && fewer < all, "{learn}: {fewer} of {all}");
@@ -64,7 +64,7 @@ fn a_regression_with_folds_in_lanes_and_in_one_lane() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     tables(at, "friedman1");
-    // up to 256 landmarks every thread has a lane of its own, above there is one
+    // with at most 256 features every thread has a lane, with more there is one lane
     let learn = "--candidates 4000 --kernel gaussian(sigma=3)";
     same(at, &format!("{learn} --ranks 30,60"), true);
     same(at, &format!("{learn} --rank 60 --precision f64"), true);

@@ -1,5 +1,5 @@
-//! P1 over verbs, solvers, schemes, maps and shapes of tables: each runs at the smallest budget that it accepts, and stays
-//! under it. `scripts/budget` is the long form of this.
+//! P1 (bounded memory) for verbs, solvers, schemes, maps and table shapes: each runs at the
+//! smallest budget it accepts and stays below it. `scripts/budget` is the long version.
 
 use kstore::arrow::array::{Array, ArrayRef, Float64Array, Int64Array, ListArray, RecordBatch, StructArray};
 use kstore::arrow::buffer::OffsetBuffer;
@@ -17,19 +17,19 @@ use std::time::Duration;
 
 const MIB: usize = 1 << 20;
 
-/// The most that the program itself takes, with a thread or two: the code of a development build, just linked, lies in the page cache in large
-/// pieces, which are mapped whole and count up to 4 MiB more than those of a file that was read in small ones.
+/// Memory of the program itself, at most, with one or two threads. A freshly linked build is mapped
+/// from the page cache in large pieces and counts up to 4 MiB more than one read in small pieces.
 const SMALLEST: usize = 34 * MIB;
 
-/// What came of a run.
+/// Result of a run.
 enum Outcome {
     /// Peak resident memory in bytes.
     Done(usize),
-    /// The budget that the refusal asks for.
+    /// Budget that the error message asks for, in bytes.
     Refused(usize),
 }
 
-/// Highest resident memory of a running process, as the kernel counts it.
+/// Returns the peak resident memory of a running process, as counted by the kernel.
 fn peak(child: &Child) -> Option<usize> {
     let text = std::fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
     let line = text.lines().find(|line| line.starts_with("VmHWM:"))?;
@@ -43,7 +43,7 @@ fn run(folder: &Path, line: &str, memory: usize) -> Outcome {
     kmill.current_dir(folder).args(words).stdout(Stdio::null()).stderr(Stdio::piped());
     let (mut child, mut most) = (kmill.spawn().unwrap(), 0);
     while child.try_wait().unwrap().is_none() {
-        // what has ended tells nothing any more
+        // a process that has ended has no status file
         most = most.max(peak(&child).unwrap_or(0));
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -59,8 +59,8 @@ fn run(folder: &Path, line: &str, memory: usize) -> Outcome {
     Outcome::Refused(asked.unwrap_or_else(|| panic!("{line}: {said}")) * MIB)
 }
 
-/// Runs a line at the smallest budget that it accepts. A verb of two parts refuses by each of them once, and `features` once
-/// more: what its fit leaves behind is measured, and a fit with a larger budget leaves more.
+/// Runs a line at the smallest budget it accepts. A verb of two parts refuses once for each part,
+/// `features` a third time: its fit leaves more memory behind if it had a larger budget.
 fn stays_under(folder: &Path, line: &str) {
     let mut budget = MIB;
     for _ in 0..4 {
@@ -82,7 +82,7 @@ fn make(folder: &Path, line: &str) {
     assert!(done.status.success(), "{line}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// Every line at its smallest budget, where the operating system tells peaks.
+/// Runs every line at its smallest budget, if the operating system reports peak memory.
 fn walk(lines: &[String]) {
     if !cfg!(target_os = "linux") {
         crate::run::skip("the operating system tells no peak of memory");
@@ -152,7 +152,7 @@ fn every_verb_stays_under_the_smallest_budget_it_accepts() {
     .map(String::from));
 }
 
-/// A row that no budget has room for is refused, and never held.
+/// A row that exceeds the budget is refused without being read into memory.
 #[test]
 #[cfg_attr(not(target_os = "linux"), ignore = "the operating system tells no peak of memory")]
 fn a_cell_that_is_too_long_is_refused_within_the_budget() {
@@ -190,7 +190,7 @@ fn what_no_map_can_have_is_refused_in_a_sentence() {
     }
 }
 
-/// A million equal sparse rows of 20 entries, as one batch and as one row group: 400 MB that are packed into a few kilobytes.
+/// Writes a million equal sparse rows, in one batch and one row group: 400 MB in a few kilobytes.
 fn equal_rows(folder: &Path) {
     let (rows, entries) = (1_000_000, 20);
     let index: ArrayRef = Arc::new(Int64Array::from_iter_values((0..rows * entries).map(|i| i as i64 % 20 * 50)));
@@ -262,7 +262,7 @@ fn a_model_header_of_a_million_names_stays_under() {
     }
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
-    // a million names and ten numbers contradict each other
+    // a million feature names contradict ten numbers
     assert!(!output.status.success() && !said.contains("panicked"), "{said}");
     assert!(most <= budget, "peak {most}, budget {budget}: {said}");
 }

@@ -3,7 +3,8 @@
 use super::run::{kmill, ok};
 use std::path::Path;
 
-/// A table with an id, a city, a comment of its own in each row, a shop, a truth value, two numbers and a class. `odd` rows have values missing or cities that are new.
+/// Writes a table with an ID, a city, a comment unique to each row, a shop, a boolean, two numbers,
+/// a target and a class. If `odd`, some rows have missing values or new cities.
 fn write(path: &Path, rows: u64, odd: bool) {
     let row = |i: u64| {
         let (city, shop) = (i * 7 % 11 % 4, i * 13 % 31 % 9);
@@ -29,7 +30,7 @@ fn tables() -> tempfile::TempDir {
     folder
 }
 
-/// The columns that are features: all but the id and the class.
+/// All columns except the ID and the class.
 const FEATURES: &str = "--features *,!id,!class";
 
 #[test]
@@ -51,15 +52,15 @@ fn two_commands_predict_a_csv_with_an_id_text_and_missing_values() {
     assert_eq!(code, 0, "{told}");
     let out = std::fs::read_to_string(path.join("out.csv")).unwrap();
     assert_eq!(out.lines().count(), 201);
-    // an unseen city is told, in one line
+    // an unseen city is reported in one line
     std::fs::write(path.join("one.csv"), "id,city,shop,open,a,b\n1,Rome,s1,true,,0.5\n2,Ulm,s1,true,0.2,0.5\n")
         .unwrap();
     let (code, _, told) = kmill(path, "predict m.safetensors one.csv -o one-out.csv");
     assert!(code == 0 && told.contains("column city: 1 of 2 rows have a value that the fit did not see"), "{told}");
-    // an option wins over the model
+    // an option overrides the model
     let (code, _, told) = kmill(path, "predict m.safetensors one.csv -o one-out.csv --missing error");
     assert!(code == 1 && told.contains("row 0") && told.contains("column \"a\" is missing"), "{told}");
-    // and without one a fit says what to do
+    // without `--missing`, the error of a fit names the option
     let (code, _, told) = kmill(path, &format!("fit ridge odd.csv --target y {FEATURES} -o n.safetensors"));
     assert!(code == 1 && told.contains("line ") && told.contains("--missing indicator"), "{told}");
 }
@@ -81,7 +82,7 @@ fn the_same_rows_give_the_same_model_in_every_format_and_way() {
         }
         assert!(fit(data, more, "b.safetensors") == model, "{data} {more}");
     }
-    // in parts
+    // in shards
     ok(path, &format!("prepare ridge t.csv --target y {FEATURES},!comment --rank 60 --lambda 1e-6 -o job --json"));
     ok(path, "stats job t.csv -o part --json");
     ok(path, "merge part -o whole --json");
@@ -117,7 +118,7 @@ fn every_verb_takes_categories() {
     ok(path, &format!("curve t.csv {curve} {without} --target y --test-where b>0.8 -o d.csv --json"));
     ok(path, &format!("herd t.csv --count 5 --rank 20 {without} -o herd.csv --json"));
     ok(path, "test hsic t.csv --features a --with city --permutations 20 --rank 20 --json");
-    // a value of either sample is a feature of both
+    // a category of either sample is a feature of both
     ok(path, "test mmd t.csv odd.csv --features city,shop --missing indicator --permutations 20 --rank 20 --json");
     ok(path, "test mmd t.csv --by open==true --features city,a --permutations 20 --rank 20 --json");
     ok(
@@ -137,7 +138,7 @@ fn every_verb_takes_categories() {
     ok(path, "plot m.safetensors t.csv --x a --y b -o p.svg --json");
     let (code, _, told) = kmill(path, "plot m.safetensors t.csv --x a --y city=Ulm -o p.svg");
     assert!(code == 1 && told.contains("name a column of numbers"), "{told}");
-    // landmarks of a table have the codes of the rows
+    // landmarks from a table have the category codes of the rows
     write(&path.join("few.csv"), 30, false);
     ok(
         path,
@@ -156,7 +157,7 @@ fn kernels_look_at_categories_by_the_name_of_their_column() {
         ok(path, &line);
         ok(path, "evaluate m.safetensors t.csv --json")["mse"].as_f64().unwrap()
     };
-    // a function of the numbers for each shop, and a constant for each city, as the target is made
+    // a function of the numbers per shop plus a constant per city, like the target
     let sum = fit("gaussian(sigma=1,on=[a,b])*delta(on=shop)+delta(on=city)");
     assert_eq!(sum, fit("gaussian(sigma=1,on=[!city,!shop])*delta(on=shop)+delta(on=city)"));
     assert!(sum < 1e-2, "{sum}");

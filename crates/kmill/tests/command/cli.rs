@@ -1,4 +1,4 @@
-//! The command as its users see it: exit codes, one sentence on stderr, files that appear whole or not at all.
+//! The command as users see it: exit codes, one-sentence errors, complete files or none.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -34,8 +34,7 @@ fn ok(folder: &Path, line: &str) -> Output {
     output
 }
 
-/// A solver lacks a target or a parameter: that is wrong usage, and the sentence names the option. Whatever else is wrong is not
-/// looked at.
+/// A missing target or parameter is a usage error that names the option, before any other error.
 #[test]
 fn what_a_solver_needs_and_was_not_given_is_wrong_usage() {
     let folder = tempfile::tempdir().unwrap();
@@ -60,7 +59,7 @@ fn what_a_solver_needs_and_was_not_given_is_wrong_usage() {
         }
         if lacks.is_none() {
             let (target, features) = if target { ("--target y", "") } else { ("", "--features x*") };
-            // the rank of those with nodes is the number of landmarks among these
+            // for solvers with nodes, the rank is the number of landmarks among the nodes
             let nodes = if family.parameters.iter().any(|known| known.name == "nodes") { "--nodes 200" } else { "" };
             ok(at, &format!("fit {name} t.parquet {target} {features} {nodes} --rank 10 -q -o m"));
         }
@@ -69,7 +68,7 @@ fn what_a_solver_needs_and_was_not_given_is_wrong_usage() {
     assert!(fails(at, "fit spectral t.parquet -o m", 2).contains("spectral needs --clusters"));
 }
 
-/// Runs a line that must fail with `code`, and gives the first line of stderr.
+/// Runs a line that must fail with `code` and returns the first error line of stderr.
 fn fails(folder: &Path, line: &str, code: i32) -> String {
     let output = kmill(folder, &words(line));
     let text = stderr(&output);
@@ -79,7 +78,7 @@ fn fails(folder: &Path, line: &str, code: i32) -> String {
     text.lines().find(|line| line.starts_with("error: ")).unwrap_or_else(|| panic!("{line}: {text}")).to_string()
 }
 
-/// Names of the files in a folder.
+/// Returns the sorted names of the files in a folder.
 fn files(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).unwrap();
     let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -195,7 +194,7 @@ fn generate_inspect_and_convert_keep_the_numbers() {
     ok(at, "generate friedman1 --rows 20000 --seed 7 -o d.npy --quiet");
     let read = |name: &str| std::fs::read(at.join(name)).unwrap();
     assert!(read("b.npy") == read("d.npy") && read("b.y.npy") == read("d.y.npy"));
-    // the same bytes twice
+    // the same seed gives the same bytes
     ok(at, "generate friedman1 --rows 20000 --seed 7 -o e.parquet --quiet --precision f32");
     assert!(read("a.parquet") == read("e.parquet"));
 }
@@ -227,7 +226,7 @@ fn quiet_is_silent_and_json_is_alone_on_stdout() {
     let output = ok(folder.path(), "inspect a.parquet --json --quiet");
     assert_eq!(json(&output)["columns"][2]["type"], "int64");
     assert!(output.stderr.is_empty());
-    // without --quiet, what was done is a plain line where stderr is no terminal
+    // without --quiet, a plain line reports the result if stderr is not a terminal
     let output = ok(folder.path(), "generate blobs --rows 100 -o a.parquet");
     assert_eq!(stderr(&output), "100 rows of blobs in a.parquet\n");
 }
@@ -248,10 +247,10 @@ fn a_reader_that_leaves_is_no_failure() {
 #[test]
 fn an_interrupted_run_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
-    // far more rows than can be written before the signal comes
+    // far more rows than can be written before the signal arrives
     let args = words("generate friedman1 --rows 1e10 -o a.parquet");
     let mut child = command(folder.path(), &args).stderr(Stdio::piped()).spawn().unwrap();
-    // a file that is being written shows that the handler is in place
+    // a file being written shows that the signal handler is installed
     while files(folder.path()).is_empty() {
         assert!(child.try_wait().unwrap().is_none(), "it ended early");
         std::thread::sleep(std::time::Duration::from_millis(20));

@@ -1,4 +1,4 @@
-//! `kmill curve` as its users see it: one set of numbers in every output, cells that are kept, words that are refused.
+//! `kmill curve` as its users see it: the same numbers in every output, stored cells, and refusals.
 
 use super::run::{kmill, ok};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Three classes of 2,000 rows; a fifth of them, by a column of its own, is for testing.
+/// Writes 2,000 rows of friedman1 with a column `fold`; one fold of five is for testing.
 fn table(at: &Path) {
     ok(at, "generate friedman1 --rows 2000 -o t.csv -q");
     let text = std::fs::read_to_string(at.join("t.csv")).unwrap();
@@ -21,7 +21,7 @@ fn table(at: &Path) {
 const LINE: &str = "curve t.csv --target y --kernel gaussian(sigma=3) --methods uniform,rpcholesky,fourier \
     --ranks 10,40 --repeats 3 --test-where fold==0 -q";
 
-/// The rows of a CSV file by the names of its columns.
+/// Reads the rows of a CSV file as maps from column name to value.
 fn records(path: &Path) -> Vec<std::collections::HashMap<String, String>> {
     let text = std::fs::read_to_string(path).unwrap();
     let mut lines = text.lines().map(|line| line.split(',').map(str::to_string).collect::<Vec<_>>());
@@ -33,7 +33,7 @@ fn number(text: &str) -> Option<f64> {
     (!text.is_empty()).then(|| text.parse().unwrap())
 }
 
-/// The numbers that a page holds.
+/// Returns the numbers embedded in a page.
 pub(crate) fn embedded(page: &str) -> Value {
     let start = page.find("id=\"data\">").unwrap() + "id=\"data\">".len();
     serde_json::from_str(&page[start..start + page[start..].find("</script>").unwrap()]).unwrap()
@@ -58,7 +58,7 @@ fn every_output_has_the_same_numbers() {
     assert_eq!(json, report);
     let page = std::fs::read_to_string(at.join("c.html")).unwrap();
     assert_eq!(embedded(&page), report);
-    // the figure for a paper has every chart against rank, and every median
+    // the figure for print has every chart against rank, and every median
     let figure = std::fs::read_to_string(at.join("c.svg")).unwrap();
     for title in ["Relative trace error", "Relative Frobenius error", "Relative spectral error"] {
         assert!(figure.contains(&format!(">{title}</text>")), "{title}");
@@ -81,7 +81,7 @@ fn every_output_has_the_same_numbers() {
             }
         }
     }
-    // the charts hold the medians to the last digit, the terminal to the third
+    // the charts contain the medians to the last digit, the terminal to the third
     let output =
         Command::new(env!("CARGO_BIN_EXE_kmill")).current_dir(at).args(LINE.split_whitespace()).output().unwrap();
     let terminal = String::from_utf8(output.stdout).unwrap();
@@ -155,7 +155,7 @@ fn classes_are_tested_by_the_share_of_wrong_ones() {
     let score = ok(at, "evaluate m t.parquet --where x0>1 --json -q");
     assert_eq!(curve["tested"], "error");
     let (found, expected) = (curve["rows"][0]["test_error"].as_f64().unwrap(), score["error"].as_f64().unwrap());
-    // in f32 a row at the border may fall on either side
+    // in f32 a row at the class boundary may fall on either side
     assert!((found - expected).abs() <= 2.0 / 1000.0, "{found} {expected}");
 }
 
@@ -207,14 +207,14 @@ fn a_stopped_curve_keeps_its_cells_and_goes_on() {
     for cell in &before {
         let same = |row: &&Value| ["method", "rank", "repeat"].iter().all(|key| row[key] == cell[key]);
         let row = rows.iter().find(same).unwrap();
-        // not measured again: even its time is the same
+        // cells are not measured again: even the time is the same
         assert_eq!((&row["seconds"], &row["trace_error"]), (&cell["seconds"], &cell["trace_error"]));
     }
     assert!(at.join("c.html").exists() && !kept.exists());
-    // fewer repeats are a part of the same cells
+    // fewer repeats are a subset of the same cells
     let kept_cells = serde_json::to_string(&before).unwrap();
     assert!(kept_cells.contains("\"repeat\":0"), "repeats are measured in their order: {kept_cells}");
-    // a file of somebody else is left alone
+    // a file that kmill did not write is not touched
     std::fs::write(&kept, "years of work").unwrap();
     let (code, _, text) = kmill(at, &format!("{line} -o c.html"));
     assert!(code == 1 && text.contains("not a file of cells"), "{text}");
@@ -248,7 +248,7 @@ fn what_cannot_be_compared_is_refused_with_a_remedy() {
         assert!(got == code && text.contains(why), "{line}: {got} {text}");
         assert!(!text.contains("panicked"), "{line}: {text}");
     }
-    // more ranks than rows: what there is, said so
+    // a rank above the number of rows is reduced
     let report = ok(
         at,
         "curve t.parquet --target y --kernel gaussian(sigma=1) --ranks 400,800 --repeats 1 --methods uniform --json -q",

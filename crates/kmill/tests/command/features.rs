@@ -1,9 +1,9 @@
-//! `kmill features` and `kmill coordinates`: what linear methods learn from, against kernel matrices and distances; and `kmill update`.
+//! `features` and `coordinates`, compared with kernel matrices and distances; and `update`.
 
 use crate::run::{kmill, ok};
 use std::path::Path;
 
-/// Column names and rows of numbers of a CSV file.
+/// Reads column names and rows of numbers from a CSV file.
 pub(crate) fn csv(path: &Path) -> (Vec<String>, Vec<Vec<f64>>) {
     let text = std::fs::read_to_string(path).unwrap();
     let mut lines = text.lines();
@@ -50,7 +50,7 @@ fn the_residual_is_what_the_landmarks_leave() {
     ok(at, &format!("{LINE} --rank 20 --residual -o phi.csv --model map --json"));
     let ((names, phi), (_, x)) = (csv(&at.join("phi.csv")), csv(&at.join("t.csv")));
     assert_eq!((names[19].as_str(), names[20].as_str(), names.len()), ("phi_19", "residual", 21));
-    // rows of residual 0 are the landmarks; taking each out of K leaves the Schur complement
+    // rows of residual 0 are the landmarks; eliminating each from K leaves the Schur complement
     let landmarks: Vec<usize> = (0..150).filter(|i| phi[*i][20] < 1e-6).collect();
     assert_eq!(landmarks.len(), 20);
     let mut left: Vec<Vec<f64>> = x.iter().map(|a| x.iter().map(|b| gaussian(&a[..5], &b[..5])).collect()).collect();
@@ -65,7 +65,7 @@ fn the_residual_is_what_the_landmarks_leave() {
         assert!((got - expected).abs() < 1e-10, "row {i}: {got} against {expected}");
         assert!((dot(&phi[..20], &phi[..20]) + expected - 1.0).abs() < 1e-10, "row {i}");
     }
-    // new rows by the model, and the same rows again: the same bits
+    // predicting the same rows with the model gives the same bits
     ok(at, "predict map t.csv --residual -o again.csv --json");
     assert!(std::fs::read(at.join("phi.csv")).unwrap() == std::fs::read(at.join("again.csv")).unwrap());
     ok(at, "inspect map --json");
@@ -78,7 +78,7 @@ fn the_residual_is_what_the_landmarks_leave() {
     assert!(report["rank"].as_u64().unwrap() < 100 && report["certificate"]["trace_error"].as_f64().unwrap() <= 0.3);
 }
 
-/// A table of the distances of points in the plane, with a number of each.
+/// Writes the distances between points in the plane, and a target y that is linear in the plane.
 fn distances(at: &Path, n: usize) -> Vec<[f64; 2]> {
     let points: Vec<[f64; 2]> = (0..n).map(|i| [(i as f64 * 0.7).sin() * 3.0, (i * i % 17) as f64 / 4.0]).collect();
     let apart = |a: &[f64; 2], b: &[f64; 2]| (a[0] - b[0]).hypot(a[1] - b[1]);
@@ -110,11 +110,11 @@ fn coordinates_have_the_distances_of_the_objects() {
         }
     }
     assert!(places.iter().map(|row| row[1]).sum::<f64>().abs() < 1e-7, "about their centre");
-    // what learns from numbers learns from distances: here a function that is linear in the plane
+    // a linear fit on the coordinates recovers the target
     ok(at, "fit ridge places.csv --target y --kernel linear --scale none --lambda 1e-9 -o m.safetensors --json");
     let scores = ok(at, "evaluate m.safetensors places.csv --json");
     assert!(scores["r2"].as_f64().unwrap() > 0.999_999, "{scores}");
-    // a model places a row by its distances, and its squares do as well
+    // the model computes the coordinates of a row from its distances
     ok(at, "predict map d.csv --rows 50.. -o again.csv -q");
     let again = csv(&at.join("again.csv")).1;
     for (again, place) in again.iter().zip(&places[50..]) {
@@ -146,7 +146,7 @@ fn a_model_goes_on_learning() {
     };
     assert!(mse("next", "1500..") < mse("first", "1500.."));
     assert!((report["running_mse"].as_f64().unwrap() / mse("first", "1500..") - 1.0).abs() < 0.2, "{report}");
-    // onto itself, in two parts, the same functions
+    // updated in place, in two parts: the same functions
     ok(at, "update first t.parquet --rows 1500..2000 -o part --json");
     ok(at, "update part t.parquet --rows 2000.. -o part --json");
     assert!((mse("part", "..") / mse("next", "..") - 1.0).abs() < 1e-6);

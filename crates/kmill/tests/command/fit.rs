@@ -1,4 +1,4 @@
-//! `fit` and `plan` from end to end on generated tables: the contract's JSON, refusals, and the same bytes.
+//! `fit` and `plan` on generated tables: the documented JSON, refusals, and identical bytes.
 
 use crate::run::{kmill, ok};
 
@@ -33,7 +33,7 @@ fn a_fit_learns_and_reports_what_the_contract_says() {
     let best = cells.iter().map(|cell| cell["cv_mse"].as_f64().unwrap()).fold(f64::INFINITY, f64::min);
     let chosen = cells.iter().find(|cell| cell["rank"] == fit["rank"] && cell["lambda"] == fit["lambda"]).unwrap();
     assert_eq!(chosen["cv_mse"].as_f64().unwrap(), best);
-    // the target's variance is about 25, that of the noise 1
+    // the variance of the target is about 25, the variance of the noise 1
     assert!(best < 4.0, "{best}");
     let scores = ok(at, "evaluate m test.parquet --json");
     assert_eq!(scores["rows"], 1000);
@@ -67,7 +67,7 @@ fn a_plan_runs_nothing_and_a_budget_too_small_is_refused() {
     assert_eq!((&plan["passes"], plan["stages"].as_array().unwrap().len()), (&4.into(), 6));
     assert!(plan["bytes_read"].as_u64().unwrap() > 0, "{plan}");
     assert!(plan["tile"].as_u64().unwrap() > 0 && plan["lanes"]["scan"].as_u64().unwrap() > 0, "{plan}");
-    // a plan leaves nothing behind, and rows that are few or rare are no reason to fail
+    // a plan writes no file, and accepts few or no matching rows
     let count = || std::fs::read_dir(at).unwrap().count();
     let before = count();
     for options in ["--where y==99", "--rows ..2", "--landmarks uniform --folds blocks:3"] {
@@ -75,7 +75,7 @@ fn a_plan_runs_nothing_and_a_budget_too_small_is_refused() {
         assert_eq!(plan["fits"], true, "{options}");
     }
     assert_eq!(count(), before);
-    // what fits is said before it is done, what a fit reads does not count the rows that the plan was made from
+    // the plan is printed before the fit, and `bytes_read` excludes the rows read for the plan
     let (_, fit, stderr) = kmill(at, "fit ridge t.parquet --target y --rank 20 --lambda 1e-6 --json -v -o m");
     assert!(stderr.contains("plan for 2,000 rows") && stderr.contains("Gram matrix"), "{stderr}");
     assert!(fit["bytes_read"].as_u64().unwrap() > 0, "{fit}");

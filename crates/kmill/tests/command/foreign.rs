@@ -1,11 +1,11 @@
-//! What is in a folder before a run is there after it: a run owns the names that it made, and no others.
+//! A run changes only the names that it created: everything else in a folder is there after it.
 
 use crate::run::{kmill, ok};
 use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// What people keep: files, some with names that a run might give, a folder, links with and without their file.
+/// Files of a user, some with names that a run might use, one of them in a folder.
 const FILES: [&str; 9] = [
     "thesis.tex",
     "job",
@@ -26,7 +26,7 @@ fn put(folder: &Path) {
     }
 }
 
-/// Every name in a folder with what is there: bytes, where a link leads, or nothing for a folder.
+/// Returns every path below a folder with its content: bytes, link target, or nothing for a folder.
 fn there(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -45,7 +45,7 @@ fn there(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// Lines of every verb that is given a folder or makes files, and what they leave: everything lies in the folder of the people.
+/// Lines of every verb that reads or writes in a folder, and the files that each creates there.
 pub(crate) const LINES: [(&str, &[&str]); 22] = [
     ("generate friedman1 --rows 300 -o t.parquet", &["t.parquet"]),
     ("convert ../t.parquet --target y -o t.npy", &["t.npy", "t.y.npy"]),
@@ -77,7 +77,7 @@ pub(crate) const LINES: [(&str, &[&str]); 22] = [
     ("solve ../j ../s -o m", &["m"]),
 ];
 
-/// A table, a model, and the parts of a job.
+/// Writes a table, models, a distance matrix, a job and its statistics.
 pub(crate) fn inputs(at: &Path) {
     ok(at, "generate friedman1 --rows 300 -o t.parquet -q");
     ok(at, "fit ridge t.parquet --target y --rank 9 --lambda 1e-3 -q -o m");
@@ -93,7 +93,7 @@ fn every_verb_leaves_what_was_there() {
     let at = folder.path();
     inputs(at);
     let mut verbs: Vec<&str> = LINES.iter().filter_map(|(line, _)| line.split(' ').next()).collect();
-    // those that make no files, or the ones of a folder of their own, of which there is a test below
+    // these create no files, or only in a folder of their own, which is tested below
     verbs.extend(["demo", "completions", "man", "help"]);
     for verb in <kmill::Cli as clap::CommandFactory>::command().get_subcommands() {
         assert!(verbs.contains(&verb.get_name()), "{} needs a line here", verb.get_name());
@@ -124,14 +124,14 @@ fn folders_that_a_run_would_empty_are_refused_where_they_hold_anything_else() {
         (tune, "n.search"),
     ] {
         let place = at.join(kept);
-        // a line that came before may have left its own
+        // an earlier line may have left its own folder
         let _ = std::fs::remove_dir_all(&place);
         put(&place);
         for path in there(&place).into_keys() {
             if path.parent() != Some(&place) {
                 continue;
             }
-            // each by itself
+            // each name by itself
             let other = at.join("beside");
             std::fs::create_dir(&other).unwrap();
             std::fs::rename(&path, other.join(path.file_name().unwrap())).unwrap();

@@ -1,8 +1,8 @@
-//! Models of earlier builds: files in `tests/golden/models`, one for each solver, map and kind of column, which every later build loads and
-//! predicts with as the build that wrote them.
+//! Models of earlier builds: `tests/golden/models` has a file for each solver, map and kind of
+//! column. Every later build loads them and gives the predictions of the build that wrote them.
 //!
-//! A file is never written anew by a build that cannot read the old one: a change of the format brings a new file beside it. To add a model,
-//! add a line to [`MODELS`] and run this test once with `KMILL_RECORD=1`, which writes those that are not there.
+//! A build that cannot read a file never rewrites it: a new format adds a new file. To add a model,
+//! add a line to [`MODELS`] and run this test with `KMILL_RECORD=1`, which writes missing models.
 
 use crate::run::{kmill, ok};
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ const RIDGE: &str = "ridge a.csv --target y --features x* --rank 6 --lambda 1e-4
 const CLASSES: &str = "a.csv --target c --features x* --rank 6 --precision f64";
 const ALONE: &str = "a.csv --features x* --rank 6 --precision f64";
 
-/// Names, and what stands after `kmill fit`. A name is that of the solver, or begins with `map ` or says what the rows are.
+/// Model name (a solver's, `map …`, or a kind of rows), arguments of `kmill fit`, more arguments.
 const MODELS: &[(&str, &str, &str)] = &[
     ("ridge", RIDGE, ""),
     ("ridge f32", "ridge a.csv --target y --features x* --rank 6 --lambda 1e-4", ""),
@@ -82,7 +82,7 @@ const MODELS: &[(&str, &str, &str)] = &[
     ("features", "features", ""),
 ];
 
-/// The command that fits a model.
+/// Returns the command line that fits a model.
 fn line((_, base, more): &(&str, &str, &str)) -> String {
     let classes = ["fisher", "logistic", "svm", "perceptron"].contains(base);
     match (base.contains(' '), classes) {
@@ -96,7 +96,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/models")
 }
 
-/// `a.csv`, 80 rows to learn from, and `b.csv`, 12 others; and sparse rows alike.
+/// Writes `a.csv`, 80 training rows, `b.csv`, 12 other rows, and similar sparse rows.
 fn tables(at: &Path) {
     let mut state = 2026u64;
     let mut next = |below: u64| {
@@ -128,7 +128,7 @@ fn file(name: &str) -> String {
     format!("{}.safetensors", name.replace(' ', "-"))
 }
 
-/// The cells of what a model predicts.
+/// Returns the cells of a model's predictions.
 fn predicted(at: &Path, model: &Path, name: &str) -> Vec<Vec<String>> {
     let data = if name == "sparse" { "b.svm --width 24" } else { "b.csv" };
     ok(at, &format!("predict {} {data} -o p.csv -q", model.display()));
@@ -199,7 +199,7 @@ fn models_of_a_newer_format_are_refused_with_a_sentence() {
     let text = br#"\"format_version\":"#;
     let place = bytes.windows(text.len()).position(|window| window == text).unwrap() + text.len();
     let mut newer = bytes.clone();
-    // one digit for another, so that every offset holds
+    // replaces one digit by another, so that all offsets stay valid
     assert!(newer[place].is_ascii_digit() && !newer[place + 1].is_ascii_digit());
     newer[place] = b'9';
     std::fs::write(at.join("newer.safetensors"), newer).unwrap();

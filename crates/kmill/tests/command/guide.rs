@@ -1,11 +1,11 @@
-//! The guide in `docs`: every page is in the summary, every link leads somewhere, the pages of the verbs are what the help says,
-//! and the commands that are marked `<!-- run -->` print what stands below them.
+//! The guide in `docs`: every page is in the summary, every link resolves, the pages of the verbs
+//! equal the help, and commands marked `<!-- run -->` print the output shown below them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The folder with the sources of the workspace.
+/// Returns the root folder of the workspace.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
@@ -14,7 +14,7 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// All pages below a folder.
+/// Returns all pages below a folder, sorted.
 fn pages(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -29,7 +29,7 @@ fn pages(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The lines of a page that are no code.
+/// Returns the lines of a page outside code blocks.
 fn prose(text: &str) -> impl Iterator<Item = &str> {
     let mut code = false;
     text.lines().filter(move |line| {
@@ -39,11 +39,11 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The addresses of the links and pictures of a page.
+/// Returns the addresses of the links and pictures of a page.
 fn links(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in prose(text) {
-        // what stands in backquotes is no link
+        // text in backquotes is not a link
         let plain: String = line.split('`').step_by(2).collect::<Vec<_>>().join("`");
         for part in plain.split("](").skip(1) {
             found.push(part.split(')').next().unwrap_or_default().to_string());
@@ -52,7 +52,7 @@ fn links(text: &str) -> Vec<String> {
     found
 }
 
-/// The names of the headings, as links call them.
+/// Returns the anchors of the headings.
 fn anchors(text: &str) -> BTreeSet<String> {
     let name = |heading: &str| {
         let kept = heading
@@ -65,7 +65,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
     prose(text).filter(|line| line.starts_with('#')).map(|line| name(line.trim_start_matches('#'))).collect()
 }
 
-/// What is wrong with the links of a page; those of the guide must stay within it, as the book has nothing else.
+/// Returns the broken links of a page; a link of the guide must also stay within the guide.
 fn broken(page: &Path, guide: &Path) -> Vec<String> {
     let (text, mut wrong) = (read(page), Vec::new());
     for link in links(&text).into_iter().filter(|link| !link.contains("://")) {
@@ -118,7 +118,7 @@ fn links_and_headings_are_found_as_readers_of_pages_find_them() {
     assert!(wrong.len() == 2 && wrong[0].contains("#there") && wrong[1].contains("gone.md"), "{wrong:?}");
 }
 
-/// Standard output of the command; standard input is empty.
+/// Returns the standard output of the command; standard input is empty.
 fn said(words: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_kmill")).args(words).output().unwrap();
     String::from_utf8(output.stdout).unwrap()
@@ -128,7 +128,7 @@ fn said(words: &[&str]) -> String {
 fn the_pages_of_the_verbs_are_what_their_help_says() {
     let help = said(&["help"]);
     let verbs = help.split("Commands:\n").nth(1).unwrap().lines().take_while(|line| *line != "Options:");
-    // lines that go on have more white space in front
+    // continuation lines are indented further
     let named = |line: &'_ str| line.strip_prefix("  ").filter(|line| !line.starts_with(' ')).map(String::from);
     let verbs = verbs.filter_map(named).filter_map(|line| line.split(' ').next().map(String::from));
     let verbs: Vec<String> = verbs.collect();
@@ -147,7 +147,7 @@ fn the_pages_of_the_verbs_are_what_their_help_says() {
     }
 }
 
-/// The commands of a page that are marked to be run, each with the report that stands below it, if one does.
+/// Returns the commands of a page that are marked to be run, each with its report, if any.
 fn transcript(text: &str) -> Vec<(String, Option<String>)> {
     let mut steps: Vec<(String, Option<String>)> = Vec::new();
     let mut lines = text.lines();
@@ -168,15 +168,15 @@ fn transcript(text: &str) -> Vec<(String, Option<String>)> {
     steps
 }
 
-/// A number of a report, without the marks that stand at it: `1,234`, `0.1*`, `45.4`.
+/// Parses a number of a report, ignoring adjacent marks: `1,234`, `0.1*`, `45.4`.
 fn number(word: &str) -> Option<f64> {
     word.trim_end_matches([',', '*', ')', ':']).trim_start_matches('(').replace(',', "").parse().ok()
 }
 
-/// Units of what differs from run to run.
+/// Units of quantities that differ between runs.
 const UNITS: [&str; 8] = ["ms", "s", "min", "KiB", "MiB", "GiB", "rows/s", "evaluations"];
 
-/// True if two lines say the same: the same words, and numbers within 5 %. Times and bytes may be any.
+/// Returns true if two lines have the same words, and numbers within 5 %, except times and bytes.
 fn alike(shown: &str, printed: &str) -> bool {
     let (shown, printed): (Vec<&str>, Vec<&str>) =
         (shown.split_whitespace().collect(), printed.split_whitespace().collect());
@@ -187,13 +187,13 @@ fn alike(shown: &str, printed: &str) -> bool {
         && (0..shown.len()).all(|at| match (number(shown[at]), number(printed[at])) {
             (Some(_), Some(_)) if unit(&shown, at) => unit(&printed, at),
             (Some(a), Some(b)) => (a - b).abs() <= 0.05 * a.abs().max(b.abs()),
-            // the size of a file may be given in another unit
+            // the size of a file may have another unit
             (None, None) => shown[at] == printed[at] || (at > 0 && unit(&shown, at - 1) && unit(&printed, at - 1)),
             _ => false,
         })
 }
 
-/// The first line that is shown and was not printed in its place; `…` stands for any lines.
+/// Returns the first shown line that was not printed in its place; `…` matches any lines.
 fn missing<'a>(shown: &'a str, printed: &str) -> Option<&'a str> {
     let (mut printed, mut skip) = (printed.lines(), false);
     for line in shown.lines() {
@@ -223,7 +223,7 @@ fn a_report_is_compared_word_by_word() {
     assert_eq!(missing("…\nmodel: other (19.4 KiB), in 13 s\n", printed), Some("model: other (19.4 KiB), in 13 s"));
 }
 
-/// Runs the commands of a page in a folder with the tables of the guide, and compares.
+/// Runs the commands of a page in a folder with the tables of the guide, and compares their output.
 #[cfg(unix)]
 fn run(page: &str) {
     let steps = transcript(&read(&root().join("docs").join(page)));

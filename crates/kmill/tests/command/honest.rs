@@ -1,10 +1,10 @@
-//! Errors that are reported are those of new rows, and no search chooses a worse model for more work.
+//! Reported errors match errors on new rows, and more work never chooses a worse model.
 
 use crate::run::{kmill, ok};
 use serde_json::Value;
 use std::path::Path;
 
-/// Numbers from -1 to 1, the same each time.
+/// Returns a generator of reproducible numbers from -1 to 1.
 fn numbers(mut state: u64) -> impl FnMut() -> f64 {
     move || {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -17,7 +17,7 @@ fn write(path: &Path, head: &str, rows: impl Iterator<Item = Vec<f64>>) {
     std::fs::write(path, format!("{head}\n{}", rows.map(line).collect::<String>())).unwrap();
 }
 
-/// The error of the kernel with the star, and those of all lines with its scaling.
+/// Returns the error of the starred kernel, and the errors of all lines with its scaling.
 fn stars(report: &Value) -> (f64, Vec<f64>) {
     let rows: Vec<&Value> = report["rows"].as_array().unwrap().iter().filter(|row| row["best"] == true).collect();
     let star = rows.iter().rfind(|row| row["kept"] == true).unwrap();
@@ -32,7 +32,7 @@ fn more_work_never_chooses_a_worse_kernel() {
     ok(at, "generate hidden --rows 560 --features 6 -o t.parquet -q");
     let line = "tune any t.parquet --target y --kernels gaussian(),laplacian() --scale standard -o s.json --json";
     let mut last = f64::INFINITY;
-    // before, within and behind the first kernel, the second, and what is learned anew at a higher rank
+    // ends before, within and after the first kernel, the second, and relearning at a higher rank
     for work in [1, 20, 30, 36, 37, 40, 80] {
         let report = ok(at, &format!("{line} --work {work},0"));
         let (star, lines) = stars(&report);
@@ -94,7 +94,7 @@ fn a_metric_is_judged_by_rows_that_it_has_not_seen() {
         assert_eq!(stderr.contains("rows that it has not seen"), with >= without, "{stderr}");
         assert_eq!(table == "signal", with < 0.9 * without, "{judged}");
     }
-    // `learn` has none where none is better
+    // `learn` keeps no metric if none is better
     let learn = |table: &str| {
         kmill(
             at,
@@ -104,7 +104,7 @@ fn a_metric_is_judged_by_rows_that_it_has_not_seen() {
     let ((_, none, told), (_, some, _)) = (learn("noise"), learn("signal"));
     assert!(none["metric"].is_null() && told.contains("no metric was better"), "{none} {told}");
     assert!(some["metric"]["judged"]["rows"].as_u64().is_some_and(|rows| (60..110).contains(&rows)), "{some}");
-    // a solver that cannot hold out that fold alone says what its errors are
+    // a solver that cannot hold out that fold alone reports what its errors are
     let (_, _, stderr) =
         kmill(at, "fit svr signal.csv --target y --rows ..300 --rank 50 --C 0.1,1 --metric full -o s.safetensors");
     assert!(stderr.contains("have taught the metric"), "{stderr}");
@@ -139,7 +139,7 @@ fn few_whole_numbers_are_classes_or_are_asked_about() {
         classes["contenders"].as_array().unwrap().iter().any(|one| one["solver"] == "logistic, lambda 1e-6"),
         "{classes}"
     );
-    // values of few rows, and many values, are quantities; as is what is named so
+    // values with few rows, and many values, are quantities; so are classes with --task regression
     for (target, more) in [("few", ""), ("mass", ""), ("sick", " --task regression")] {
         let (_, report, told) = kmill(at, &format!("{tune} {target}{more}"));
         assert!(report["solver"] == "ridge" && !told.contains("learned as classes"), "{target}: {told} {report}");
@@ -166,7 +166,7 @@ fn forward_folds_test_later_rows_by_earlier_ones() {
         })
         .collect();
     write(&at.join("t.csv"), "x0,x1,y,day", rows.iter().cloned());
-    // every row is a landmark, so that it does not matter which are chosen
+    // every row is a landmark, so that the selection does not matter
     let fit = "fit ridge t.csv --target y --features x* --scale none --kernel gaussian(sigma=0.7) --rank 100 --lambda 1e-3 --precision f64 --no-clip";
     let cv = |folds: &str, table: &str| {
         let fit = fit.replace("t.csv", table);
@@ -183,7 +183,7 @@ fn forward_folds_test_later_rows_by_earlier_ones() {
         let (told, mean) = (cv(folds, "t.csv"), errors.iter().sum::<f64>() / errors.len() as f64);
         assert!((told / mean - 1.0).abs() < 1e-6, "{folds}: {told} told, {mean} by fits of the rows before");
     }
-    // in the order of a column, wherever its rows are
+    // in the order of a column, whatever the order of the rows
     let shuffled = (0..100).map(|i| rows[(i * 37) % 100].clone());
     write(&at.join("s.csv"), "x0,x1,y,day", shuffled);
     let (in_order, by_day) = (cv("forward:3:day", "t.csv"), cv("forward:3:day", "s.csv"));
@@ -242,7 +242,7 @@ fn the_report_says_for_which_rows_its_error_holds() {
     let (_, found, told) = kmill(at, &format!("tune any copies.csv {tune}"));
     assert!(told.contains("have near-copies") && told.contains("--folds groups:5:COLUMN"), "{told} {found}");
     assert_eq!(found["elsewhere"][0]["rows"], "rows without a near-copy", "{found}");
-    // ordinary rows have none, nor groups
+    // ordinary rows have neither near-copies nor groups
     ok(at, "generate friedman1 --rows 800 -o f.parquet -q");
     let (_, plain, told) = kmill(at, &format!("tune any f.parquet {tune}"));
     assert!(plain["elsewhere"].is_null() && !told.contains("near-copies"), "{told}");

@@ -1,5 +1,4 @@
-//! Ridge regression beyond its usual output: `--map exact`, `--method`, `--loo`, `--std`,
-//! `--weights`.
+//! Ridge regression with `--map exact`, `--method`, `--loo`, `--std` and `--weights`.
 
 use crate::run::{kmill, ok};
 use std::path::Path;
@@ -29,7 +28,7 @@ fn the_exact_kernel_learns_by_both_methods_and_says_which() {
     let score = |model: &str| number(&ok(at, &format!("evaluate {model} test.parquet --json"))["mse"]);
     let (a, b) = (score("direct"), score("pcg"));
     assert!((a / b - 1.0).abs() < 1e-4 && a < 4.0, "{a} {b}");
-    // a landmark map of all the span there is comes to the same
+    // a landmark map of the whole span gives the same
     let all = "--kernel gaussian(sigma=4) --lambda 1e-5 --rank 1500 --precision f64 --loo";
     let landmarks = ok(at, &format!("fit ridge t.parquet --target y {all} -o all --json"));
     let exact = ok(at, &format!("fit ridge t.parquet --target y --map exact {all} -o exact --json"));
@@ -81,7 +80,7 @@ fn kernel_blocks_that_do_not_fit_are_in_scratch_and_the_plan_says_so() {
     assert!(read("scratch") == read("memory"), "other bits");
     let plan = ok(at, &format!("plan {learn} --memory {budget} --scratch ."));
     assert!(plan["stages"].to_string().contains("in scratch"), "{plan}");
-    // what fits without scratch fits with it
+    // the smallest budget that fits without scratch also fits with it
     let least = (30..200)
         .map(|mebibytes| mebibytes << 20)
         .find(|memory| kmill(at, &format!("plan {learn} --memory {memory}")).0 == 0);
@@ -100,7 +99,7 @@ fn every_cell_has_a_generalised_cross_validation() {
         "fit ridge t.parquet --target y --kernel gaussian(sigma=median) --ranks 50..200 --lambda 1e-8..1e-4 --loo -o m --json",
     );
     for cell in fit["surface"].as_array().unwrap() {
-        // held-out folds leave fewer rows to learn from: a little worse
+        // held-out folds leave fewer training rows: the error is a little larger
         let (cv, gcv) = (number(&cell["cv_mse"]), number(&cell["gcv"]));
         assert!((cv / gcv - 1.0).abs() < 0.1, "{cell}");
     }
@@ -127,7 +126,7 @@ fn what_an_iteration_cannot_do_is_refused() {
     refused(at, "fit kpca t.parquet --features x* --method pcg -o refused", "does not read it");
 }
 
-/// Column `name` of a CSV file.
+/// Reads column `name` of a CSV file.
 fn column(text: &str, name: &str) -> Vec<f64> {
     let mut lines = text.lines();
     let place = lines.next().unwrap().split(',').position(|field| field == name).unwrap();
@@ -140,13 +139,14 @@ fn standard_deviations_cover_what_they_should_and_have_the_same_bits_under_any_b
     let at = folder.path();
     ok(at, "generate friedman1 --rows 4000 -o t.parquet -q");
     ok(at, "generate friedman1 --rows 2000 --seed 1 -o test.parquet -q");
-    // what cross-validation chooses: where the penalty is that of the law, so are the deviations
+    // the lambda that cross-validation chooses; near it the standard deviations are calibrated
     ok(at, "fit ridge t.parquet --target y --rank 800 --lambda 3.162e-6 --std -o m --json");
     ok(at, "predict m test.parquet --std --keep y -o p.csv --json");
     let text = std::fs::read_to_string(at.join("p.csv")).unwrap();
     assert_eq!(text.lines().next(), Some("y,prediction,std,std_mean"));
     let [y, mean, std, of_mean] = ["y", "prediction", "std", "std_mean"].map(|name| column(&text, name));
-    // the noise has variance 1, and 95 of 100 observations lie within 1.96 standard deviations: five of theirs is 0.024
+    // The noise has variance 1. 95 % of the observations lie within 1.96 standard deviations; five
+    // standard errors of this proportion are 0.024.
     let within = (0..2000).filter(|i| (y[*i] - mean[*i]).abs() < 1.96 * std[*i]).count() as f64 / 2000.0;
     assert!((within - 0.95).abs() < 0.025, "{within}");
     let noise: Vec<f64> = (0..2000).map(|i| std[i].powi(2) - of_mean[i].powi(2)).collect();
@@ -154,7 +154,7 @@ fn standard_deviations_cover_what_they_should_and_have_the_same_bits_under_any_b
     assert!(of_mean.iter().all(|s| *s > 0.0));
     ok(at, "predict m test.parquet --std --keep y -o again.csv --threads 1 --memory 150MiB --json");
     assert!(std::fs::read(at.join("p.csv")).unwrap() == std::fs::read(at.join("again.csv")).unwrap());
-    // without them the model's predictions are the same
+    // a fit without --std predicts the same
     ok(at, "fit ridge t.parquet --target y --rank 800 --lambda 3.162e-6 -o plain --json");
     ok(at, "predict plain test.parquet -o plain.csv --json");
     assert_eq!(column(&std::fs::read_to_string(at.join("plain.csv")).unwrap(), "prediction"), mean);
@@ -182,7 +182,7 @@ fn components_tell_how_far_a_row_is_from_what_they_span() {
     };
     let own = novelty("moons.parquet");
     let mean = own.iter().sum::<f64>() / 1000.0;
-    // where no row is
+    // points far from all rows
     std::fs::write(at.join("points.csv"), "x0,x1\n30,30\n-20,4\n").unwrap();
     let far = novelty("points.csv");
     assert!(own.iter().all(|v| *v > 0.0) && far.iter().all(|v| *v > 2.0 * mean), "{mean} {far:?}");
@@ -199,7 +199,7 @@ fn weights_count_and_are_no_feature() {
     let mut text = String::from("x,y,w\n");
     for i in 0..400 {
         let x = f64::from(i) / 100.0;
-        // rows of the second kind say something else and weigh little
+        // every second row has another target and a small weight
         let (y, w) = if i % 2 == 0 { (x.sin(), 1.0) } else { (x.sin() + 1.0, 1e-6) };
         text.push_str(&format!("{x},{y},{w}\n"));
     }
@@ -226,8 +226,8 @@ fn weights_count_and_are_no_feature() {
     refused(at, "fit fisher t.csv --weights w -o refused", "fisher does not read it");
 }
 
-/// Conjugate gradient on a problem that rounding has made hopeless: the iterate never gets worse than none, and what is of no
-/// use is no model.
+/// Conjugate gradient on a problem that is hopeless due to rounding: the iterate is never worse
+/// than zero, and a useless solution is refused.
 #[test]
 fn an_iteration_without_a_useful_end_is_refused() {
     let folder = tempfile::tempdir().unwrap();

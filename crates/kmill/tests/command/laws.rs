@@ -1,5 +1,5 @@
-//! What holds for every verb that writes, whatever its outputs: they never lead to an input, keep the mode of the file that they replace, are old or
-//! new after a stop, and have the same bytes for any number of threads.
+//! Laws for every verb that writes: no output overwrites an input, a replaced file keeps its mode,
+//! a stopped run leaves old or new files, and threads do not change the bytes.
 
 use crate::foreign::{LINES, inputs};
 use crate::run::{kmill, ok};
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The lines that write, in a folder beside their inputs.
+/// Lines that write, to be run in a folder next to their inputs.
 fn writers() -> impl Iterator<Item = (String, &'static [&'static str])> {
     LINES.iter().filter(|(_, made)| !made.is_empty()).map(|(line, made)| ((*line).to_string(), *made))
 }
@@ -27,7 +27,7 @@ fn no_output_leads_to_an_input_through_a_link() {
     for (line, made) in writers() {
         let read: Vec<&str> = line.split(' ').filter(|word| word.starts_with("../")).collect();
         for (output, input) in made.iter().flat_map(|output| read.iter().map(move |input| (output, input))) {
-            // the model that goes on learning is replaced, as the help of update says
+            // update replaces the model that it continues, as its help says
             if *input == "../std" {
                 continue;
             }
@@ -63,7 +63,7 @@ fn outputs_keep_the_mode_of_the_files_that_they_replace() {
     }
 }
 
-/// Signals late and early in the run of each verb; once two of them.
+/// Signals each verb at 60 % and at 85 % of its run time, in some runs with two signals.
 #[test]
 fn a_verb_that_is_stopped_leaves_old_files_or_new_ones_and_says_which() {
     let folder = tempfile::tempdir().unwrap();
@@ -91,7 +91,7 @@ fn a_verb_that_is_stopped_leaves_old_files_or_new_ones_and_says_which() {
             for name in made {
                 let told = match output.status.code() {
                     Some(0) => true,
-                    // it was stopped before it listened
+                    // stopped before the signal handler was installed
                     None => false,
                     Some(_) => said.lines().any(|line| {
                         let files = line.strip_prefix("error: interrupted: only ");
@@ -100,7 +100,7 @@ fn a_verb_that_is_stopped_leaves_old_files_or_new_ones_and_says_which() {
                     }),
                 };
                 assert_eq!(fresh(name), told, "{line}: {name}, {:?}: {said}", output.status);
-                // whole: that of another run, but for the times in a report
+                // a new file equals the file of another run, except for times in reports
                 let expected = std::fs::read(at.join("whole").join(name)).unwrap();
                 let timed = ["html", "json", "csv"].iter().any(|kind| name.ends_with(kind));
                 assert!(timed || !told || std::fs::read(place.join(name)).unwrap() == expected, "{line}: {name}");
@@ -116,7 +116,7 @@ fn a_verb_that_is_stopped_leaves_old_files_or_new_ones_and_says_which() {
     assert!(stopped > 0, "every run ended before it was stopped");
 }
 
-/// A run within the limits of the shell succeeds, or says in a sentence what it lacks, and leaves no temporary file.
+/// Within limits of the shell, a line succeeds or fails in a sentence, without temporary files.
 fn bounded(at: &Path, limit: &str, program: &str, line: &str) -> bool {
     let script = format!("ulimit -c 0; ulimit {limit}; exec {program} {line}");
     let output =
@@ -152,7 +152,7 @@ fn limits_of_the_shell_are_heeded_or_told() {
     for more in ["", "--threads 64", "--memory 64MiB"] {
         assert!(bounded(at, "-v 600000", &program, &format!("{fit} {more}")), "{more}");
     }
-    // the limit of processes does not hold for root
+    // the limit on processes does not apply to root
     let nobody = format!("setpriv --reuid 65534 --clear-groups {program}");
     if Command::new("setpriv").args(["--reuid", "65534", "--clear-groups", "true"]).status().is_ok_and(|s| s.success())
     {
@@ -164,7 +164,7 @@ fn limits_of_the_shell_are_heeded_or_told() {
                 assert!(bounded(at, limit, &nobody, &format!("{line} --threads 4")), "{limit}: {line}");
             }
         }
-        // on a terminal a bar moves by itself
+        // on a terminal, a thread of its own moves the progress bar
         let terminal = format!("script -qec \"ulimit -u 1; {nobody} {fit}\" /dev/null");
         if let Ok(shown) = Command::new("sh")
             .arg("-c")
@@ -182,13 +182,13 @@ fn limits_of_the_shell_are_heeded_or_told() {
     }
 }
 
-/// Reports have times in them, and a checkpoint or a search is beside its output while it runs only.
+/// Reports contain times, and a checkpoint or a search exists next to its output only during a run.
 #[test]
 fn every_verb_gives_the_same_bytes_for_any_number_of_threads_past_a_segment() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     inputs(at);
-    // two segments of a pass, and a third that is begun
+    // two segments of a pass, and a part of a third
     ok(at, "generate friedman1 --rows 140000 -q -o t.parquet");
     for (line, made) in LINES {
         let mut first: Vec<Vec<u8>> = Vec::new();

@@ -1,4 +1,4 @@
-//! Names, labels and values of any letters and length, through every report; and messages, which hold no text of the program's own types.
+//! Names, labels and values of any characters in every report; messages without Rust types.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -9,7 +9,7 @@ fn kmill(folder: &Path, words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_kmill")).current_dir(folder).args(words).output().unwrap()
 }
 
-/// Letters of one column, of two and of none, some that move the cursor, and those of a page.
+/// Characters of width one, two and zero, characters that move the cursor, and HTML markup.
 fn hostile() -> [String; 5] {
     [
         "x".repeat(70_000),
@@ -20,7 +20,7 @@ fn hostile() -> [String; 5] {
     ]
 }
 
-/// A table whose names, categories and labels are hostile; names end with what the column is.
+/// Writes a table with hostile names, categories and labels; a name ends with its column's letter.
 fn table(at: &Path, letters: &str, name: &str) {
     let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
     let mut text = ["a", "b", "c", "y", "k"].map(|column| quoted(&format!("{letters}{column}"))).join(",") + "\n";
@@ -34,7 +34,7 @@ fn table(at: &Path, letters: &str, name: &str) {
     std::fs::write(at.join(name), text).unwrap();
 }
 
-/// What every report must be, whatever the letters of the table.
+/// Checks a report for any characters in the table.
 fn sound(at: &Path, words: &[&str], letters: &str) {
     let output = kmill(at, words);
     let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
@@ -50,7 +50,7 @@ fn sound(at: &Path, words: &[&str], letters: &str) {
     for text in out.lines().chain(err.lines()) {
         assert!(!text.chars().any(|letter| letter.is_control() || letter == '\u{202e}'), "{line}: {}", beginning(text));
     }
-    // a table of a few columns on a terminal; a report may name columns in sentences too
+    // rows of a table on a terminal are limited; sentences of a report may name columns too
     for text in out.lines().filter(|text| text.starts_with("  ")) {
         assert!(text.chars().count() < 8_000, "{line}: {} letters, {}", text.chars().count(), beginning(text));
     }
@@ -149,7 +149,7 @@ fn letters_of_a_table_go_through_every_report() {
     }
 }
 
-/// Runs a line on input that is wrong: it ends by itself, and what it says is for people.
+/// Runs a line on wrong input: it exits normally, and its message is free of internal terms.
 fn told(at: &Path, line: &str, input: &str) -> String {
     let output = kmill(at, &line.split_whitespace().collect::<Vec<_>>());
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -175,7 +175,7 @@ fn told(at: &Path, line: &str, input: &str) -> String {
     text
 }
 
-/// Files like this one, with something wrong in each, and what that is.
+/// Returns damaged versions of a model file, each with a description.
 fn damaged(bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
     let mut found: Vec<(String, Vec<u8>)> = Vec::new();
     for length in [0, 7, 8, 30, bytes.len() / 2, bytes.len() - 1] {
@@ -196,7 +196,7 @@ fn damaged(bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
         let parent = path.iter().fold(&mut header, |value, name| &mut value[*name]);
         let parent = parent.as_object_mut().unwrap();
         match inner {
-            // an object that is kept as text
+            // an object stored as text
             Some(name) => {
                 let mut object: serde_json::Value = serde_json::from_str(parent[*last].as_str().unwrap()).unwrap();
                 put(object.as_object_mut().unwrap(), name, value);
@@ -315,7 +315,7 @@ fn a_checkpoint_tells_in_words_how_text_was_read() {
     assert!(text.contains("reading of text files was by default, now it is delimiter ','"), "{text}");
 }
 
-/// Standard output holds one thing.
+/// Standard output has either JSON or a table.
 #[test]
 fn json_and_a_table_do_not_share_standard_output() {
     let folder = tempfile::tempdir().unwrap();
@@ -334,11 +334,11 @@ fn json_and_a_table_do_not_share_standard_output() {
     }
 }
 
-/// Whoever wants no word on stderr asks every verb in the same way.
+/// Every verb that prints has `-q`.
 #[test]
 fn every_verb_that_prints_can_be_quiet() {
     use clap::CommandFactory;
-    // what these print is what they are for
+    // printing is the purpose of these
     for verb in
         kmill::Cli::command().get_subcommands().filter(|verb| !["completions", "man"].contains(&verb.get_name()))
     {

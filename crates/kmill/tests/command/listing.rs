@@ -1,4 +1,4 @@
-//! A table as people have them: advertised flats with a number, a date, a city, a comment, and holes. `tune any` makes a model of it as it is.
+//! Advertised flats with an ID, a date, a city, a comment and missing values, and `tune any`.
 
 use super::run::{kmill, ok};
 use std::path::Path;
@@ -16,10 +16,10 @@ const CITIES: [(&str, f64); 8] = [
 
 const WORDS: [&str; 8] = ["bright", "quiet", "view", "lake", "garden", "new kitchen", "station", "balcony"];
 
-/// Standard deviation of what no column tells of a price.
+/// Standard deviation of the price given all columns.
 const NOISE: f64 = 20.0;
 
-/// Numbers between 0 and 1, by a linear congruential generator (Knuth, MMIX).
+/// Uniform numbers in [0, 1) from a linear congruential generator (Knuth, MMIX).
 struct Random(u64);
 
 impl Random {
@@ -37,13 +37,14 @@ impl Random {
         of[((self.next() * of.len() as f64) as usize).min(of.len() - 1)]
     }
 
-    /// A text, or nothing for a share of the rows.
+    /// Returns the text, or an empty string with probability `share`.
     fn or_missing(&mut self, text: String, share: f64) -> String {
         if self.next() < share { String::new() } else { text }
     }
 }
 
-/// The date so many days after 2019-01-01 (Howard Hinnant, "chrono-compatible low-level date algorithms").
+/// Returns the date `day` days after 2019-01-01
+/// (Howard Hinnant, "chrono-compatible low-level date algorithms").
 fn date(day: u64) -> String {
     let z = day + 17_897 + 719_468;
     let (era, of_era) = (z / 146_097, z % 146_097);
@@ -54,8 +55,8 @@ fn date(day: u64) -> String {
     format!("{}-{month:02}-{day:02}", year + 400 * era + u64::from(month <= 2))
 }
 
-/// Writes the table, and returns the variance of the prices. They grow with the years and swing with the season; what a square metre costs
-/// depends on the city and on the year.
+/// Writes the table and returns the variance of the prices, which grow over the years and vary with
+/// the season; the price per square metre depends on city and date.
 fn write(path: &Path, rows: u64) -> f64 {
     let (mut random, mut text, mut prices) =
         (Random(1), String::from("id,date,city,size,rooms,year,comment,price\n"), Vec::new());
@@ -103,7 +104,7 @@ fn a_listing_is_learned_as_it_is_and_its_format_changes_nothing() {
         said.contains("column comment is left out: it has more than 1,000 values, nearly every row another"),
         "{said}"
     );
-    // of the rows that are apart, what no column tells is a share of the variance
+    // the noise is a known fraction of the variance of the test rows
     let possible = 1.0 - NOISE * NOISE / variance;
     let apart = ok(at, "evaluate csv listing.csv --where id>1600 --json -q")["r2"].as_f64().unwrap();
     assert!(apart > possible - 0.02 && apart < possible + 0.01, "{apart} of {possible}");

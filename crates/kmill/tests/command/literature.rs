@@ -1,9 +1,10 @@
-//! Published experiments, run again: every job of `tests/literature` has its shape, over seeds.
+//! Published experiments: every job of `tests/literature` reproduces the published pattern.
 //!
-//! A job is lines for the command, each with a name for its report, and checks of numbers in these reports. Where a job has several seeds its
-//! lines run once for each, with the seed in the place of `SEED`; `curve` has seeds of its own (`--repeats`). A number is found by a path
-//! through a report: names of fields, places in a list (`last` too), and `key=value` for the entries of a list that have it. Of several
-//! numbers, of repeats or of seeds, the median counts.
+//! A job has command lines, each with a name for its report, and checks of numbers in these
+//! reports. A job with several seeds runs its lines once per seed, with `SEED` replaced by the
+//! seed; `curve` has its own seeds (`--repeats`). A number is addressed by a path through a report:
+//! field names, list indices (or `last`), and `key=value` for the list entries with this value. Of
+//! several numbers, from repeats or seeds, the median counts.
 
 use super::run::ok;
 use serde::Deserialize;
@@ -26,9 +27,9 @@ struct Job {
 #[derive(Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
 enum Check {
-    /// A number is less than another, by a factor at least.
+    /// `less` is smaller than `than`, at least by the factor `by`.
     Less { less: Number, than: Number, by: f64 },
-    /// In the run of every seed, a number is near another, and differs by so much at most.
+    /// For every seed, `near` differs from `to` by at most `within`.
     Near { near: Number, to: Number, within: f64 },
 }
 
@@ -37,25 +38,24 @@ enum Check {
 #[serde(untagged, deny_unknown_fields)]
 enum Number {
     Given(f64),
-    /// In a report, by its path.
+    /// Path of a number in a report.
     At(String),
-    /// How far it is from another number.
+    /// Absolute difference of a number from `from`.
     Off {
         at: String,
         from: f64,
     },
-    /// How far the columns of two tables of rows are from being multiples of each other, but for constants: the largest sine of the angle between
-    /// two columns less their means.
+    /// Largest sine of the angle between corresponding centred columns of two tables.
     Angle {
         angle: [String; 2],
     },
-    /// How far the longest line of equal value of a picture is from being straight: its width as a share of its length.
+    /// Width of the longest contour line of a picture divided by its length: 0 if it is straight.
     Bend {
         bend: String,
     },
 }
 
-/// What the lines of a job have left behind, for one seed.
+/// Folder and reports of the lines of a job, for one seed.
 struct Done {
     folder: TempDir,
     reports: BTreeMap<String, Value>,
@@ -68,7 +68,7 @@ fn entries<'a>(from: &[&'a Value], part: &str) -> Vec<&'a Value> {
             (Value::Array(list), Some((key, wanted))) => {
                 list.iter().filter(|entry| text(&entry[key]) == wanted).collect()
             }
-            // an entry that has been found, to be looked at once more
+            // filters an entry that was already selected
             (entry, Some((key, wanted))) => {
                 Some(entry).filter(|entry| text(&entry[key]) == wanted).into_iter().collect()
             }
@@ -86,7 +86,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     (values[(n - 1) / 2] + values[n / 2]) / 2.0
 }
 
-/// The columns of a CSV file that is all numbers, each less its mean.
+/// Reads the centred columns of a CSV file of numbers.
 fn columns(path: &Path) -> Vec<Vec<f64>> {
     let text = std::fs::read_to_string(path).unwrap();
     let rows: Vec<Vec<f64>> =
@@ -106,7 +106,7 @@ fn angle(a: &[f64], b: &[f64]) -> f64 {
     (dot(&rest, &rest) / dot(a, a)).sqrt()
 }
 
-/// The width of a cloud of points beside its longest direction, as a share of the length along it: 0 for points on a line.
+/// Returns the width of a contour line across its longest direction divided by its length.
 fn bend(picture: &Path) -> f64 {
     let svg = std::fs::read_to_string(picture).unwrap();
     let lines = svg.split("<path class=\"contour\" d=\"").skip(1).map(|rest| rest.split('"').next().unwrap());
@@ -117,7 +117,7 @@ fn bend(picture: &Path) -> f64 {
     let lines: Vec<Vec<Vec<f64>>> = lines.map(points).collect();
     assert!(lines.len() > 2, "{} lines of equal value", lines.len());
     let longest = lines.into_iter().max_by_key(Vec::len).unwrap();
-    // the ends of its longest direction, by going to the farthest point twice
+    // end points of the longest direction, by moving to the farthest point twice
     let far = |from: &Vec<f64>| {
         let square = |p: &&Vec<f64>| (p[0] - from[0]).powi(2) + (p[1] - from[1]).powi(2);
         longest.iter().max_by(|p, q| square(p).total_cmp(&square(q))).unwrap()
@@ -157,7 +157,7 @@ impl Number {
 fn done(job: &Job, seed: u64) -> Done {
     let folder = tempfile::tempdir().unwrap();
     let line = |text: &str| {
-        // a table that is generated has nothing to report
+        // generate prints no report
         let report = if text.starts_with("generate ") { "" } else { "--json" };
         ok(folder.path(), &format!("{} {report} -q", text.replace("SEED", &seed.to_string())))
     };

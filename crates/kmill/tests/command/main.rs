@@ -1,6 +1,6 @@
-//! The command as a user calls it.
+//! Tests of the command as a user calls it.
 //!
-//! One binary for all of them: each links the whole program, and linking costs more than most of what is in them.
+//! One binary for all tests: each links the whole program, which takes longer than most tests.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -1,4 +1,4 @@
-//! `--map` and `--landmarks`: every map of the registry from fit to evaluate, landmarks from a table, and refusals.
+//! `--map` and `--landmarks`: every map from fit to evaluate, landmarks from a table, refusals.
 
 use crate::run::{kmill, ok};
 use std::path::Path;
@@ -9,8 +9,7 @@ fn refused(folder: &Path, line: &str, message: &str) {
     assert!(!folder.join("refused").exists(), "{line} left a model");
 }
 
-/// A kernel that the map of this name is for, and a lambda that its features bear in f32: 120 features of a kernel that
-/// has 66 depend on each other.
+/// Returns a kernel for this map and a lambda for f32: 120 features of rank 66 are dependent.
 fn kernel(map: &str) -> (&'static str, &'static str) {
     match map {
         "sketch" => ("polynomial(degree=2)", "1e-3"),
@@ -33,11 +32,11 @@ fn every_map_learns_and_its_model_predicts_what_the_fit_saw() {
                  --lambda {lambda} -o {map} --json"
             ),
         );
-        // the variance of the target is about 25, that of the noise 1
+        // the variance of the target is about 25, the variance of the noise 1
         let train = fit["train"]["mse"].as_f64().unwrap();
         assert!(train < 8.0, "{map}: {train}");
         assert_eq!(fit["certificate"].is_null(), map.parse::<kapprox::MapSpec>().unwrap().is_without_rows(), "{map}");
-        // the Gram matrix and the model file agree about the same rows: basis, coefficients, scaler, probe
+        // the Gram matrix and the model file agree: basis, coefficients, scaler, probe
         let scores = ok(at, &format!("evaluate {map} train.parquet --json"));
         let again = scores["mse"].as_f64().unwrap();
         assert!((again - train).abs() < 1e-3 * train, "{map}: {again} and {train}");
@@ -69,7 +68,7 @@ fn what_a_map_cannot_do_is_refused() {
     refused(at, &format!("{fit} --map ensemble(party=2)"), "it takes parts");
     refused(at, &format!("{fit} --landmarks unifrom"), "give one of rpcholesky");
     refused(at, &format!("{fit} --landmarks none.parquet"), "none.parquet");
-    // values below 0 after scaling, which the kernel is not defined for
+    // standard scaling gives values below 0, for which the kernel is not defined
     refused(at, &format!("{fit} --map additive --kernel intersection()"), ">= 0");
 }
 
@@ -94,7 +93,7 @@ fn landmarks_that_nothing_reads_are_refused() {
     refused(at, "test mmd t.parquet --by x0>0.5 --map fourier --landmarks uniform", "--map fourier has no landmarks");
     refused(at, "test mmd t.parquet --by x0>0.5 --map exact --candidates 50", "--map exact has no landmarks");
     refused(at, &format!("{fit} --landmarks few.parquet --candidates 50"), "of a table are not chosen");
-    // the exact kernel has landmarks where it iterates, among the rows that are in memory
+    // the exact kernel uses landmarks only to iterate, chosen among the rows in memory
     for given in ["--method direct --landmarks uniform", "--method direct --candidates all", "--loo --landmarks greedy"]
     {
         refused(at, &format!("{fit} --map exact {given}"), "only where --method pcg iterates; leave it out");
@@ -103,7 +102,7 @@ fn landmarks_that_nothing_reads_are_refused() {
     let fit = "fit ridge t.parquet --target y --lambda 1e-3 --rank 20 -q";
     ok(at, &format!("{fit} --map exact --method pcg --landmarks uniform --candidates all -o m"));
     ok(at, &format!("{fit} --map fourier -o m"));
-    // a job in shards says nothing of landmarks that its fit has not
+    // a sharded job has no landmark settings if its fit has none
     ok(at, &format!("{} --map fourier -o job", fit.replacen("fit", "prepare", 1)));
     ok(at, "stats job t.parquet -q -o all");
     ok(at, "solve job all -q -o of_shards");
@@ -115,7 +114,7 @@ fn landmarks_of_a_table_are_those_of_the_map() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     ok(at, "generate friedman1 --rows 2000 -o t.parquet -q");
-    // the first rows as landmarks, once as a table and once as the only candidates
+    // the first rows as landmarks, as a table
     ok(at, "convert t.parquet --rows ..80 -o landmarks.parquet -q");
     let learn = "fit ridge t.parquet --target y --kernel gaussian(sigma=3) --lambda 1e-6 --json";
     let given = ok(at, &format!("{learn} --landmarks landmarks.parquet -o given"));
@@ -124,7 +123,7 @@ fn landmarks_of_a_table_are_those_of_the_map() {
     assert_eq!(fewer["rank"], 30);
     let error = |fit: &serde_json::Value| fit["certificate"]["trace_error"].as_f64().unwrap();
     assert!(error(&fewer) > error(&given) && error(&given) > 0.0);
-    // a table in which the columns stand elsewhere, in another format
+    // a table with another column order and format
     ok(at, "convert landmarks.parquet --target y -o landmarks.npy -q");
     ok(at, &format!("{learn} --landmarks landmarks.npy -o npy"));
     assert!(std::fs::read(at.join("npy")).unwrap() == std::fs::read(at.join("given")).unwrap());
@@ -150,8 +149,8 @@ fn predictive_landmarks_look_at_the_target() {
     ok(at, "fit ridge b.parquet --target y --task classification --landmarks predictive --rank 20 -o c --json");
 }
 
-/// As many landmarks as rows: in f32 the features would exceed the kernel, and are computed in f64. The largest rank that can be
-/// written is one that is clipped.
+/// With as many landmarks as rows, f32 features would exceed the kernel and are computed in f64.
+/// The largest number allowed as a rank is reduced.
 #[test]
 fn features_that_f32_cannot_bear_are_computed_in_f64() {
     let folder = tempfile::tempdir().unwrap();
@@ -164,8 +163,7 @@ fn features_that_f32_cannot_bear_are_computed_in_f64() {
     }
 }
 
-/// The error that a fit reports is that of the model that it leaves, in f32 too, where large coefficients magnify the rounding of
-/// kernel values.
+/// A fit reports its model's error, also in f32 if large coefficients magnify rounding errors.
 #[test]
 fn the_error_that_ridge_reports_is_that_of_its_model() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! P1: peak resident memory stays under the plan, whatever the number of rows.
+//! P1 (bounded memory): peak resident memory stays below the plan for any number of rows.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,7 +14,7 @@ fn generate(folder: &Path, rows: &str) -> String {
     name
 }
 
-/// Peak, plan and budget of a fit, in bytes.
+/// Returns peak, plan and budget of a fit, in bytes.
 fn fit(folder: &Path, data: &str, options: &[&str]) -> (u64, u64, u64) {
     let mut line = vec!["fit", "ridge", data, "--target", "y", "-q", "--json", "-o", "m.safetensors"];
     line.extend(options);
@@ -35,7 +35,7 @@ fn a_hundred_times_the_rows_need_no_more_memory() {
     let (few, ..) = fit(folder.path(), &generate(folder.path(), "10000"), &options);
     let (many, planned, budget) = fit(folder.path(), &generate(folder.path(), "1000000"), &options);
     eprintln!("peak {} MiB at 10,000 rows, {} MiB at 1,000,000, planned {}", few / MIB, many / MIB, planned / MIB);
-    // 10,000 rows are one segment and fewer candidates than the default; a million rows of 44 bytes would be 44 MB
+    // 10,000 rows are one segment, below the default candidates; a million would be 44 MB
     assert!(many < few + 16 * MIB, "{few} bytes at 10,000 rows, {many} at 1,000,000");
     assert!(many <= planned && planned <= budget, "peak {many}, planned {planned}, budget {budget}");
 }
@@ -55,7 +55,7 @@ fn the_plan_holds_for_large_and_small_states() {
         let (peak, planned, _) = fit(folder.path(), &data, options);
         eprintln!("{options:?}: peak {} of {} MiB planned", peak / MIB, planned / MIB);
         assert!(peak <= planned, "{options:?}: peak {peak}, planned {planned}");
-        // the plan is what is needed: with so much it runs, with less it is refused before any pass
+        // the planned memory is enough for the fit
         let exactly = format!("{planned}B");
         let again = fit(folder.path(), &data, &[options, &["--memory", &exactly]].concat());
         assert!(again.0 <= planned, "{options:?} under its own plan: {again:?}");

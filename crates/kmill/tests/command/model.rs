@@ -1,4 +1,4 @@
-//! `predict`, `evaluate` and `inspect` on a model made by hand: f(x) = 2·k(x, z) + 1 with one landmark.
+//! `predict`, `evaluate` and `inspect` on a hand-made model, f(x) = 2·k(x, z) + 1.
 
 use faer::Mat;
 use kmodel::model::{Basis, Form};
@@ -53,7 +53,7 @@ fn save(path: &Path, card: Card, weights: &[f64], intercept: &[f64]) {
     model.save(path).unwrap();
 }
 
-/// A table with columns b, a (not in the model's order) and, if asked, a target.
+/// Writes a table with columns b, a (not in the model's order) and an optional target.
 fn write(path: &Path, rows: usize, target: Option<(&str, &dyn Fn(f64) -> f64)>) {
     let b: Vec<f64> = (0..rows).map(|i| 2.0 + (i % 7) as f64 / 7.0).collect();
     let a: Vec<f64> = (0..rows).map(|i| 1.0 + (i % 11) as f64 / 3.0).collect();
@@ -69,7 +69,7 @@ fn write(path: &Path, rows: usize, target: Option<(&str, &dyn Fn(f64) -> f64)>) 
     out.finish().unwrap();
 }
 
-/// The model's value at (a, b), from the formula.
+/// Computes the model's value at (a, b) from the formula.
 fn f(a: f64, b: f64) -> f64 {
     let (u, v) = ((a - 1.0) / 2.0, b - 2.0);
     2.0 * (-(u * u + v * v) / 2.0).exp() + 1.0

@@ -1,5 +1,6 @@
-//! A month of use: a table that grows by a file each day, statistics of the new rows alone, a model and predictions every night, processes
-//! that are killed, a model of an earlier build on the first days; and on the last day the bytes of a fit of all rows at once.
+//! A month of use: a table that grows by a file per day, statistics of the new rows alone, a model
+//! and predictions every night, killed processes, and a model of an earlier build on the first
+//! days. On the last day the model has the bytes of one fit of all rows.
 
 use crate::run::{kmill, ok};
 use std::fmt::Write;
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 const DAYS: u64 = 30;
 
-/// The rows of a day: more on some days, and none on a Sunday. Each day's values lie further out than those of the day before.
+/// Writes a random number of rows, none on every seventh day; values drift from day to day.
 fn day(at: &Path, day: u64, state: &mut u64) -> bool {
     let mut next = |below: u64| {
         *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -29,7 +30,7 @@ fn day(at: &Path, day: u64, state: &mut u64) -> bool {
     rows > 0
 }
 
-/// Runs a command that is killed after so many milliseconds, if it still runs, and then once more to its end: an output is whole or absent.
+/// Runs a command that is killed after `after` ms, then again: an output is complete or absent.
 fn killed(at: &Path, line: &str, output: &str, after: u64) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kmill"));
     command.current_dir(at).args(line.split_whitespace()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -52,7 +53,7 @@ fn a_month_of_daily_fits_ends_with_the_bytes_of_one_fit() {
     let fit = "--target y --rank 40 --folds 5 --candidates all --lambda 1e-7,1e-5 -q";
     ok(at, &format!("prepare ridge table/day-01.csv {fit} -o job.safetensors"));
     ok(at, "stats job.safetensors table/day-01.csv -q -o all-01.safetensors");
-    // until there is a model of this table, the one of an earlier build serves
+    // a model of an earlier build is used until there is a model of this table
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/models/ridge.safetensors");
     let (mut model, mut last) = (golden.display().to_string(), 1);
     for today in 2..=DAYS {
@@ -71,7 +72,7 @@ fn a_month_of_daily_fits_ends_with_the_bytes_of_one_fit() {
         ok(at, &format!("predict {model} table/day-{today:02}.csv --memory 32MiB -q -o night-{today:02}.csv"));
         last = today;
     }
-    // a day that is added twice is refused by its rows
+    // adding a day twice is refused, as its rows are already there
     let twice = format!("merge all-{last:02}.safetensors new-{last:02}.safetensors -o twice.safetensors");
     let (code, _, stderr) = kmill(at, &twice);
     assert!(code == 1 && stderr.contains("rows"), "{stderr}");
@@ -80,7 +81,7 @@ fn a_month_of_daily_fits_ends_with_the_bytes_of_one_fit() {
     assert!(report["rows"].as_u64().unwrap() > 15_000, "{report}");
     let read = |name: &str| std::fs::read(at.join(name)).unwrap();
     assert!(read(&model) == read("once-model.safetensors"), "the model of day {last} is not that of all rows");
-    // the rows that were learned are predicted as they were learned
+    // the error on the training rows equals the training error
     let scores = ok(at, &format!("evaluate {model} table --json"));
     let learned = (report["train"]["mse"].as_f64().unwrap(), scores["mse"].as_f64().unwrap());
     assert!((learned.1 / learned.0 - 1.0).abs() < 1e-3, "{learned:?} {scores}");

@@ -1,9 +1,9 @@
-//! A table as people have them: numbers of rows, times of day as numbers, many users, decimal commas, and stray values.
+//! A realistic table: row IDs, times of day as numbers, many users, decimal commas, and outliers.
 
 use super::run::{kmill, ok};
 use std::path::Path;
 
-/// Row `i`: a number of the row, a time of day, a user of 1,500, a number and a target.
+/// Returns row `i`: row ID, time of day, one of 1,500 users, a number and a target.
 fn row(i: u64) -> (u64, u64, u64, f64, f64) {
     let mixed = i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20;
     let (minute, user, x) = (mixed % 1440, mixed / 1440 % 1500, (i * 37 % 101) as f64 / 50.0 - 1.0);
@@ -44,7 +44,7 @@ fn every_format_gives_the_same_model_and_says_what_it_did() {
         models.push(std::fs::read(path.join("m.safetensors")).unwrap());
     }
     assert!(models[0] == models[1]);
-    // a model of decimal commas says so, and nothing else of it differs
+    // a model of decimal commas stores this, and is otherwise the same
     let parts = |model: &[u8]| {
         let (start, rest) = model.split_at(8);
         let (header, tensors) = rest.split_at(u64::from_le_bytes(start.try_into().unwrap()) as usize);
@@ -60,7 +60,7 @@ fn every_format_gives_the_same_model_and_says_what_it_did() {
     write(&path.join("new.csv"), 6000..8000, true);
     let (code, scores, told) = kmill(path, "evaluate m.safetensors new.csv --json");
     assert!(code == 0 && scores["r2"].as_f64().unwrap() > 0.75, "{told} {scores}");
-    // a target with commas is no class
+    // a target with decimal commas is not a class
     let plain = std::fs::read_to_string(path.join("commas.csv")).unwrap();
     let quoted = plain.replace(';', "\",\"").replace('\n', "\"\n\"");
     std::fs::write(path.join("quoted.csv"), format!("\"{}", quoted.trim_end_matches('"'))).unwrap();

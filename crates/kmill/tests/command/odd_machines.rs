@@ -1,11 +1,11 @@
-//! Machines that lack what most have: one thread, no home, no folder for temporary files, no `/proc`, and containers whose memory is limited.
+//! Machines with one thread, no home, no temporary folder, no `/proc`, or limited memory.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
 const FIT: &str = "fit ridge rows.parquet --target y --rank 60 --lambda 1e-6 -o model.safetensors --json -q";
 
-/// A folder with a table, the report of a fit on this machine, and its model.
+/// Returns a folder with a table, the report of a fit on this machine, and its model.
 fn usual() -> (tempfile::TempDir, serde_json::Value, Vec<u8>) {
     let folder = tempfile::tempdir().unwrap();
     let mut kmill = Command::new(env!("CARGO_BIN_EXE_kmill"));
@@ -22,8 +22,7 @@ fn done(command: &mut Command) -> Output {
     output
 }
 
-/// Runs `line` after `mounts`, in a namespace where those are seen by nobody else; `None`, and a word about it, where
-/// this machine does not let a test do so.
+/// Runs `line` after `mounts` in its own mount namespace, or prints a note and returns `None`.
 fn mounted(folder: &Path, mounts: &str, line: &str) -> Option<serde_json::Value> {
     let alone = |script: &str, words: &str| {
         let mut unshare = Command::new("unshare");
@@ -43,7 +42,7 @@ fn mounted(folder: &Path, mounts: &str, line: &str) -> Option<serde_json::Value>
 fn one_thread_and_no_environment_are_enough() {
     let (folder, _, model) = usual();
     let mut kmill = Command::new(env!("CARGO_BIN_EXE_kmill"));
-    // neither a home that can be written nor a folder for temporary files
+    // neither a writable home nor a temporary folder
     kmill.env_clear().env("HOME", "/dev/null").env("TMPDIR", folder.path().join("gone"));
     done(kmill.current_dir(&folder).args(FIT.split(' ')).args(["--threads", "1"]));
     assert!(model == std::fs::read(folder.path().join("model.safetensors")).unwrap(), "another model");
@@ -64,7 +63,7 @@ fn a_machine_that_hides_proc_makes_the_same_model() {
 fn half_of_what_a_container_may_use_is_the_budget() {
     let (folder, ..) = usual();
     let line = "plan ridge rows.parquet --target y --rank 60 --json -q";
-    // version 2 and version 1
+    // cgroup version 2 and version 1
     for (group, file) in [("0::/job", "job/memory.max"), ("4:memory:/job", "memory/job/memory.limit_in_bytes")] {
         let mounts = format!(
             "mount -t tmpfs none /sys/fs/cgroup

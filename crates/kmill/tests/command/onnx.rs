@@ -1,4 +1,4 @@
-//! Models as ONNX files. What they compute is checked against a runtime in the tests of the Python package.
+//! Models as ONNX files. The tests of the Python package compare their results with a runtime.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,10 +1,10 @@
-//! Report pages in headless Chromium, where there is one: everything is there, and nothing complains.
+//! Report pages in headless Chromium, if installed: they are complete, and the console is empty.
 
 use super::run::ok;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The browser of this machine.
+/// Returns the browser of this machine.
 fn chromium() -> Option<PathBuf> {
     let folders = std::env::var_os("PATH").unwrap_or_default();
     let names = ["chromium", "chromium-browser", "google-chrome"];
@@ -16,13 +16,13 @@ fn chromium() -> Option<PathBuf> {
     found
 }
 
-/// What looks at the page in its frame.
+/// Script that inspects the page in its frame.
 const PROBE: &str = include_str!("probe.js");
 
-/// What the probe sees at a width, and what the browser says on its console.
+/// Returns the findings of the probe at a width, and the console output of the browser.
 fn look(browser: &Path, folder: &Path, page: &str, width: u32, dark: bool) -> (serde_json::Value, String) {
     let quoted = page.replace('&', "&amp;").replace('"', "&quot;");
-    // the frame's document is an attribute: of the same origin, so that the probe may look inside
+    // the frame's document is an attribute, of the same origin, so that the probe may read it
     let outer = format!(
         "<!doctype html><meta charset=\"utf-8\"><link rel=\"icon\" href=\"data:,\"><pre></pre>\
          <iframe width=\"{width}\" height=\"900\" style=\"border:0\" data-page=\"{quoted}\"></iframe><script>{PROBE}</script>"
@@ -65,10 +65,10 @@ fn the_page_of_a_curve_shows_every_series_at_every_width() {
         let (seen, console) = look(&browser, at, &page, width, dark);
         assert_eq!(console, "", "at {width}");
         assert_eq!(seen["ran"], "ran", "at {width}: {seen}");
-        // a bar to scroll by takes some of the width
+        // a scroll bar takes some of the width
         assert!(seen["overflow"].as_i64().unwrap() <= 0, "nothing sticks out at {width}: {seen}");
         let series = |id: &str| seen["series"][id].as_u64();
-        // two of the eight are no projections
+        // two of the eight are not projections
         assert_eq!(
             [series("trace-rank"), series("frobenius-rank"), series("spectral-rank"), series("test-rank")],
             [Some(6), Some(8), Some(8), Some(8)],
@@ -83,7 +83,7 @@ fn the_page_of_a_curve_shows_every_series_at_every_width() {
         assert_eq!((&seen["gone"], &seen["hidden"]), (&true.into(), &5.into()), "{seen}");
         assert_eq!(seen["seconds"].as_array().unwrap().len(), 4, "{seen}");
         assert!(seen["seconds"].to_string().contains("trace-seconds"), "{seen}");
-        // the first method is switched off, and is not in what is saved
+        // the first method is switched off and absent from the saved chart
         let svg = &seen["saved"]["trace-rank.svg"];
         assert_eq!((&svg["broken"], &svg["series"]), (&false.into(), &5.into()), "{seen}");
         let words = svg["words"].as_str().unwrap();
@@ -194,7 +194,7 @@ fn a_page_has_the_calibration_and_the_histogram() {
         let mark = format!(" data-{name}=\"");
         calibration.split(&mark).skip(1).map(|part| part.split('"').next().unwrap().parse().unwrap()).collect()
     };
-    // by the definition, from the probabilities that were written
+    // by definition, from the written probabilities
     let mut bins = vec![(0.0, 0.0, 0.0); 20];
     for row in std::fs::read_to_string(at.join("p.csv")).unwrap().lines().skip(1) {
         let cells: Vec<f64> = row.split(',').map(|cell| cell.parse().unwrap()).collect();

@@ -1,4 +1,4 @@
-//! Every parser of the command line, on anything: it never panics, and what it says can be printed.
+//! Every parser of the command line on arbitrary text: no panic, and printable messages.
 
 use clap::{CommandFactory, Parser};
 use kfit::solver::{parameter, ridge};
@@ -7,10 +7,10 @@ use ksolve::job::Candidates;
 use ksolve::job::LandmarkSource;
 use proptest::prelude::*;
 
-/// A parser, whatever it gives: its refusal.
+/// A parser that returns only the error message, if any.
 type Refusal = fn(&str) -> Option<String>;
 
-/// What a parameter of a solver expects instead of a text.
+/// Returns what a solver's parameter expects instead of a text.
 fn refused(parameter: &parameter::Parameter, text: &str) -> Option<String> {
     parameter.parse(text).err().map(|error| match error {
         ksolve::Error::Option { expected, .. } => expected,
@@ -18,7 +18,7 @@ fn refused(parameter: &parameter::Parameter, text: &str) -> Option<String> {
     })
 }
 
-/// Every parser, and a text that it takes.
+/// Every parser, and a text that it accepts.
 const PARSERS: &[(&str, Refusal, &str)] = &[
     ("kernel", |text| parse::kernel(text).err(), "0.5*gaussian(sigma=[1, 2], on=[x0, \"a b\"..x3]) + exp(linear())"),
     ("kernels", |text| parse::kernels(text).err(), "gaussian(), matern(nu=1.5)"),
@@ -55,7 +55,7 @@ const PARSERS: &[(&str, Refusal, &str)] = &[
     ("infer rows", |text| parse::infer_rows(text).err(), "all"),
 ];
 
-/// Pieces of every option's language, and of none.
+/// Fragments of every option's syntax, and others.
 const PIECES: &[&str] = &[
     "gaussian",
     "matern",
@@ -135,13 +135,13 @@ const PIECES: &[&str] = &[
     "#",
 ];
 
-/// A text of such pieces.
+/// Generates a text of such fragments.
 fn pieces() -> impl Strategy<Value = String> {
     proptest::collection::vec(prop_oneof![8 => proptest::sample::select(PIECES).prop_map(String::from), 1 => any::<char>().prop_map(String::from)], 0..12)
         .prop_map(|pieces| pieces.concat())
 }
 
-/// A right text with a piece put in, or some of it taken out.
+/// Generates a valid text with a fragment inserted or characters removed.
 fn near(right: &'static str) -> impl Strategy<Value = String> {
     (any::<proptest::sample::Index>(), 0usize..6, pieces()).prop_map(|(at, drop, piece)| {
         let letters: Vec<char> = right.chars().collect();
@@ -151,7 +151,7 @@ fn near(right: &'static str) -> impl Strategy<Value = String> {
     })
 }
 
-/// What a refusal may hold: no control characters but the line ends of a drawing under an expression.
+/// Returns true if a message has no control characters except line ends.
 fn can_be_printed(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|letter| letter == '\n' || !letter.is_control())
 }
@@ -189,7 +189,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
-    /// Whole lines: any value for any option of any verb.
+    /// Complete lines: any value for any option of any verb.
     #[test]
     fn no_line_makes_the_command_line_panic(verb in any::<proptest::sample::Index>(), option in any::<proptest::sample::Index>(), text in pieces()) {
         let command = Cli::command();

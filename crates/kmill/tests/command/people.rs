@@ -1,4 +1,4 @@
-//! The first hour of a new user: words that people type, what a run says, and what it says of the columns.
+//! The first hour of a new user: words that people type, and messages of runs and about columns.
 
 use super::run::{kmill, ok};
 use kstore::arrow::array::{ArrayRef, Float64Array, Int32Array, RecordBatch, TimestampSecondArray};
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-/// Standard output of a run that must succeed.
+/// Returns the standard output of a run that must succeed.
 fn text(folder: &Path, line: &str) -> String {
     let words = line.split_whitespace();
     let output = Command::new(env!("CARGO_BIN_EXE_kmill")).current_dir(folder).args(words).output().unwrap();
@@ -15,7 +15,7 @@ fn text(folder: &Path, line: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A table of cities with an id, a fold, a comment, two measurements, a target and a label of the strange rows.
+/// Writes cities with an ID, a fold, two measurements, a target, an outlier label and a class.
 fn cities(folder: &Path) {
     let row = |i: u64| {
         let (a, b) = ((i * 37 % 101) as f64 / 101.0, (i * 53 % 97) as f64 / 97.0);
@@ -151,13 +151,13 @@ fn features_are_named_and_strange_ones_are_pointed_at() {
     assert!(warned("fold").is_some_and(|line| line.contains("numbers of folds")), "{said}");
     assert!(warned("a").is_none() && warned("high").is_none(), "{said}");
     assert!(report["warnings"].to_string().contains("column id looks like an identifier"), "{report}");
-    // what was said is what to do
+    // following the advice of the warning removes it
     let (_, report, said) =
         kmill(at, "fit ridge t.csv --target y --features *,!id,!fold,!strange --rank 10 --lambda 1e-6 -o m --json");
     assert!(said.contains("features: city (3 values), a, b, high (6)") && !said.contains("warning: column"), "{said}");
     assert!(said.contains("id, fold, strange (left out by --features)"), "{said}");
     assert_eq!(report["features"], 6);
-    // a column that is named is meant
+    // a column that is named explicitly gives no warning
     let (_, _, said) = kmill(at, "fit ridge t.csv --target y --features id,a --rank 10 --lambda 1e-6 -o m");
     assert!(!said.contains("warning: column"), "{said}");
     ok(at, "predict m t.csv --keep i*,c* -o p.csv -q --json");
@@ -185,7 +185,7 @@ fn a_threshold_moves_rows_to_the_second_class() {
     let usual = ok(at, "evaluate m t.csv --json -q");
     assert_eq!((&usual["brier"], &usual["auc"]), (&scores["brier"], &scores["auc"]), "they have no threshold");
     assert_ne!(usual["confusion"], scores["confusion"]);
-    // by its definition, from the probabilities that were written
+    // by definition, from the written probabilities
     let truth: Vec<f64> = std::fs::read_to_string(at.join("t.csv"))
         .unwrap()
         .lines()
@@ -264,7 +264,7 @@ fn help_is_there_for_solvers_shells_and_readers_of_manuals() {
     assert!(which.contains("Is there a column to be predicted?") && which.contains("oneclass"), "{which}");
     let ridge = text(at, "help fit ridge");
     assert!(ridge.contains("--preconditioner") && !ridge.contains("--epsilon"), "{ridge}");
-    // options stand under the heading that they belong to
+    // options are listed under their headings
     let all = text(at, "fit --help");
     let places = ["\nTable:", "--target", "--features", "--rows", "\nText files:", "--delimiter", "\nLearning:"]
         .map(|part| all.find(part).unwrap_or_else(|| panic!("{part}: {all}")));
@@ -356,7 +356,7 @@ fn a_strange_row_has_its_reasons() {
             "{written}"
         );
     }
-    // no change of one column to a value that the table has gives a higher score than the reason does
+    // no change of one column to a value of the table gives a higher score than the explanation
     ok(at, &format!("fit oneclass t.csv {features} {where_usual} -o m -q --json"));
     let report = ok(at, "predict m t.csv --rows 100..140 --top 1 -o top.parquet -q --json");
     let first = &report["strange"][0]["reasons"][0];
@@ -383,7 +383,7 @@ fn a_strange_row_has_its_reasons() {
     let scores: Vec<f64> =
         std::fs::read_to_string(at.join("c.out.csv")).unwrap().lines().skip(1).map(|v| v.parse().unwrap()).collect();
     let best = scores[1..].iter().fold(f64::NEG_INFINITY, |a, b| a.max(*b));
-    // 32 values for each column are tried, of 60 landmarks
+    // 32 values per column are tried, from 60 landmarks
     assert!(scores[0] > best - 0.02 * (best - report["strange"][0]["score"].as_f64().unwrap()), "{} {best}", scores[0]);
     ok(at, "predict m t.csv --top 3 -o top.npy -q --json");
     let (code, _, said) = kmill(at, "predict m t.csv --keep id,load --top 0 -o no.csv");

@@ -1,4 +1,4 @@
-//! Standard input and output in the place of files.
+//! Standard input and output instead of files.
 
 use std::io::Write;
 use std::path::Path;
@@ -10,7 +10,7 @@ fn kmill(at: &Path, line: &str, input: &[u8]) -> Output {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     std::thread::scope(|scope| {
-        // a run that fails reads no more
+        // a run that fails stops reading
         scope.spawn(move || drop(stdin.write_all(input)));
         child.wait_with_output().unwrap()
     })
@@ -44,7 +44,7 @@ fn tables_come_from_standard_input_and_predictions_go_to_standard_output() {
     let accuracy = |json: &[u8]| serde_json::from_slice::<serde_json::Value>(json).unwrap()["accuracy"].clone();
     assert_eq!(accuracy(&file), accuracy(&pipe));
     assert!(String::from_utf8(ok(at, "inspect -", &csv)).unwrap().contains("3,000 rows"));
-    // a checkpoint knows what came in
+    // a checkpoint identifies the piped input
     ok(at, &format!("fit svm - --checkpoint-every 1h {fit} d"), &csv);
     assert!(read("a") == read("d"));
     let json = b"{\"x0\": 0.5, \"x1\": 1}\n{\"x0\": -1.5, \"x1\": 0.25}\n";
@@ -74,7 +74,7 @@ fn a_pipe_is_known_by_its_first_bytes() {
     }
 }
 
-/// Rows that never end would fill the disk of the temporary file.
+/// Endless input would fill the disk of the temporary file.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_has_no_end_is_refused() {

@@ -1,4 +1,4 @@
-//! `kmill plot`: regions where the classes are, lines where scores are equal, words that are refused.
+//! `kmill plot`: regions of the classes, contour lines of the scores, and refusals.
 
 use super::run::{kmill, ok};
 
@@ -16,19 +16,19 @@ fn a_picture_has_regions_a_border_and_the_rows() {
     assert_eq!((&report["rows"], &report["drawn"]), (&3000.into(), &2000.into()));
     assert_eq!(svg.matches("<circle class=\"row c").count(), 2000);
     assert!(svg.contains("region c0") && svg.contains("region c1") && svg.contains("class=\"border\""));
-    // lines of equal score at several levels, each with its number
+    // contour lines at several levels, each with its number
     assert!(svg.matches("class=\"contour\"").count() > 2, "few levels");
     assert!(!svg.contains("NaN") && svg.starts_with("<svg xmlns="));
-    // rows of the first moon are above those of the second at the same x: the region above the border is the first
+    // the first moon is above the second at the same x, and so is its region
     let scores = report["scores"][0].as_array().unwrap();
     assert!(scores[0].as_f64().unwrap() < -0.5 && scores[1].as_f64().unwrap() > 0.5, "{scores:?}");
     ok(at, "plot m t.parquet --x x1 --y x0 -o m.html -q --json");
     let page = std::fs::read_to_string(at.join("m.html")).unwrap();
     assert!(page.contains("id=\"picture\"") && page.contains("x0 against x1"));
-    // colours have names, and regions too
+    // colours and regions have names
     assert!(svg.contains(">y over x1 against x0</text>") && svg.matches(">0</text>").count() >= 2, "{svg}");
     assert!(svg.matches("class=\"label\"").count() == 2, "a name in each region");
-    // the same drawing as pixels: the same bytes whoever draws it, and the colours of both classes
+    // the same drawing as pixels: the same bytes for any number of threads
     ok(at, "plot m t.parquet -o m.png -q --json");
     ok(at, "plot m t.parquet -o n.png -q --json --threads 1");
     let png = std::fs::read(at.join("m.png")).unwrap();
@@ -70,7 +70,7 @@ fn numbers_and_components_are_shades_with_lines() {
 fn twenty_classes_have_colours_and_names_of_their_own() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    // a grid of five by four groups
+    // a grid of five by four clusters
     let group = |k: usize| ((k % 5) as f64 * 3.0, (k / 5) as f64 * 3.0);
     let row = |i: usize| {
         let ((x, y), k) = (group(i % 20), i % 20);
@@ -97,7 +97,7 @@ fn twenty_classes_have_colours_and_names_of_their_own() {
 fn a_model_with_one_feature_is_a_line() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    // y = x² on 0 to 1, and a label of three thirds
+    // y = x² on 0 to 1, and labels of the three thirds
     let row = |i: usize| {
         let x = (i * 37 % 500) as f64 / 500.0;
         format!("{x},{},{}\n", x * x, ["low", "middle", "high"][(3.0 * x) as usize])
@@ -110,7 +110,7 @@ fn a_model_with_one_feature_is_a_line() {
     let report = ok(at, "plot values t.csv -o values.svg -q --json");
     assert_eq!((&report["x"], &report["y"], &report["drawn"]), (&"x".into(), &"y".into(), &500.into()));
     let svg = std::fs::read_to_string(at.join("values.svg")).unwrap();
-    // the line goes through the rows: every row is within a unit of the drawing of it
+    // the line passes within one drawing unit of every row
     let number = |part: &str, name: &str| {
         part.split(&format!(" {name}=\"")).nth(1).and_then(|rest| rest.split('"').next()?.parse::<f64>().ok())
     };
@@ -156,7 +156,7 @@ fn the_border_of_novelty_is_a_line() {
     assert!(svg.contains(">oneclass: score over x1 against x0</text>"), "{svg}");
 }
 
-/// Three groups of rows, far from each other in four columns, each with its name and a number of its own.
+/// Writes three distant clusters in four columns, the name of the cluster, and a unique number.
 fn groups(at: &std::path::Path) {
     let row = |i: usize| {
         let (k, u) = (i % 3, |n: usize| (i * n % 101) as f64 / 101.0);
@@ -173,7 +173,7 @@ fn groups(at: &std::path::Path) {
     std::fs::write(at.join("t.csv"), format!("a,b,c,d,kind,size\n{}", (0..300).map(row).collect::<String>())).unwrap();
 }
 
-/// The rows of a picture by the class of their colour.
+/// Counts the rows of a picture with this colour class.
 fn rows(svg: &str, colour: &str) -> usize {
     svg.matches(&format!("<circle class=\"row {colour}\"")).count()
 }
@@ -190,13 +190,13 @@ fn groups_are_the_colours_of_the_rows_and_predictions_are_drawn_alike() {
     ok(at, "fit kmeans t.csv --features a,b,c,d --clusters 3 --starts 5 --rank 50 -o four -q --json");
     let (report, svg) = picture("plot four t.csv --x a --y b");
     assert_eq!((&report["drawn"], &report["rows"]), (&300.into(), &300.into()));
-    // all four columns decide the group, and no plane through a mean is shaded
+    // all four columns determine the cluster, and no plane through a mean is shaded
     assert!((0..3).all(|k| rows(&svg, &format!("c{k}")) == 100) && !svg.contains("class=\"region"), "{svg}");
     assert!(
         (0..3).all(|k| svg.contains(&format!(">group {k}</text>")))
             && svg.contains("b against a, coloured by groups of kmeans")
     );
-    // with two columns the plane has regions, with names and lines between them
+    // with two columns the plane has regions, with names and boundary lines
     ok(at, "fit kmeans t.csv --features a,b --clusters 3 --starts 5 --rank 50 -o two -q --json");
     let (_, svg) = picture("plot two t.csv");
     assert!(
@@ -214,7 +214,7 @@ fn groups_are_the_colours_of_the_rows_and_predictions_are_drawn_alike() {
         (0..3).all(|k| rows(&svg, &format!("c{k}")) == 100) && svg.contains("b against a, coloured by prediction"),
         "{svg}"
     );
-    // text has its values as names, a number is shades, and a colour may be left out
+    // text is named by its values, a number is shaded, and the colour is optional
     let (_, svg) = picture("plot g.csv --x c --y d --colour kind");
     assert!(
         svg.contains(">kind0</text>") && rows(&svg, "c2") == 100 && svg.contains("d against c, coloured by kind"),
@@ -250,7 +250,7 @@ fn two_components_are_drawn_against_each_other_in_the_colours_of_a_column() {
     let svg = std::fs::read_to_string(at.join("k.svg")).unwrap();
     assert!((0..3).all(|k| rows(&svg, &format!("c{k}")) == 100) && svg.contains(">kind2</text>"), "{svg}");
     assert!(svg.contains("component_1 against component_0, coloured by kind"), "{svg}");
-    // predictions have the same picture, row by row
+    // a table of predictions gives the same picture, row by row
     ok(at, "predict k t.csv --keep kind -o k.csv -q --json");
     ok(at, "plot k.csv --colour kind -o p.svg -q --json");
     let places = |svg: &str| {

@@ -9,7 +9,7 @@ fn refused(folder: &Path, line: &str, message: &str) {
     assert!(!folder.join("refused").exists(), "{line} left a model");
 }
 
-/// Groups with levels of their own: a ranking orders their rows, and `evaluate` says how well, of any model of one number.
+/// A ranking orders rows within groups, and `evaluate` scores the order for any single output.
 #[test]
 fn rows_are_ranked_in_groups_and_scored_in_them() {
     let folder = tempfile::tempdir().unwrap();
@@ -48,7 +48,7 @@ fn rows_are_ranked_in_groups_and_scored_in_them() {
     refused(at, "fit ridge t.csv --target y --folds groups:group -o refused", "groups:5:subject");
 }
 
-/// A ranking is chosen with whole groups in the folds, by the order of their rows; svmlight files bring their groups, and there may be many.
+/// Whole groups are held out to choose a ranking; svmlight files contain groups, possibly many.
 #[test]
 fn a_ranking_is_chosen_by_pairs_of_groups_held_out() {
     let folder = tempfile::tempdir().unwrap();
@@ -73,7 +73,7 @@ fn a_ranking_is_chosen_by_pairs_of_groups_held_out() {
     let page = std::fs::read_to_string(at.join("page.html")).unwrap();
     assert!(page.contains("pairs wrong") && !stderr.contains("whole numbers"), "{stderr}");
     refused(at, &format!("{line} --measure auc -o refused"), "auc");
-    // the groups of a line of svmlight
+    // groups in svmlight lines
     ok(at, "convert t.csv --target y -o t.svm --json");
     assert!(std::fs::read_to_string(at.join("t.svm")).unwrap().lines().nth(1).unwrap().contains(" qid:7 "));
     for table in ["t.csv", "t.svm"] {
@@ -86,7 +86,7 @@ fn a_ranking_is_chosen_by_pairs_of_groups_held_out() {
     std::fs::write(at.join("many.csv"), text).unwrap();
     let fit = "fit ranking many.csv --target y --features x --group qid --rank 5";
     assert!(ok(at, &format!("{fit} --lambda 1e-3 -o many --json"))["rows"] == 24_000);
-    // rows of the sample come with their groups: of rows at random few would have a pair
+    // the sample consists of whole groups: few random rows would have a pair
     let few = fit.replace("fit", "tune") + " --kernels gaussian() --work 1,2 --sample 1000 -o many --json";
     let pairs = ok(at, &few)["test"]["pairs"].as_u64().unwrap();
     assert!((60..=120).contains(&pairs), "{pairs}");

@@ -1,11 +1,11 @@
-//! Verbs that are relatives of each other: what one takes the others take, or refuse with a reason; and rows that lack something.
+//! Related verbs accept the same options or refuse them with a reason; rows with missing values.
 
 use crate::features::csv;
 use crate::run::{kmill, ok};
 use std::fmt::Write;
 use std::path::Path;
 
-/// 300 rows of two numbers and a label that is their sign, as svmlight; and the same as CSV with its columns in the same order.
+/// Writes 300 rows of two numbers and their product's sign as label, as svmlight and as CSV.
 fn labelled(at: &Path) {
     let (mut svm, mut table) = (String::new(), String::from("x0,x1,y\n"));
     for i in 0..300 {
@@ -23,7 +23,7 @@ fn the_label_of_svmlight_is_no_feature_of_any_verb() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     labelled(at);
-    // without a name for the label the rows are those of a table without it
+    // if the label is not named, the table without it gives the same result
     for (verb, extension) in [
         ("features DATA --rank 20 --kernel gaussian(sigma=1) -o OUT", ".csv"),
         ("fit kpca DATA --components 2 --rank 20 -o OUT", ""),
@@ -40,13 +40,13 @@ fn the_label_of_svmlight_is_no_feature_of_any_verb() {
     let test =
         |data: &str| ok(at, &format!("test mmd {data} --by x0>0 --rank 20 --permutations 20 --json"))["biased"].clone();
     assert_eq!(test("t.svm"), test("t.csv --features x1"));
-    // its own name takes it, a pattern does not
+    // a feature list that names the label selects it, a pattern does not
     let features =
         |options: &str| ok(at, &format!("fit kpca t.svm {options} --rank 20 -o m --json"))["features"].clone();
     assert_eq!((features("--features ?*"), features("--features x0,y")), (2.into(), 2.into()));
 }
 
-/// 200 rows of an id, a number that every 17th row lacks, another number, a class and their sum.
+/// Writes 200 rows of an ID, two numbers, the first with gaps, a class and the numbers' sum.
 fn holed(at: &Path) {
     let mut text = String::from("id,a,b,c,y\n");
     for i in 0..200 {
@@ -87,20 +87,20 @@ fn a_row_that_the_fit_would_have_dropped_has_an_empty_prediction() {
             assert_eq!(id, (i + 1000).to_string());
             assert_eq!(predicted.trim_matches(',').is_empty(), lacks(i), "{solver}: {line}");
         }
-        // the other rows are those of the option that leaves rows out
+        // the other rows are those kept by --missing drop
         let whole: Vec<&String> =
             all.iter().enumerate().filter(|(i, _)| *i == 0 || !lacks(i - 1)).map(|(_, l)| l).collect();
         assert!(whole == few.iter().collect::<Vec<_>>(), "{solver}");
     }
-    // conditions, and a format with nulls of its own
+    // a condition, and a format with null values
     ok(at, "fit ridge t.csv --target y --features a,b --missing drop --rank 30 -o m -q");
     ok(at, "predict m t.csv --where id>=1100 -o p.parquet -q");
     ok(at, "convert p.parquet -o p.csv -q");
     let text = std::fs::read_to_string(at.join("p.csv")).unwrap();
-    // an empty line would be no row
+    // an empty line would not be a row
     let empty: Vec<bool> = text.lines().skip(1).map(|line| line == "\"\"").collect();
     assert!(empty == (100..200).map(lacks).collect::<Vec<_>>(), "{text}");
-    // evaluate judges the rows that have a prediction
+    // evaluate scores the rows that have a prediction
     assert_eq!(ok(at, "evaluate m t.csv --json")["rows"], 188);
 }
 
@@ -135,10 +135,10 @@ fn relatives_take_what_their_relatives_take_or_say_why_not() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     ok(at, "generate moons --rows 600 -o t.parquet -q");
-    // a plan that does not fit is told whole, and fails
+    // a plan that does not fit is printed completely and fails
     let (code, plan, stderr) = kmill(at, "plan ridge t.parquet --target y --rank 100 --memory 1MiB --json");
     assert!(code == 1 && plan["fits"] == false && stderr.contains("raise --memory"), "{code}: {plan}, {stderr}");
-    // passes that a plan cannot count are told
+    // a plan reports if it cannot count all passes
     ok(at, "generate moons --rows 20000 -o long.parquet -q");
     let line = "logistic long.parquet --target y --rank 100 --lambda 1e-4 --threads 1";
     let plan = ok(at, &format!("plan {line} --json"));
@@ -146,13 +146,13 @@ fn relatives_take_what_their_relatives_take_or_say_why_not() {
     let least = (36..80).map(|mebibytes| kmill(at, &format!("plan {line} --memory {mebibytes}MiB --json")).1);
     let least = least.into_iter().find(|plan| plan["fits"] == true).unwrap();
     assert_eq!(least["passes_are_a_minimum"], true, "{least}");
-    // the kernels of a sum are in the report that scripts read
+    // the JSON report contains the kernels of a sum
     let combine = "fit ridge t.parquet --target y --rank 50 --combine gaussian(sigma=1),linear() -o m --json";
     let report = ok(at, combine);
     let weights = report["combination"]["weights"].as_array().unwrap();
     assert!((weights.iter().map(|w| w.as_f64().unwrap()).sum::<f64>() - 1.0).abs() < 1e-9, "{report}");
     assert_eq!(report["combination"]["kernels"].as_array().unwrap().len(), 2);
-    // weights are taken or refused with what takes them
+    // weights are accepted, or refused with the options that accept them
     for options in ["--map exact", "--method pcg"] {
         let line = format!("fit ridge t.parquet --target y --features x0 --weights x1 --lambda 1e-3 {options} -o m");
         let (code, _, stderr) = kmill(at, &line);
@@ -166,7 +166,7 @@ fn relatives_take_what_their_relatives_take_or_say_why_not() {
         let (code, _, stderr) = kmill(at, line);
         assert!(code == 2 && stderr.contains(why), "{line}: {stderr}");
     }
-    // words are features of a map too
+    // a feature map can use words too
     let notes = (0..60).map(|i| format!("{}\n", ["red fish", "blue fish", "old dog"][i % 3]));
     std::fs::write(at.join("n.csv"), format!("note\n{}", notes.collect::<String>())).unwrap();
     ok(at, "features n.csv --text note --rank 3 --kernel linear -o phi.csv --model map -q");

@@ -6,8 +6,7 @@ use std::process::{Command, Output as Ran};
 
 const CITIES: [f64; 3] = [3.0, -2.0, 7.0];
 
-/// Rows of a city, three numbers and a column that only the noise knows; y depends on the city and the numbers. Columns in
-/// the order of `order`.
+/// Writes a city, three numbers, a noise column and y of city and numbers, in the given order.
 fn write(path: &Path, rows: usize, order: &[&str]) {
     let mut state = 1u64;
     let mut uniform = || {
@@ -67,7 +66,7 @@ fn a_model_finds_its_columns_again() {
     let restricted = mse("train.parquet", "m.safetensors");
     assert!(restricted < 1e-3, "{restricted}");
     assert_eq!(mse("turned.parquet", "m.safetensors"), restricted);
-    // a city's rows say nothing about another, so that one kernel for all columns does worse
+    // cities carry no information about each other: one kernel for all columns is worse
     json(&fit(at, "gaussian(sigma=median)", "all.safetensors"));
     let whole = mse("train.parquet", "all.safetensors");
     assert!(whole > 3.0 * restricted, "{whole} and {restricted}");
@@ -92,7 +91,7 @@ fn columns_that_are_not_there_stop_a_fit_before_it_begins() {
             "the kernel delta is restricted to \"citty\", but no feature is called so; did you mean \"city\"?",
         ),
         ("linear(on=z*)", "it has city, x0, x1, x2, noise"),
-        // the target is no feature
+        // the target is not a feature
         ("linear(on=y)", "restricted to \"y\""),
         ("linear(on=x2..x0)", "turn the range round"),
         ("gaussian(sigma=[1, 2], on=x0..x2)", "looks at 3 features, but lists 2 numbers"),
@@ -100,7 +99,7 @@ fn columns_that_are_not_there_stop_a_fit_before_it_begins() {
         for verb in ["fit", "plan"] {
             let mut args = vec![verb, "ridge", "train.parquet", "--target", "y", "--kernel", kernel];
             args.extend(["-o", "m.safetensors"].iter().filter(|_| verb == "fit"));
-            // a list is counted when rows are there
+            // the length of a list is checked when rows are read
             if verb == "plan" && kernel.contains('[') {
                 continue;
             }

@@ -1,5 +1,5 @@
-//! Fits that are killed or stopped and go on: the same bytes, and a checkpoint that belongs to one run only.
-//! `scripts/kill9` does the same at many more moments.
+//! Killed or stopped fits that continue: the same bytes, and a checkpoint that belongs to one run
+//! only. `scripts/kill9` tests the same at many more moments.
 
 use crate::run::holds;
 use std::path::Path;
@@ -32,7 +32,7 @@ fn fails(folder: &Path, line: &str, part: &str) {
     assert!(output.status.code() == Some(1) && text.contains(part), "{line}: {text} (expected: {part})");
 }
 
-/// A fit of several seconds with seven passes: 70 saves of the large state at its end.
+/// A fit of several seconds with seven passes and 70 saves of its large state.
 const LINE: &str = "fit ridge t.parquet --target y --task classification --candidates all --rank 90 --lambda 1e-6,1e-4 \
     --checkpoint-every 0s --json";
 
@@ -40,7 +40,7 @@ fn table(at: &Path) {
     ok(at, "generate blobs --rows 250000 -o t.parquet -q");
 }
 
-/// Starts a fit and waits until its checkpoint holds so many passes; false where it was done before.
+/// Starts a fit and waits until its checkpoint has this many passes; false if it ended before.
 fn started(at: &Path, output: &str, entries: usize) -> (Child, bool) {
     let mut child = command(at, &format!("{LINE} -o {output} --threads 2"));
     let mut child = child.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -62,13 +62,13 @@ fn killed_fits_go_on_with_the_same_bytes() {
     let (whole, _) = ok(at, &format!("{LINE} -o whole -q"));
     let model = std::fs::read(at.join("whole")).unwrap();
     let mut resumed = 0;
-    // in the first passes, among the rounds of the landmarks, in the Gram matrix
+    // in the first passes, during the landmark rounds, in the Gram matrix
     for (entries, threads, resume) in [(1, 1, "--resume"), (4, 2, ""), (6, 3, "")] {
         let (mut child, running) = started(at, "m", entries);
         child.kill().unwrap();
         child.wait().unwrap();
         if !running {
-            continue; // a machine that is too fast for this test
+            continue; // the machine is too fast for this test
         }
         let (report, text) = ok(at, &format!("{LINE} -o m {resume} --threads {threads} --memory 1GiB"));
         assert!(std::fs::read(at.join("m")).unwrap() == model, "killed after {entries} passes");
@@ -127,7 +127,7 @@ fn a_second_signal_ends_the_run_at_once() {
     table(at);
     let (child, _) = started(at, "m", 1);
     for _ in 0..2 {
-        // the first may have ended it already
+        // the first signal may have ended it already
         let _ = Command::new("kill").args(["-s", "TERM", &child.id().to_string()]).stderr(Stdio::null()).status();
     }
     let output = child.wait_with_output().unwrap();
@@ -152,7 +152,7 @@ fn without_a_checkpoint_a_resumed_fit_starts_afresh() {
     let (_, text) = ok(at, &format!("{line} -o m --resume"));
     assert!(text.contains("note: there is no checkpoint m.checkpoint: starting afresh"), "{text}");
     assert!(std::fs::read(at.join("m")).unwrap() == std::fs::read(at.join("whole")).unwrap());
-    // a short fit leaves no trace
+    // a short fit leaves no checkpoint
     assert!(!at.join("m.checkpoint").exists());
     std::fs::create_dir(at.join("m.checkpoint")).unwrap();
     std::fs::write(at.join("m.checkpoint/thesis.tex"), "years of work").unwrap();

@@ -1,11 +1,11 @@
-//! `kmill predict --scores`: the numbers by which classes are decided.
+//! `kmill predict --scores`: the decision values of classifiers.
 
 use crate::features::csv;
 use crate::run::{kmill, ok};
 use serde_json::Value;
 use std::path::Path;
 
-/// The class that scores decide for, from the rule: the sign of one, the largest of several.
+/// Returns the class for these scores: by the sign of one score, or the largest of several.
 fn decided(scores: &[f64]) -> f64 {
     match scores {
         [score] => f64::from(*score > 0.0),
@@ -47,7 +47,7 @@ fn scores_of_ridge_are_those_of_the_codes_and_pairs_vote() {
     ok(at, "predict r t.csv -o r.csv --json");
     let ((_, scores), (_, values)) = (csv(&at.join("c.csv")), csv(&at.join("r.csv")));
     for (score, value) in scores.iter().zip(&values) {
-        // labels 0 and 1 as numbers, -1 and 1 as codes
+        // labels 0 and 1 as values, -1 and 1 as codes
         assert!((score[1] - (2.0 * value[0] - 1.0)).abs() < 1e-9, "{score:?} {value:?}");
     }
     let (code, _, stderr) = kmill(at, "predict r t.csv --scores -o refused.csv");
@@ -79,11 +79,11 @@ fn discriminant_coordinates_are_columns() {
     let expected =
         ["y", "prediction", "score_0", "score_1", "score_2", "component_0", "component_1"].map(ToString::to_string);
     assert_eq!(names, expected);
-    // scores and labels are those of the model without
+    // scores and labels equal a model without components
     ok(at, "predict plain b.csv --scores -o p.csv --json");
     let (_, plain) = csv(&at.join("p.csv"));
     assert!(rows.iter().zip(&plain).all(|(row, plain)| row[1..5] == plain[..]));
-    // the nearest class mean in these coordinates is the class, where classes have one size: blobs lie apart
+    // for classes of equal size the nearest class mean is the class; blobs are well separated
     let mean = |class: f64, j: usize| {
         let own: Vec<f64> = rows.iter().filter(|row| row[0] == class).map(|row| row[5 + j]).collect();
         own.iter().sum::<f64>() / own.len() as f64
@@ -113,7 +113,7 @@ fn a_sum_of_kernels_is_learned_from_the_target() {
     let fit = ok(at, &format!("fit ridge t.csv --target y --rank 100 --lambda 1e-5 {kernels} -o m --json"));
     let kernel = fit["kernel"].as_str().unwrap();
     assert!(kernel.contains('*') && kernel.contains("sigma=4"), "{kernel}");
-    // the model is that of the sum, written as an expression
+    // the model equals a fit with the sum written as a kernel expression
     let same = kernel.replace(' ', "");
     ok(at, &format!("fit ridge t.csv --target y --rank 100 --lambda 1e-5 --kernel {same} -o s --json"));
     ok(at, "predict m t.csv -o m.csv");
@@ -123,7 +123,7 @@ fn a_sum_of_kernels_is_learned_from_the_target() {
     let stages: Vec<&str> = plan["stages"].as_array().unwrap().iter().map(|s| s["what"].as_str().unwrap()).collect();
     assert!(plan["fits"] == true && stages.len() == 10, "{stages:?}");
     assert!(stages[..5].iter().all(|what| what.starts_with("combination: ")), "{stages:?}");
-    // statistics, and the passes of the maps and of the moments, for the weights and for the fit
+    // statistics, and the passes of maps and moments, for the weights and for the fit
     assert_eq!(plan["passes"], fit["passes"], "{plan}");
     let (code, _, stderr) = kmill(at, &format!("plan kpca t.csv {kernels}"));
     assert!(code != 0 && stderr.contains("--combine"), "{stderr}");
@@ -141,7 +141,7 @@ fn classes_have_their_scores_and_a_cost_has_its_threshold() {
     ok(at, "fit logistic t.csv --target y --rows ..600 --rank 20 --lambda 1e-1 -o m --json");
     ok(at, "predict m t.csv --probabilities --keep y -o p.csv --json");
     let (_, rows) = csv(&at.join("p.csv"));
-    // y, prediction, probability of 0, of 1
+    // y, prediction, probability of 0, probability of 1
     for (positive, class) in [("1", 1usize), ("0", 0)] {
         let report = ok(at, &format!("evaluate m t.csv --positive {positive} --cost 1:7 --json --report page.html"));
         let truth = |row: &Vec<f64>| row[0] == class as f64;
@@ -171,7 +171,7 @@ fn classes_have_their_scores_and_a_cost_has_its_threshold() {
         );
         assert!((found["now"].as_f64().unwrap() - cost(0.5)).abs() < 1e-12 && cost(0.5) > least, "{found}");
         assert_eq!(found["best"]["false_alarms"].as_f64().unwrap(), paid(best).0);
-        // the threshold does what it says, in evaluate and in predict
+        // evaluate and predict apply the threshold
         let with = format!("m t.csv --positive {positive} --threshold {best}");
         let decided = ok(at, &format!("evaluate {with} --json"));
         let confused = |a: usize, b: usize| decided["confusion"][a][b].as_f64().unwrap();
@@ -196,7 +196,7 @@ fn classes_have_their_scores_and_a_cost_has_its_threshold() {
         let (code, _, stderr) = kmill(at, &format!("evaluate m t.csv {option}"));
         assert!(code != 0 && stderr.contains(told), "{option}: {stderr}");
     }
-    // a penalty is chosen by rows held out, and their error is told
+    // the regularisation parameter is chosen by cross-validation, whose error is reported
     let report = ok(at, "fit logistic t.csv --target y --rows ..600 --rank 50 -o c --json");
     let figure = |name: &str| report["figures"].as_array().map(|all| all.iter().find(|f| f["name"] == name).cloned());
     let at_each = figure("held-out log-loss at each").flatten().unwrap();
@@ -206,7 +206,7 @@ fn classes_have_their_scores_and_a_cost_has_its_threshold() {
     assert!(figure("held-out error").flatten().unwrap()["values"][0].as_f64().unwrap() < 0.1, "{report}");
 }
 
-/// Writes the rows of a table with a column of whole weights, and another with each row as often as it weighs.
+/// Writes rows with integer weights times `unit`, and a table that repeats each row by its weight.
 fn weighted(at: &Path, source: &str, unit: f64) {
     let (names, rows) = csv(&at.join(source));
     let head = names.join(",");
@@ -255,7 +255,7 @@ fn a_row_of_weight_w_scores_as_w_rows_in_every_task() {
         ok(at, &format!("fit {fit} --rank 30 -o m --json"));
         let found = ok(at, &format!("evaluate m w.csv --weights w {evaluate} --json"));
         assert_alike(&found, &ok(at, &format!("evaluate m r.csv {evaluate} --json")), fit);
-        // in another unit the numbers of rows change, and no share
+        // in another unit the numbers of rows change, but no proportion
         weighted(at, "t.csv", 0.25);
         let (_, quarter, text) = kmill(at, &format!("evaluate m w.csv --weights w {evaluate} --json"));
         assert_eq!(quarter["rows"].as_f64().unwrap(), found["rows"].as_f64().unwrap() / 4.0, "{fit} {text}");

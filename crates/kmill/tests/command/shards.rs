@@ -1,11 +1,11 @@
-//! A fit by several processes at a time, and a fit in shards: the bytes of a fit by one process on all rows.
+//! A fit by several processes, and a fit in shards: the bytes of a fit by one process on all rows.
 
 use crate::run::{holds, kmill, ok};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Three segments of 16 tiles of 2,304 rows; the last has 272.
+/// Three segments of 16 tiles of 2,304 rows; the last has 272 rows.
 const ROWS: u64 = 74_000;
 const SEGMENT: u64 = 36_864;
 
@@ -13,7 +13,7 @@ fn bytes(folder: &Path, name: &str) -> Vec<u8> {
     std::fs::read(folder.join(name)).unwrap()
 }
 
-/// Two processes that share the passes of a run; each writes `of0` or `of1`, and the extension behind it.
+/// Runs two processes that share the passes of a run and write `of0` and `of1` plus `extension`.
 fn two(folder: &Path, line: &str, extension: &str) {
     let start = |worker: usize| {
         let run = format!("--states states --threads {} -q", worker + 1);
@@ -71,7 +71,7 @@ fn processes_keep_features_where_each_has_room() {
     for fit in ["svr numbers.parquet --target y --C 1", "kmeans numbers.parquet --features x* --clusters 3"] {
         let line = format!("fit {fit} --rank 300 --candidates 2000 -q");
         ok(at, &format!("{line} -o one"));
-        // 84.7 MiB of features do not fit 130 MiB beside the rest
+        // 84.7 MiB of features do not fit into 130 MiB with everything else
         let places = ["--memory 1GiB", "--memory 130MiB --scratch scratch", "--memory 130MiB"];
         let processes = [0, 1, 2].map(|i| {
             let line = format!("{line} --states states --threads 1 {} -o of{i}", places[i]);
@@ -85,7 +85,7 @@ fn processes_keep_features_where_each_has_room() {
     }
 }
 
-/// The columns of a table of cells, less those that tell of the machine and of the process.
+/// Returns the columns of a table of cells that do not depend on machine and process.
 fn found(folder: &Path, name: &str) -> Vec<String> {
     let text = String::from_utf8(bytes(folder, name)).unwrap();
     let head: Vec<&str> = text.lines().next().unwrap().split(',').collect();
@@ -118,14 +118,14 @@ fn two_processes_find_the_cells_of_one() {
     }
 }
 
-/// Starts a process of its own.
+/// Starts a process.
 fn start(at: &Path, line: &str) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kmill"));
     command.current_dir(at).args(line.split_whitespace()).stderr(Stdio::piped()).stdout(Stdio::null());
     command.spawn().unwrap()
 }
 
-/// Waits until the folder of states holds a file whose name `is` the right one.
+/// Waits until the folder of states has a file whose name satisfies `is`.
 fn wait_for(states: &Path, process: &mut Child, is: impl Fn(&str) -> bool) {
     while !holds(states, &is) {
         assert!(process.try_wait().unwrap().is_none(), "the process has ended");
@@ -144,7 +144,7 @@ fn a_process_with_another_job_is_refused() {
     for (line, here, there, option) in [
         (fit, "-o a --seed 0", "-o b --seed 1", "seed was 0, now it is 1"),
         (tune, "-o a --seed 0", "-o b --seed 1", "kernel was gaussian("),
-        // other cells are left: processes would do other runs
+        // other cells remain: the processes would do different runs
         (curve, "-o a.csv --repeats 2", "-o b.csv --repeats 1", "runs that are left was"),
     ] {
         let mut first = start(at, &format!("{line} {here}"));
@@ -164,7 +164,7 @@ fn a_process_that_is_killed_costs_the_others_time_only() {
     ok(at, &format!("{line} -o one"));
     let line = format!("{line} --states s --patience 2s");
     let mut killed = start(at, &format!("{line} -o of0"));
-    // it is killed while a lot of it, and a state of it, are there
+    // killed when a work unit and a state of it exist
     wait_for(&at.join("s"), &mut killed, |name| name.contains("-000002-"));
     let other = start(at, &format!("{line} -o of1"));
     killed.kill().unwrap();
@@ -189,7 +189,7 @@ fn two_processes_find_the_kernel_and_the_model_of_one() {
     assert!(code == 2 && stderr.contains("--resume"), "{stderr}");
 }
 
-/// Statistics of the rows between `cuts`, each as a shard that lies alone, merged in an order that is not theirs: the model of the job.
+/// Returns the model from statistics of shards cut at `cuts`, merged out of order.
 fn in_pieces(at: &Path, cuts: &[u64]) -> Vec<u8> {
     let mut files = Vec::new();
     for (i, rows) in cuts.windows(2).enumerate() {
@@ -209,13 +209,13 @@ fn in_pieces(at: &Path, cuts: &[u64]) -> Vec<u8> {
 fn shards_begin_and_end_at_any_row() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    // of one row, at edges of segments and beside them, inside a tile, and several within a segment
+    // of one row, at and next to segment boundaries, inside a tile, several within a segment
     let cuts = [0, 1, 1000, 2304, 9000, SEGMENT - 1, SEGMENT, SEGMENT + 1, 50_001, 73_999, ROWS];
     ok(at, &format!("generate friedman1 --rows {ROWS} -o rows.parquet -q"));
     for (fit, rows) in [
         ("ridge rows.parquet --target y --ranks 10,25 --folds 3 --candidates 2000", ROWS),
         ("ridge rows.parquet --target y --rank 10 --folds blocks:3 --candidates 2000 --precision f64", ROWS),
-        // edges are those of the stored rows, also where a condition leaves rows out, and rows in front
+        // boundaries count stored rows, also if conditions or row ranges exclude some
         ("kpca rows.parquet --features x* --rank 10 --candidates 2000 --where x0>0.9 --rows 500..", ROWS - 500),
     ] {
         ok(at, &format!("fit {fit} -q -o whole"));
@@ -273,7 +273,7 @@ fn rows_that_come_later_are_appended() {
         ok(at, "solve job once -q -o model");
         assert!(bytes(at, "model") == bytes(at, &format!("model{day}")), "day {day}");
     }
-    // in any order, and a day is taken away again
+    // in any order, and with a day removed again
     let place = |day: usize| format!("--first-row {}", days[day]);
     ok(at, &format!("stats job day3.parquet {} -q -o later", place(3)));
     ok(at, "merge later all2 -o all");
@@ -282,7 +282,7 @@ fn rows_that_come_later_are_appended() {
     ok(at, "merge all3 --without 40000..40001 -o less");
     let fitted = ok(at, "solve job less -q --json -o less.safetensors");
     assert_eq!(fitted["rows"].as_u64(), Some(119_999));
-    // rows that are there already, that are missing, and whose place is not said
+    // rows that are already there, that are missing, or whose position is unknown
     let twice = refused(at, "merge all1 new1 -o twice");
     assert!(twice.contains("rows 40000..40001 are in") && twice.contains("once"), "{twice}");
     ok(at, "merge all0 later -o gap");
@@ -323,7 +323,7 @@ fn shards_of_another_table_are_refused() {
     let other = refused(at, "stats job other.parquet --part 2/2 -o b");
     assert!(other.contains("the values of rows 36864..37888") && other.contains("job"), "{other}");
     assert!(!at.join("b").exists());
-    // too few rows to be compared alone: compared once the others are there
+    // too few rows to be checked alone: checked when the others are there
     ok(at, &format!("stats job other.parquet --rows {SEGMENT}..{} -q -o one", SEGMENT + 1));
     ok(at, &format!("stats job rows.parquet --rows {}.. -q -o rest", SEGMENT + 1));
     ok(at, "merge rest one a -o all");
@@ -338,7 +338,7 @@ fn shards_of_another_table_are_refused() {
     assert!(narrow.contains("x2"), "{narrow}");
 }
 
-/// The job of a fit, the model of which is `whole`, and statistics of its three segments: of the whole table, and of shards.
+/// Writes the model `whole`, its job, and statistics of the first and last of three segments.
 fn sharded(at: &Path, fit: &str) {
     ok(at, &format!("generate friedman1 --rows {ROWS} -o rows.parquet -q"));
     ok(at, &format!("convert rows.parquet --target y --rows {}.. -o last.parquet -q", 2 * SEGMENT));
@@ -349,7 +349,7 @@ fn sharded(at: &Path, fit: &str) {
     ok(at, &format!("stats job last.parquet --first-row {} -q --threads 1 -o c", 2 * SEGMENT));
 }
 
-/// What a line that must fail says.
+/// Returns the message of a line that must fail.
 fn refused(at: &Path, line: &str) -> String {
     let (code, _, stderr) = kmill(at, line);
     assert_eq!(code, 1, "{line}: {stderr}");
@@ -375,7 +375,7 @@ fn shards_of_ridge_make_the_model_of_all_rows() {
     ok(at, "merge ca b -o appended");
     ok(at, "solve job appended -q -o model");
     assert!(bytes(at, "model") == bytes(at, "whole"));
-    // taken away, whether it was there or not
+    // rows removed by --without
     ok(at, "merge all --without 36864..73728 -o without");
     let fitted = ok(at, "solve job without -q --json -o less");
     assert_eq!(fitted["rows"].as_u64(), Some(ROWS - SEGMENT));
@@ -405,18 +405,18 @@ fn shards_of_kpca_make_the_model_of_all_rows() {
     ok(at, "merge b c a -o all");
     ok(at, "solve job all -q -o model");
     assert!(bytes(at, "model") == bytes(at, "whole"));
-    // parts by number, of three segments: two of five parts have no rows
+    // numbered parts of three segments: two of five parts have no rows
     for parts in [2, 3, 5] {
         for part in 1..=parts {
             ok(at, &format!("stats job rows.parquet --part {part}/{parts} -q -o p{part}"));
         }
-        // the first is one without rows, where there are five
+        // with five parts, the first has no rows
         let files: Vec<String> = (1..=parts).map(|part| format!("p{part}")).collect();
         ok(at, &format!("merge {} -o all", files.join(" ")));
         ok(at, "solve job all -q -o model");
         assert!(bytes(at, "model") == bytes(at, "whole"), "{parts} parts");
     }
-    // all whole segments at once are one state: nothing of it can be taken away
+    // all whole segments together are one state: no part of it can be removed
     ok(at, "stats job rows.parquet -q -o once");
     ok(at, "solve job once -q -o model");
     assert!(bytes(at, "model") == bytes(at, "whole"));

@@ -1,4 +1,4 @@
-//! Solvers beside ridge regression on the command line: from fit to predict and evaluate, and what they refuse.
+//! Solvers other than ridge on the command line: from fit to predict and evaluate, and refusals.
 
 use crate::run::{kmill, ok};
 use std::path::Path;
@@ -26,7 +26,7 @@ fn components_are_columns_and_need_no_target() {
     let columns = report["columns"].as_array().unwrap();
     let names: Vec<&str> = columns.iter().map(|column| column["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["y", "component_0", "component_1", "component_2"]);
-    // centred over the rows of the fit
+    // centred over the training rows
     assert!(columns[1]["mean"].as_f64().unwrap().abs() < 1e-4, "{report}");
     let whitened = ok(at, "fit kpca t.parquet --features x* --whiten --rank 100 -o w --json");
     assert_eq!(whitened["figures"][0]["values"].as_array().unwrap().len(), 10);
@@ -47,7 +47,7 @@ fn discriminants_classify_as_ridge_does() {
     }
 }
 
-/// A stream of rows from standard input has the model of the file, and the running mse is near the error of ridge regression.
+/// Rows from standard input give the file's model, and the running MSE is near ridge's error.
 #[test]
 fn values_are_learned_in_the_order_of_the_rows_from_standard_input_too() {
     let folder = tempfile::tempdir().unwrap();
@@ -102,7 +102,7 @@ fn options_of_other_solvers_are_refused() {
     assert!(plan["fits"] == true && plan["passes"] == 3, "{plan}");
 }
 
-/// The classes are counted before anything is planned, so that the plan is that of the run, and that of few classes is small.
+/// Classes are counted before planning: the plan is the run's, and small for few classes.
 #[test]
 fn plans_are_for_as_many_classes_and_folds_as_there_are() {
     let folder = tempfile::tempdir().unwrap();
@@ -131,7 +131,7 @@ fn plans_are_for_as_many_classes_and_folds_as_there_are() {
         };
         assert!(planned("two") <= planned("three"), "{solver}");
     }
-    // planned for ten classes it needed 77 MiB
+    // a plan for ten classes needed 77 MiB
     ok(at, "generate moons --rows 100000 -o many.parquet -q");
     let fit = "many.parquet --target y --C 1 --rank 50 --threads 2 --memory 56MiB";
     assert!(ok(at, &format!("plan svm {fit} --json"))["fits"] == true);
@@ -150,7 +150,7 @@ fn probabilities_and_the_log_loss_of_logistic_regression() {
             figures.iter().find(|figure| figure["name"] == name).unwrap()["values"][0].as_f64().unwrap()
         };
         assert!(figure("relative gradient norm") <= 1e-4 && !fit["warnings"].to_string().contains("--steps"), "{fit}");
-        // the loss of the fit is that of the model on the same rows
+        // fit and evaluate report the same loss on the same rows
         let loss = ok(at, "evaluate m t.parquet --json")["log_loss"].as_f64().unwrap();
         assert!((loss / figure("log-loss") - 1.0).abs() < 1e-3, "{loss}, {fit}");
         ok(at, "predict m t.parquet --probabilities -o p.parquet --json");
@@ -178,7 +178,7 @@ fn support_vector_machines_from_the_command_line() {
     ok(at, "fit fisher t.parquet --target y --rank 100 --lambda 1e-4 -o f --json");
     let fisher = ok(at, "evaluate f t.parquet --json")["accuracy"].as_f64().unwrap();
     assert!(svm > fisher - 0.01, "{svm} and {fisher}");
-    // C and lambda are the same penalty
+    // C and lambda are the same regularisation
     ok(at, &format!("fit svm t.parquet --target y --rank 100 --lambda {lambda:e} --class-weight balanced -o l --json"));
     ok(at, "predict m t.parquet -o m.npy --json");
     ok(at, "predict l t.parquet -o l.npy --json");
@@ -297,7 +297,7 @@ fn two_views_and_directions_of_the_columns() {
     );
     refused(at, "fit cca t.parquet --features x* --with y --landmarks t.parquet -o refused", "landmarks of their own");
     refused(at, "fit cca t.parquet --features x* --with y --metric low-rank(2) -o refused", "this solver has none");
-    // x0 to x4 make the target of friedman1, the others are noise
+    // the target of friedman1 depends on x0 to x4, the others are noise
     let report = ok(at, "fit kdr t.parquet --target y --components 3 --rank 100 -o k.safetensors --json");
     let shares = report["metric"]["importance"].as_array().unwrap();
     let first: Vec<&str> = shares[..5].iter().map(|share| share[0].as_str().unwrap()).collect();
@@ -309,7 +309,7 @@ fn two_views_and_directions_of_the_columns() {
     refused(at, "fit kdr t.parquet --target y --kernel delta() -o refused", "gradient");
 }
 
-/// The kernel itself instead of landmarks: the same machines as with all rows as landmarks, and as few options.
+/// The exact kernel gives the SVMs of all rows as landmarks, and accepts no landmark options.
 #[test]
 fn machines_learn_with_the_kernel_itself() {
     let folder = tempfile::tempdir().unwrap();
@@ -341,7 +341,7 @@ fn machines_learn_with_the_kernel_itself() {
         let table = if line.contains(" v.parquet") { "v" } else { "t" };
         ok(at, &format!("predict e {table}.parquet --rows 800..900 -o p.parquet --json"));
     }
-    // more rows than a whole matrix is made of: the same bytes under every budget and with every number of threads
+    // more rows than a full matrix is used for: the same bytes for any budget and number of threads
     let line = format!("fit svr v.parquet --target y {kernel} --C 5 --map exact --json -o");
     ok(at, &format!("{line} wide --memory 2GiB --threads 2"));
     ok(at, &format!("{line} narrow --memory 120MiB --threads 1"));
@@ -353,7 +353,7 @@ fn machines_learn_with_the_kernel_itself() {
     refused(at, &format!("{fit} --precision f64 --memory 46MiB"), "kernel values between its rows");
     let few = "fit svm t.parquet --target y --rank 10 -o refused";
     refused(at, &format!("{few} --kernel sigmoid(gamma=1,c0=1)"), "positive definite");
-    // on landmarks the report says that the kernel itself is at hand
+    // a fit on landmarks mentions the exact kernel
     let (_, _, stderr) = kmill(at, &format!("fit svm t.parquet --target y --rank 10 {kernel} -o few"));
     assert!(stderr.contains("--map exact"), "{stderr}");
 }

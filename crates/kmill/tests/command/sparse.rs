@@ -1,4 +1,4 @@
-//! Sparse rows from file to model and back: they give what the same rows give dense, under any budget.
+//! Sparse rows from file to model and back: the same results as for dense rows, under any budget.
 
 use crate::run::{kmill, ok};
 use std::fmt::Write;
@@ -7,7 +7,7 @@ use std::path::Path;
 const ROWS: usize = 400;
 const WIDTH: u64 = 60;
 
-/// Rows with a handful of words of 60; words below 20 are those of class 1, from 40 on those of class 3.
+/// Returns rows with a few of 60 words; the first 20 indicate class 1, the last 20 class 3.
 fn text(rows: usize, seed: u64, longest: u64) -> String {
     let mut state = seed;
     let mut next = |below: u64| {
@@ -31,11 +31,11 @@ fn text(rows: usize, seed: u64, longest: u64) -> String {
 
 pub(crate) fn tables(at: &Path) {
     std::fs::write(at.join("a.svm"), text(ROWS, 1, 12)).unwrap();
-    // one row is longer than any of the fit
+    // one row is longer than any training row
     std::fs::write(at.join("b.svm"), text(150, 2, 40)).unwrap();
 }
 
-/// The predictions of a model for `b.svm`.
+/// Returns the predictions of a model for `b.svm`.
 fn predictions(at: &Path, model: &str, more: &str) -> Vec<f64> {
     ok(at, &format!("predict {model} b.svm --width {WIDTH} -o p.csv -q {more}"));
     let text = std::fs::read_to_string(at.join("p.csv")).unwrap();
@@ -82,7 +82,7 @@ fn sparse_and_dense_rows_give_the_same_model() {
         let largest = dense.iter().fold(0.0f64, |most, value| most.max(value.abs()));
         let furthest = dense.iter().zip(&sparse).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
         assert!(dense.len() == sparse.len() && largest > 0.0);
-        // pairs of rows are taken until a duality gap of 1e-3, by ways that a rounding parts
+        // pairs are optimised to a duality gap of 1e-3, along paths that rounding separates
         let close = if fit.starts_with("svm") && fit.contains("exact") { 1e-2 } else { 1e-12 };
         assert!(furthest <= close * largest, "{fit}: {furthest:e} of {largest}");
     }
@@ -118,7 +118,7 @@ fn more_columns_than_dense_rows_may_have_stay_sparse_of_themselves() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     tables(at);
-    // a number that all rows have changes no distance
+    // a constant column changes no distance
     let wide: String = text(ROWS, 1, 12).lines().map(|line| format!("{line} 900000:1\n")).collect();
     std::fs::write(at.join("wide.svm"), wide).unwrap();
     let [narrow, wide] = ["a.svm --sparse", "wide.svm"].map(|data| {
@@ -143,7 +143,7 @@ fn thin_rows_stay_sparse_of_themselves_where_the_fit_takes_them() {
         std::fs::read(at.join(format!("{name}.safetensors"))).unwrap()
     };
     assert_eq!(fit("thin.svm", "", "own"), fit("thin.svm", "--sparse", "asked"));
-    // rows of 60 columns are dense, and so are all for what looks at columns or fills zeros
+    // rows of 60 columns are dense, and so are all rows for options that need columns or fill zeros
     let model = |name: &str| std::fs::read(at.join(format!("{name}.safetensors"))).unwrap();
     let sparse = |name: &str| String::from_utf8_lossy(&model(name)).contains("landmarks.indptr");
     for (data, options, stays) in [
@@ -161,7 +161,7 @@ fn thin_rows_stay_sparse_of_themselves_where_the_fit_takes_them() {
         assert_eq!(sparse("model"), stays, "{data} {options}");
     }
     ok(at, "evaluate own.safetensors two.svm --json");
-    // a file with a longer row beside one that is thin
+    // a file with a longer row next to a thin one
     let long = (1..=300).fold("1".to_string(), |line, place| format!("{line} {place}:1"));
     std::fs::write(at.join("wide.svm"), format!("{b}{long} 2000:1\n")).unwrap();
     assert_eq!(fit("thin.svm wide.svm", "", "both"), fit("thin.svm wide.svm", "--sparse", "asked"));
@@ -213,7 +213,7 @@ fn what_needs_the_columns_of_rows_refuses_sparse_ones() {
         let (code, _, stderr) = kmill(at, line);
         assert!(code > 0 && !stderr.contains("panicked"), "{line}: {code} {stderr}");
     }
-    // features of a map are those of its fit
+    // `features` saves the same map as `fit features`
     ok(at, "features a.svm --sparse --rank 10 --model map.safetensors -o f.npy -q");
     ok(at, "fit features a.svm --sparse --rank 10 -o own.safetensors -q");
     assert!(std::fs::read(at.join("map.safetensors")).unwrap() == std::fs::read(at.join("own.safetensors")).unwrap());
@@ -222,7 +222,7 @@ fn what_needs_the_columns_of_rows_refuses_sparse_ones() {
     assert!(code == 1 && stderr.contains("sparse rows have no columns"), "{stderr}");
 }
 
-/// Decision values of `SVC(C=0.5, gamma=0.1, tol=1e-12)` of scikit-learn 1.9.1, which is LIBSVM's, on rows of ones.
+/// Decision values of scikit-learn 1.9.1, `SVC(C=0.5, gamma=0.1, tol=1e-12)`, on rows of ones.
 #[test]
 fn exact_decision_values_are_those_of_libsvm() {
     const GOLDEN: [f64; 8] = [
@@ -251,8 +251,7 @@ fn exact_decision_values_are_those_of_libsvm() {
     scores.zip(GOLDEN).for_each(|(score, golden)| assert!((score - golden).abs() < 1e-6, "{score} {golden}"));
 }
 
-/// Rows with a stored zero are the rows without it, for new rows too: a column that no row of the fit has weighs what it weighs as one whose
-/// values are all 0.
+/// Stored zeros change no prediction: a column absent from the fit has the weight of a zero column.
 #[test]
 fn a_stored_zero_changes_no_prediction() {
     let folder = tempfile::tempdir().unwrap();
@@ -278,7 +277,7 @@ fn a_stored_zero_changes_no_prediction() {
     }
 }
 
-/// The factors of places of a hash are no part of the header of the model's file, which is read at once and has a limit.
+/// Factors of hash buckets are not in the model's header, which is read at once and is limited.
 #[test]
 fn the_header_of_a_model_of_hashed_words_is_short() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The ways of sparse rows into a fit and out of `convert`: whatever the format, the same model to the byte.
+//! Input formats of sparse rows, and output by `convert`: the same model, byte for byte.
 
 use crate::run::{kmill, ok};
 use crate::sparse::tables;
@@ -11,7 +11,7 @@ fn array(descr: &str, length: usize, bytes: Vec<u8>) -> Vec<u8> {
     [&b"\x93NUMPY\x01\x00"[..], &(text.len() as u16).to_le_bytes(), text.as_bytes(), &bytes].concat()
 }
 
-/// The rows of `a.svm` as SciPy and NumPy write them: a matrix, and labels.
+/// Writes the rows of `a.svm` as SciPy and NumPy write them: a matrix, and labels.
 fn npz(at: &Path, width: u64) {
     let text = std::fs::read_to_string(at.join("a.svm")).unwrap();
     let (mut labels, mut indptr, mut indices, mut data) =

@@ -22,11 +22,11 @@ fn two_samples_from_two_tables_or_one() {
     assert_eq!((&same["rows"][0], &same["rows"][1], &same["ranks"][0]), (&3000.into(), &2000.into(), &100.into()));
     assert!(["permutation", "spectrum", "gamma"].iter().all(|name| p(&same, name) > 0.01), "{same}");
     assert!(same["biased"].as_f64().unwrap() > same["unbiased"].as_f64().unwrap(), "{same}");
-    // y has its place among the columns, and depends on x0
+    // y, one of the columns, depends on x0
     let apart = ok(at, "test mmd a.parquet --by x0>=0.5 --features y --rank 100 --permutations 200 --json");
     assert!(p(&apart, "permutation") < 0.01 && p(&apart, "spectrum") < 1e-6, "{apart}");
     assert_eq!(apart["rows"][0].as_u64().unwrap() + apart["rows"][1].as_u64().unwrap(), 3000);
-    // formats and threads change nothing
+    // file formats and threads change nothing
     ok(at, "convert a.parquet -o a.csv -q");
     let again = ok(at, "test mmd a.csv b.parquet --rank 100 --permutations 200 --threads 1 --json");
     assert_eq!((&same["biased"], &same["p_values"]), (&again["biased"], &again["p_values"]));
@@ -52,7 +52,7 @@ fn dependence_of_columns() {
     assert_eq!(found["columns"], serde_json::json!([["x0", "x1"], ["y"]]));
     let kernels = found["kernels"].as_array().unwrap();
     assert!(kernels[0].as_str().unwrap().contains("on=[x0, x1]"), "{found}");
-    // the last five features say nothing of y
+    // y is independent of the last five features
     let none = ok(at, "test hsic t.parquet --features x5,x6,x7,x8,x9 --with y --rank 60 --permutations 100 --json");
     assert!(["permutation", "spectrum", "gamma"].iter().all(|name| p(&none, name) > 0.01), "{none}");
     let limits = ok(at, "test hsic t.parquet --with y --with-kernel linear() --permutations 0 --rank 60 --json");
@@ -75,7 +75,7 @@ fn herded_rows_stand_for_the_table() {
     let distances = herd["squared_distances"].as_array().unwrap();
     let random = herd["variance"].as_f64().unwrap() / 40.0;
     assert!(distances[39].as_f64().unwrap() < random / 5.0, "{herd}");
-    // the rows are those of the numbers, and can be landmarks
+    // the herded rows are the rows with these indices, and can be landmarks
     ok(at, "convert few.parquet -o few.csv -q");
     ok(at, "convert t.parquet -o t.csv -q");
     let lines = |name: &str| -> Vec<Vec<String>> {
@@ -107,7 +107,7 @@ fn the_mean_embedding_scores_novelty() {
         let figures = fit["figures"].as_array().unwrap();
         figures.iter().find(|figure| figure["name"] == name).unwrap()["values"][0].as_f64().unwrap()
     };
-    // of a kernel with k(x, x) = 1
+    // the kernel has k(x, x) = 1
     let unit = figure("squared norm of the mean") + figure("variance");
     assert!((unit - 1.0).abs() < 1e-6, "{fit}");
     ok(at, "predict m t.parquet -o scores.csv --json");
@@ -118,13 +118,12 @@ fn the_mean_embedding_scores_novelty() {
     let threshold = figure("threshold of the squared distance");
     assert!(rows.iter().all(|row| (row[0] + row[1] - threshold).abs() < 1e-12), "score and distance add up");
     let novel = rows.iter().filter(|row| row[0] < 0.0).count();
-    // the row at the threshold may fall on either side by rounding
+    // the row at the threshold may fall on either side due to rounding
     assert!((399..=401).contains(&novel), "{novel} of 4000 rows");
     refused(at, "fit mean t.parquet --C 1 -o refused", 1, "does not read it");
 }
 
-/// k(x, x) − 2 mean_i k(x, x_i) + mean K, where k(x, x) is not the same for all rows: with landmarks and with features that are
-/// no projection.
+/// k(x, x) − 2 mean_i k(x, x_i) + mean K for varying k(x, x), with and without a projection.
 #[test]
 fn the_distance_to_the_mean_is_that_of_the_formula() {
     let folder = tempfile::tempdir().unwrap();

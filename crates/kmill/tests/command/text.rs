@@ -1,4 +1,4 @@
-//! Text tables in and out, conversion between all formats, and columns carried along.
+//! Text tables in and out, conversion between all formats, and pass-through columns.
 
 use std::path::Path;
 use std::process::Command;
@@ -54,7 +54,7 @@ fn tables_go_through_every_format_with_names_keep_their_text_and_integers() {
     assert_eq!(types(at, "b.parquet"), kinds);
     assert_eq!(types(at, "c.tsv"), kinds);
     assert_eq!(std::fs::read_to_string(at.join("e.csv")).unwrap(), TABLE);
-    // .npy has one type: whole numbers stay whole alone, and are refused beside fractions
+    // .npy has one type: integers stay integers alone, and are refused together with fractions
     ok(at, "convert a.csv --features id -o id.npy -q");
     assert_eq!(types(at, "id.npy"), ["x0 int64"]);
     let (id, columns) =
@@ -151,7 +151,7 @@ fn predictions_carry_columns_along() {
     }
 }
 
-/// A table with a column of every type that only some formats hold.
+/// Writes a table with a column of every type that only some formats support.
 fn every_type(path: &Path) {
     use kstore::arrow::array::*;
     use kstore::arrow::datatypes::{DataType, Field, Int32Type};
@@ -189,7 +189,7 @@ fn dates_times_and_bytes_keep_their_type_and_what_cannot_be_kept_is_named() {
     let lost = "these columns cannot be kept there: \"pair\" (records of 1 fields), \"runs\" (runs of int64); leave them out with \
                 --drop pair,runs";
     fails(at, "convert a.arrow -o b.parquet --missing keep", lost);
-    // lists whose first row has one number are a column until another length is met
+    // a list column whose first row has one number is accepted until a row has another length
     let ragged = "a.arrow: row 1 (counted from 0), list column \"ragged\"";
     fails(at, "convert a.arrow -o b.parquet --missing keep --drop pair,nothing,runs", ragged);
     assert!(!at.join("b.parquet").exists());
@@ -225,7 +225,7 @@ fn dates_times_and_bytes_keep_their_type_and_what_cannot_be_kept_is_named() {
     ok(at, "convert d.parquet -o f.npy --features ms,lasted -q");
     assert_eq!(types(at, "f.npy"), ["x0 int64", "x1 int64"]);
     fails(at, "convert d.parquet -o g.csv --drop byte", "did you mean \"bytes\"?");
-    // bytes and times arrive as they left
+    // bytes and times are passed through unchanged
     ok(at, "fit ridge d.parquet --target x --features lasted --rank 2 --lambda 1e-3 -o m -q");
     ok(at, "predict m d.parquet --keep zoned,bytes,day -o p.arrow -q");
     assert_eq!(types(at, "p.arrow")[..3], ["zoned timestamp in ms, Europe/Berlin", "bytes binary", "day date in days"]);
@@ -303,7 +303,7 @@ fn codes_keep_their_zeros_and_a_model_of_parquet_knows_them_in_csv() {
     assert_eq!(scores("zip.csv").to_bits(), scores("zip.parquet").to_bits());
     ok(at, "predict m.safetensors zip.csv --keep zip -o out.csv -q");
     assert!(std::fs::read_to_string(at.join("out.csv")).unwrap().lines().nth(6).unwrap().starts_with("00501,"));
-    // new rows without a zero at the beginning of a code, and without any code
+    // new rows without a leading zero in any code
     std::fs::write(at.join("new.csv"), "zip,a\n10115,5\n80331,6\n").unwrap();
     let (code, _, told) = ran(at, "predict m.safetensors new.csv -o new-out.csv");
     assert!(code == 0 && !told.contains("did not see"), "{told}");
@@ -333,7 +333,7 @@ fn a_model_reads_new_text_as_that_of_its_fit() {
         "column \"x\": expected a number with a decimal comma, found \"0.5\"",
     );
     assert!(r2("evaluate m.safetensors points.csv --decimal . --json") > 0.9);
-    // shards of the rows are read alike, and their model knows it
+    // shards are read alike, and give the same model
     ok(at, "prepare ridge fit.csv --target y --rank 30 --lambda 1e-6 -o job.bin -q");
     ok(at, "stats job.bin fit.csv -o one.bin -q");
     ok(at, "solve job.bin one.bin -o s.safetensors -q");

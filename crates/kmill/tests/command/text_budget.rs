@@ -1,4 +1,4 @@
-//! P1 for text: bytes are counted, not rows. Each line runs at the smallest budget that it accepts, and stays under it.
+//! P1 (bounded memory) for text, by bytes: each line stays below the smallest budget it accepts.
 
 use kstore::arrow::array::{ArrayRef, DictionaryArray, Float64Array, RecordBatch, StringArray, StringViewArray};
 use kstore::arrow::datatypes::Int32Type;
@@ -10,14 +10,14 @@ use std::time::Duration;
 
 const MIB: usize = 1 << 20;
 
-/// Highest resident memory of a running process, as the kernel counts it.
+/// Returns the peak resident memory of a running process, as counted by the kernel.
 fn peak(child: &Child) -> Option<usize> {
     let text = std::fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
     let line = text.lines().find(|line| line.starts_with("VmHWM:"))?;
     line.split_ascii_whitespace().nth(1)?.parse::<usize>().ok().map(|kib| kib << 10)
 }
 
-/// Peak of a run, or the budget that its refusal asks for and the refusal.
+/// Returns the peak of a run, or the budget that the error message asks for, and the message.
 fn run(folder: &Path, line: &str, memory: usize) -> Result<usize, (usize, String)> {
     let budget = memory.to_string();
     let words = line.split_whitespace().chain(["-q", "--memory", &budget, "--threads", "2"]);
@@ -25,7 +25,7 @@ fn run(folder: &Path, line: &str, memory: usize) -> Result<usize, (usize, String
     kmill.current_dir(folder).args(words).stdout(Stdio::null()).stderr(Stdio::piped());
     let (mut child, mut most) = (kmill.spawn().unwrap(), 0);
     while child.try_wait().unwrap().is_none() {
-        // what has ended tells nothing any more
+        // a process that has ended has no status file
         most = most.max(peak(&child).unwrap_or(0));
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -39,7 +39,7 @@ fn run(folder: &Path, line: &str, memory: usize) -> Result<usize, (usize, String
     Err((asked.unwrap_or_else(|| panic!("{line}: {said}")) * MIB, said))
 }
 
-/// Runs a line at the smallest budget that it accepts; gives what the last refusal said.
+/// Runs a line at the smallest budget it accepts; returns the last error message.
 fn stays_under(folder: &Path, line: &str) -> String {
     let (mut budget, mut said) = (MIB, String::new());
     for _ in 0..6 {
@@ -72,7 +72,7 @@ fn kmill(folder: &Path, line: &str) {
     assert!(done.status.success(), "{line}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// Tables whose texts are many, come again and again, or are long, in the formats that hold them.
+/// Writes tables with many, repeated, or long texts, in the formats that support them.
 fn tables() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
@@ -125,7 +125,7 @@ fn a_small_file_that_stands_for_much_text_is_converted_within_its_budget() {
     let coded = DictionaryArray::<Int32Type>::try_new(keys, Arc::new(text)).unwrap();
     write(&folder.path().join("a.arrow"), Arc::new(coded));
     kmill(folder.path(), "convert a.arrow --drop u -o a.parquet -q");
-    // a row group of 16 MiB of text is a few hundred bytes
+    // a row group of 16 MiB of text has a few hundred bytes
     let small = std::fs::metadata(folder.path().join("a.parquet")).unwrap().len();
     assert!(small < 100_000, "{small}");
     stays_under(folder.path(), "convert a.parquet -o a.csv");

@@ -1,4 +1,4 @@
-//! `kmill tune`: the search, its table, its model, and what it refuses.
+//! `kmill tune`: the search, its table, its model, and refusals.
 
 use crate::run::{holds, kmill, ok};
 use std::path::Path;
@@ -12,7 +12,7 @@ fn refused(folder: &Path, line: &str, code: i32, message: &str) {
 const SEARCH: &str =
     "tune ridge t.parquet --target y --ranks 50,100 --lambda 1e-8..1e-4 --sample 2000 --factors 0.25..4";
 
-/// The penalties that m.safetensors was chosen among.
+/// Returns the lambdas that m.safetensors was chosen from.
 fn lambdas(at: &Path) -> String {
     let card = ok(at, "inspect m.safetensors --json");
     let lambdas = card["options"]["solver_options"]["lambda"].as_array().unwrap();
@@ -34,12 +34,12 @@ fn the_best_kernel_is_fitted_and_every_cell_is_in_the_table() {
     assert!(fit["surface"].as_array().unwrap().len() == 18 && fit["train"]["r2"].as_f64().unwrap() > 0.85, "{fit}");
     let winner = rows.iter().rfind(|row| row["best"] == true && row["kept"] == true).unwrap();
     assert_eq!(winner["kernel"], report["kernel"]);
-    // the table is the same
+    // the CSV and JSON tables are the same
     let table = ok(at, "inspect s.csv --json");
     assert_eq!(table["rows"].as_u64().unwrap() as usize, rows.len());
     let stored: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(at.join("s.json")).unwrap()).unwrap();
     assert_eq!(stored["rows"], report["rows"]);
-    // the fit alone gives the same model
+    // a fit with the chosen options gives the same model
     let kernel = report["kernel"].as_str().unwrap().replace(' ', "");
     let line = format!(
         "fit ridge t.parquet --target y --missing indicator --ranks 50,100 --lambda 1e-8..1e-4 --kernel {kernel} -o f \
@@ -67,16 +67,16 @@ fn a_search_learns_what_matters() {
     assert!(importance[4][1].as_f64().unwrap() < 0.01, "{importance:?}");
     let score = ok(at, "evaluate m.safetensors t.parquet --rows 5000.. --json");
     assert!(score["r2"].as_f64().unwrap() > 0.9, "{score}");
-    // the four differ by little from fold to fold
+    // the importance of the four leading features varies little between folds
     let spread = report["fit"]["metric"]["spread"].as_array().unwrap();
     assert_eq!((spread.len(), importance.len()), (12, 12));
     assert!(spread[..4].iter().all(|s| (1e-6..0.1).contains(&s.as_f64().unwrap())), "{spread:?}");
-    // the features as they are tell little
+    // without a metric the fit is poor
     let plain = ok(at, "fit ridge t.parquet --target y --rows ..5000 --rank 300 -o p.safetensors --json");
     assert!(plain["train"]["r2"].as_f64().unwrap() < 0.8, "{plain}");
     let shown = ok(at, "inspect m.safetensors --json");
     assert_eq!(shown["metric"]["importance"], report["fit"]["metric"]["importance"]);
-    // the fit alone, with the metric of the model, gives that model
+    // a fit with the metric of the model gives that model
     let kernel = report["kernel"].as_str().unwrap();
     let fit = format!(
         "fit ridge t.parquet --target y --missing indicator --rows ..5000 --rank 300 --kernel {kernel} --landmarks uniform --metric m.safetensors"
@@ -93,7 +93,7 @@ fn the_work_of_a_search_can_be_repeated() {
     let at = folder.path();
     disc(&at.join("t.csv"), 1000);
     let line = "tune any t.csv --target y --features x* --sample 600 --json -o";
-    // the time is over after the first round, before there is a metric to compete with, and the least of the ranks is taken
+    // the time ends after the first round, before a metric can compete: the smallest rank is taken
     let hurried = ok(at, &format!("{line} m.safetensors --time 0.001s"));
     assert_eq!(hurried["repeat"], "--work 1,0 --ranks 500", "{hurried}");
     let bytes = |name: &str| std::fs::read(at.join(name)).unwrap();
@@ -103,20 +103,20 @@ fn the_work_of_a_search_can_be_repeated() {
         assert!(bytes("m.safetensors") == bytes("a.safetensors"), "{work}");
     };
     repeated(&hurried, "1,0");
-    // and in the middle of learning the first metric, and of the trials
+    // a search that ends while it learns the first metric, and during the trials
     let cut = ok(at, &format!("{line} m.safetensors --work 7,1 --ranks 500"));
     assert_eq!((&cut["work"]["kernels"], &cut["work"]["solvers"]), (&7.into(), &1.into()), "{cut}");
     assert_eq!((cut["learned"].as_array().unwrap().len(), cut["contenders"].as_array().unwrap().len() > 1), (7, true));
     repeated(&cut, "7,1");
     let whole = ok(at, &format!("{line} w.safetensors --work 500,100 --ranks 500"));
     assert!(whole["history"].as_array().unwrap().len() > 8 && whole["work"]["machines"].is_null(), "{whole}");
-    // with time for it the best two kernels learn their metrics anew, unless the rank is low
+    // with enough work the two best kernels learn their metrics again, unless the rank is low
     let refined = |report: &serde_json::Value| {
         report["learned"].as_array().unwrap().iter().filter(|round| round["rank"] == 2000).count()
     };
     assert!(refined(&whole) > 4 && refined(&cut) == 0, "{whole}");
     assert_eq!(refined(&ok(at, "tune ridge t.csv --target y --features x* --rank 300 -o low.safetensors --json")), 0);
-    // the work that was made gives the same model
+    // the work that was done gives the same model
     let made = format!("{},{}", whole["work"]["kernels"], whole["work"]["solvers"]);
     ok(at, &format!("{line} a.safetensors --work {made} --ranks 500"));
     assert!(bytes("w.safetensors") == bytes("a.safetensors"), "{made}");
@@ -128,7 +128,7 @@ fn the_work_of_a_search_can_be_repeated() {
 fn the_kernel_itself_is_tried_where_there_is_time() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    // steps, which few landmarks blur
+    // a step function, which few landmarks smooth out
     let place = |i: usize, step: usize| ((i * step) % 1009) as f64 / 504.5 - 1.0;
     let row = |i: usize| (place(i, 389), place(i, 661));
     let line = |i: usize| {
@@ -148,14 +148,14 @@ fn the_kernel_itself_is_tried_where_there_is_time() {
     let contenders = found["contenders"].as_array().unwrap();
     let chosen: Vec<_> = contenders.iter().filter(|contender| contender["chosen"] == true).collect();
     assert!(chosen.len() == 1 && chosen[0]["solver"].as_str().unwrap().contains("on the kernel itself"), "{found}");
-    // a lambda of trials stands for as much noise in the fit: lambda n stays
+    // the lambda of the trials is rescaled in the fit: lambda n is constant
     let typed = chosen[0]["solver"].as_str().unwrap().rsplit(' ').next().unwrap().parse::<f64>().unwrap();
     let lambda = found["fit"]["lambda"].as_f64().unwrap();
     assert!(lambda < typed && lambda > 0.5 * typed, "{lambda} {typed}");
     let bytes = |name: &str| std::fs::read(at.join(name)).unwrap();
     ok(at, &format!("{tune} again.safetensors --threads 1 {repeat}"));
     assert!(bytes("m.safetensors") == bytes("again.safetensors"), "{repeat}");
-    // and the report tells the truth: the model is the fit that it describes
+    // the model equals the fit that the report describes
     let kernel = found["kernel"].as_str().unwrap().replace(' ', "");
     let metric = if found["metric"] == "none" { "none" } else { "m.safetensors" };
     let scale = found["scale"].as_str().unwrap();
@@ -168,7 +168,7 @@ fn the_kernel_itself_is_tried_where_there_is_time() {
     assert!((tuned / fitted - 1.0).abs() < 1e-3, "{tuned} {fitted}");
     ok(at, &format!("{tune} map.safetensors --rank 300"));
     assert!(tuned < 1.02 * error("map.safetensors"), "{tuned}");
-    // a map that was asked for stays
+    // a requested landmark scheme is kept
     let named = ok(at, &format!("{tune} l.safetensors --time 10min --landmarks uniform"));
     assert_eq!(named["fit"]["map"], "nystrom", "{named}");
 }
@@ -183,7 +183,7 @@ fn long_tails_are_drawn_in() {
         (state >> 40) as f64 / (1u64 << 23) as f64 - 1.0
     };
     for _ in 0..1500 {
-        // half of the values lie within sinh(4) = 27 of 0, some are 50 times farther; the function is smooth in asinh(x / 27)
+        // half of the values are within sinh(4) = 27 of 0; the function is smooth in asinh(x / 27)
         let (a, b) = ((8.0 * number()).sinh(), (8.0 * number()).sinh());
         text += &format!("{a},{b},{}\n", (a / 27.0).asinh().sin() + (b / 27.0).asinh().cos());
     }
@@ -195,12 +195,12 @@ fn long_tails_are_drawn_in() {
         |scale: &str| report["rows"].as_array().unwrap().iter().any(|r| r["scale"] == scale && r["kept"] == true);
     assert!(kept("asinh") && !kept("standard"));
     let error = |model: &str| ok(at, &format!("evaluate {model} t.csv --rows 1000.. --json"))["mse"].as_f64().unwrap();
-    // a scaling that is named is the only one
+    // a requested scaling is the only one tried
     let standard = ok(at, &format!("{line} s.safetensors --scale standard"));
     assert_eq!(standard["scale"], "standard");
     let (bent, straight) = (error("m.safetensors"), error("s.safetensors"));
     assert!(bent < 0.5 * straight, "{bent} and {straight}");
-    // the fit alone gives that model, and a metric does not go from one side of asinh to the other
+    // a fit with these options gives that model
     let kernel = report["kernel"].as_str().unwrap();
     let fit = format!(
         "fit ridge t.csv --target y --missing indicator --rank 200 --rows ..1000 --kernel {kernel} --landmarks uniform"
@@ -224,11 +224,11 @@ fn scores_that_need_no_folds() {
     let svm = ok(at, line);
     assert!(svm["fit"]["solver"] == "svm" && svm["rows"][0]["alignment"].is_f64(), "{svm}");
     assert!(ok(at, "evaluate m.safetensors t.parquet --json")["accuracy"].as_f64().unwrap() > 0.85);
-    // folds of a column go along with the sample
+    // folds of a column apply to the sample too
     ok(at, "tune ridge t.parquet --target x0 --features x1 --folds column:y --rank 20 --sample 1000 -o c.csv --json");
 }
 
-/// A table of a class that is a disc, its fold, and a number of which the class is the sign, in two random features.
+/// Writes two features, a fold, a class that is a disc, and a number whose sign is the class.
 fn disc(path: &Path, rows: usize) {
     let mut text = "x0,x1,f,c,y\n".to_string();
     for i in 0..rows {
@@ -246,7 +246,7 @@ fn the_error_of_rows_kept_apart_is_that_of_a_fit_without_them() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     disc(&at.join("t.csv"), 300);
-    // every row is a landmark, so that it does not matter which are chosen
+    // every row is a landmark, so that the selection does not matter
     let fit =
         "ridge t.csv --target y --features x* --scale none --metric none --rank 300 --lambda 1e-5,1e-4 --precision f64";
     let line = format!(
@@ -269,7 +269,7 @@ fn the_error_of_rows_kept_apart_is_that_of_a_fit_without_them() {
     assert!(test["r2"].as_f64().unwrap() > 0.99, "{test}");
 }
 
-/// A run with a condition, which has spaces.
+/// Runs a line with a condition, which contains spaces.
 fn kmill_where(folder: &Path, line: &str, condition: &str) -> (i32, serde_json::Value, String) {
     let words = line.split_whitespace().chain([condition]);
     let output =
@@ -297,20 +297,20 @@ fn any_solver_is_tried_and_the_best_is_fitted() {
     assert_eq!(ok(at, "inspect m.safetensors --json")["solver"], report["solver"]);
     assert!(report["test"]["error"].as_f64().unwrap() < 0.1, "{}", report["test"]);
     assert!(ok(at, "evaluate m.safetensors t.csv --target c --json")["error"].as_f64().unwrap() < 0.08);
-    // a solver of one's own choice competes with itself, at several penalties or the one that is given
+    // a chosen solver competes with itself, at several regularisation parameters or the given one
     let svm = ok(at, "tune svm t.csv --target c --features x* --kernels gaussian() --rank 50 -o s.json --json");
     assert_eq!((svm["contenders"].as_array().unwrap().len(), &svm["solver"]), (4, &"svm".into()));
     let one =
         "tune svm t.csv --target c --features x* --kernels gaussian() --rank 50 --C 10 -o s.json --json --threads 1";
     assert_eq!(ok(at, one)["contenders"].as_array().unwrap().len(), 1);
-    // numbers like those of classes are told
+    // a numeric target that looks like classes gives a warning
     let (_, _, stderr) =
         kmill(at, "tune ridge t.csv --target f --features x* --kernels gaussian() --rank 20 -o f.json");
     assert!(
         stderr.contains("target f holds whole numbers from 0 to 4") && stderr.contains("--task classification"),
         "{stderr}"
     );
-    // threads change no model
+    // threads do not change the model
     ok(at, &line.replace("-o m.", "--threads 1 -o one."));
     assert!(std::fs::read(at.join("m.safetensors")).unwrap() == std::fs::read(at.join("one.safetensors")).unwrap());
 }
@@ -384,7 +384,7 @@ fn a_search_that_is_killed_goes_on() {
     assert_eq!(whole, resumed);
 }
 
-/// A table whose class `yes` is a rare, bent region with a ragged border.
+/// Writes a table whose class `yes` is a rare, curved region with a ragged boundary.
 fn rare(path: &Path, rows: usize) {
     let mut text = "x0,x1,c\n".to_string();
     for i in 0..rows {
@@ -410,7 +410,7 @@ fn a_rare_class_is_compared_by_its_probabilities() {
     assert!(contenders.iter().all(|contender| !contender["solver"].as_str().unwrap().starts_with("ridge")));
     let share = report["rarer"].as_f64().unwrap();
     assert!((0.03..0.1).contains(&share), "{share}");
-    // what was compared is the log-loss of the rows kept apart too, and the model has probabilities
+    // the test rows are scored by log-loss too, and the model has probabilities
     let test = &report["test"];
     assert!(test["log_loss"].as_f64().unwrap() < 0.2 && test["auc"].as_f64().unwrap() > 0.95, "{test}");
     let score = ok(at, "evaluate m.safetensors t.csv --rows 1000.. --json");
@@ -426,7 +426,7 @@ fn a_rare_class_is_compared_by_its_probabilities() {
     refused(at, &line.replace("any", "svm").replace("--json -o", "--measure brier -o refused"), 1, "no probabilities");
     refused(at, "tune ridge t.csv --target x0 --measure auc -o refused", 1, "the target holds numbers");
     refused(at, &format!("{line} refused --report refused.json"), 1, "--report");
-    // what was not run has no line
+    // contenders that were not run have no line
     let short = format!("{} w.json --work 1,2", line.replace(" --json", ""));
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_kmill"));
     let ran = command.current_dir(at).args(short.split_whitespace()).output().unwrap();
@@ -442,7 +442,7 @@ fn a_rare_class_is_compared_by_its_probabilities() {
 fn the_report_says_which_folds_decided_and_what_others_say() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    // a row is told by its neighbours, and not by what comes long before
+    // a row is predicted by its neighbours, but not by much earlier rows
     let (mut text, mut y, mut state) = ("t,y\n".to_string(), 0.0, 7u64);
     for i in 0..1200 {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -466,7 +466,7 @@ fn the_report_says_which_folds_decided_and_what_others_say() {
     assert!(forced["folds"] == "5" && forced["at_random"].is_null() && forced["alike"].is_null(), "{forced}");
 }
 
-/// The policy of a search stands once, in the library: the same work chooses the same model through every door.
+/// Library and command share one search policy: the same work chooses the same model.
 #[test]
 fn the_library_chooses_what_the_command_chooses() {
     use ksolve::AnyModel;

@@ -1,10 +1,10 @@
-//! Words of text from file to model and back: one model whatever the format and the budget, and linear machines on them.
+//! Words from file to model and back: one model for every format and budget, and linear SVMs.
 
 use crate::run::{kmill, ok};
 use std::fmt::Write;
 use std::path::Path;
 
-/// Texts of a few made words; those of class a have more of the first words, those of class b of the last.
+/// Returns texts of artificial words; class a prefers the first words, class b the last.
 fn texts(rows: usize, seed: u64, longest: u64) -> Vec<(String, char)> {
     let mut state = seed;
     let mut next = |below: u64| {
@@ -37,7 +37,7 @@ fn tables(at: &Path) {
     ok(at, "convert a.csv -o a.parquet -q");
 }
 
-/// The numbers that a model predicts for `a.svm`.
+/// Returns the predictions of a model for `a.svm`.
 fn predictions(at: &Path, model: &str) -> Vec<f64> {
     ok(at, &format!("predict {model} a.svm -o p.csv -q"));
     let text = std::fs::read_to_string(at.join("p.csv")).unwrap();
@@ -60,7 +60,7 @@ fn words_make_one_model_whatever_the_format_and_the_budget() {
             fit(data, &format!("-o n.safetensors {run}"));
             assert_eq!(bytes, std::fs::read(at.join("n.safetensors")).unwrap(), "{data}");
         }
-        // the text column is read again, also rows longer than any of the fit
+        // the text column is read again, also rows longer than any training row
         let scores = ok(at, "evaluate m.safetensors b.csv --json");
         assert!(scores["error"].as_f64().unwrap() < 0.2, "{scores}");
         ok(at, "predict m.safetensors b.jsonl -o p.csv -q");
@@ -72,7 +72,7 @@ fn words_make_one_model_whatever_the_format_and_the_budget() {
     assert!(card.contains("word(1,2)") && card.contains("tf-idf"), "{card}");
 }
 
-/// Rows whose target is twice a number, and 3 for each word of the first class.
+/// Writes rows whose target is twice a number plus 3 per word of the first class, at most 5 words.
 fn priced(at: &Path) {
     for (name, rows) in [("p", texts(400, 3, 5)), ("q", texts(150, 4, 60))] {
         let (mut csv, mut json) = ("price,size,city,comment\n".to_string(), String::new());
@@ -113,13 +113,13 @@ fn words_are_features_beside_numbers_and_categories() {
     let with_words = r2("m.safetensors");
     ok(at, "fit ridge p.csv --target price --features size,city --rank 100 -o s.safetensors -q");
     assert!(with_words > 0.8 && r2("s.safetensors") < 0.3, "{with_words}");
-    // words of a single row are none
+    // words of a single row are not features
     let text = std::fs::read_to_string(at.join("p.csv")).unwrap();
     let alone: String = text.lines().enumerate().map(|(i, line)| format!("{line} unique{i}\n")).collect();
     std::fs::write(at.join("u.csv"), alone.replacen("comment unique0", "comment", 1)).unwrap();
     let unique = ok(at, "fit ridge u.csv --target price --text comment --rank 50 -o u.safetensors --json -q");
     assert_eq!(unique["features"], 23, "{unique}");
-    // few words alone where so many are asked for; every verb takes them, alone too
+    // the number of words can be limited; every verb accepts words, also as the only features
     let few = ok(
         at,
         "fit ridge p.csv --target price --text comment:word(1,features=5) --missing indicator --rank 50 -o f.safetensors --json -q",
@@ -132,7 +132,7 @@ fn words_are_features_beside_numbers_and_categories() {
         "tune svr p.csv --target price --features comment --text comment --missing indicator --work 1,1 -o t.safetensors -q",
     );
     ok(at, "curve p.csv --target price --text comment --missing indicator --ranks 10,20 -o c.csv -q");
-    // a text that is missing is one without words, or an error with its place
+    // a missing text has no words, or is an error with its position
     let (code, _, stderr) = kmill(at, "fit ridge p.csv --target price --text comment --rank 20 -o e.safetensors -q");
     assert!(code == 1 && stderr.contains("line 13") && stderr.contains("comment"), "{stderr}");
     ok(at, "predict m.safetensors q.csv -o q1.csv -q");
@@ -160,7 +160,7 @@ fn what_words_do_not_go_with_is_refused() {
     }
 }
 
-/// Linear machines on sparse rows are those of the same rows dense, by another way: their objectives and scores agree.
+/// Linear SVMs on sparse rows agree in objectives and scores with SVMs on dense rows.
 #[test]
 fn linear_machines_on_sparse_rows_are_those_of_dense_ones() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Models of categories: against tables that are one-hot coded by hand, and against the kernel of the definition.
+//! Categorical columns, compared with hand-made one-hot tables and the definition of the kernel.
 
 use ksolve::job::Scaling;
 use ksolve::job::{ElementType, Fit, Run};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 const CITIES: [&str; 4] = ["Bonn", "Kiel", "Trier", "Ulm"];
 
-/// City, number and target of row `i`.
+/// Returns city, number and target of row `i`.
 fn row(i: usize) -> (usize, f64, f64) {
     let (city, x) = (i * 7 % 11 % 4, (i * 37 % 101) as f64 / 50.0 - 1.0);
     (city, x, (city as f64 - 1.0) * (3.0 * x).sin() + city as f64)
@@ -31,7 +31,7 @@ fn text(n: usize) -> Table {
     table(vec![("city", Arc::new(cities)), ("x", x), ("y", y)])
 }
 
-/// The same rows with a column of 0 and 1 for each city.
+/// Builds the same rows with one 0/1 column per city.
 fn one_hot(n: usize) -> Table {
     let flag = |city: usize| numbers((0..n).map(move |i| f64::from(u8::from(row(i).0 == city))));
     let names: Vec<String> = CITIES.iter().map(|city| format!("city={city}")).collect();
@@ -41,7 +41,7 @@ fn one_hot(n: usize) -> Table {
     table(columns)
 }
 
-/// The arrays of a model's file: what stands behind the header.
+/// Returns the bytes of a model file after its header.
 fn arrays(model: &AnyModel) -> Vec<u8> {
     let bytes = Predictor::new(model.clone()).unwrap().to_bytes().unwrap();
     let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
@@ -53,7 +53,7 @@ fn a_model_of_text_has_the_bits_of_one_of_columns_of_0_and_1() {
     let n = 500;
     for (solver, target) in [("ridge", Some("y")), ("svr", Some("y")), ("kpca", None)] {
         for precision in [ElementType::F32, ElementType::F64] {
-            // flags are 0 and 1 in both of these
+            // 0/1 flags are unchanged by both scalings
             for scaling in [Scaling::None, Scaling::Minmax] {
                 let fit = Fit::solver(solver).unwrap().rank(40).precision(precision).scaling(scaling);
                 let fit = if target.is_some() { fit.set("lambda", 1e-5) } else { fit };
@@ -94,7 +94,7 @@ fn scaling_leaves_flags_alone() {
     }
 }
 
-/// Solves a x = b by elimination with pivots.
+/// Solves a x = b by Gaussian elimination with partial pivoting.
 fn solve(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
     let n = b.len();
     for k in 0..n {
@@ -114,7 +114,7 @@ fn solve(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
     b
 }
 
-/// k(i, j) = exp(-(x_i - x_j)² / 2) where the cities are equal, else 0; no scaling, no intercept.
+/// k(i, j) = exp(-(x_i - x_j)² / 2) if the cities are equal, else 0; no scaling, no intercept.
 #[test]
 fn a_kernel_of_equal_categories_is_that_of_the_definition() {
     let (n, lambda) = (90, 1e-3);
@@ -178,15 +178,15 @@ fn a_saved_model_knows_its_values_and_how_missing_ones_are_treated() {
     };
     let (found, unseen) = scores(Selection::default()).unwrap();
     assert_eq!(unseen, [("city".to_string(), 1)]);
-    // the features of the three rows, by hand
+    // features of the three rows, one-hot coded by hand
     let mut by_hand = [0.0; 3];
     let x = [[0.0, 0.0, 0.0, 0.0, 0.0, 0.5], [0.0, 0.0, 0.0, 0.0, 1.0, 0.5], [0.0, 0.0, 0.0, 1.0, 0.0, 0.5]];
     loaded.predict(&x.concat(), &mut by_hand).unwrap();
     assert_eq!(found, by_hand);
     assert!(found[0] != found[1] && found[1] != found[2]);
-    // what is asked for wins
+    // the explicit setting overrides the stored one
     assert_eq!(scores(Selection { missing: Missing::Drop, ..Selection::default() }).unwrap().0, [found[0], found[2]]);
-    // a file whose features are not those of its columns
+    // a file whose feature names contradict its columns
     let AnyModel::F64(mut odd) = model else { panic!() };
     odd.card.features.swap(0, 1);
     odd.save(&path).unwrap();

@@ -1,4 +1,4 @@
-//! Rows beyond the range of the training rows: predicted as if at its edge, and told.
+//! Rows outside the training range: clipped to its edge, with a warning.
 
 use ksolve::job::{ElementType, Fit, Run};
 use ksolve::job::{Scaling, Stages};
@@ -8,7 +8,7 @@ use kstore::pass::{Observer, Unobserved};
 use kstore::{Selection, Table};
 use std::sync::{Arc, Mutex};
 
-/// Two features of which the second has a long tail, and a target.
+/// Returns two features, the second with a long tail, and a target.
 fn row(i: usize) -> [f64; 3] {
     let (a, b) = ((i * 37 % 101) as f64 / 50.0 - 1.0, ((i * 53 % 97) as f64 / 97.0).powi(4));
     [a, b, (3.0 * a).sin() + b]
@@ -28,7 +28,7 @@ fn fitted(kernel: &str, clip: bool, precision: ElementType, scaling: Scaling) ->
     Predictor::new(fit.run(&table(&rows).select(&selection).unwrap(), &Run::new()).unwrap().model).unwrap()
 }
 
-/// Keeps the warnings.
+/// Records warnings.
 #[derive(Default)]
 pub(crate) struct Told(pub(crate) Mutex<Vec<String>>);
 
@@ -41,7 +41,7 @@ impl Stages for Told {
     }
 }
 
-/// Predictions of a table, and what was said.
+/// Returns the predictions for `rows` and the warnings.
 fn predicted(model: &Predictor, rows: &[[f64; 3]]) -> (Vec<f64>, String) {
     let (told, mut found) = (Told::default(), Vec::new());
     let selected = model.select(&table(rows), Selection::default()).unwrap();
@@ -60,7 +60,7 @@ fn a_stray_row_is_predicted_as_the_nearest_that_was_seen() {
     for precision in [ElementType::F32, ElementType::F64] {
         for scaling in [Scaling::Standard, Scaling::Asinh] {
             let [clips, not] = [true, false].map(|clip| fitted("gaussian(sigma=2)", clip, precision, scaling));
-            // rows of the fit are what they were
+            // training rows: the same predictions, no warning
             let seen: Vec<_> = (0..800).map(row).collect();
             let (found, told) = predicted(&clips, &seen);
             assert_eq!((&found, told.as_str()), (&predicted(&not, &seen).0, ""), "{precision} {scaling}");
@@ -70,9 +70,9 @@ fn a_stray_row_is_predicted_as_the_nearest_that_was_seen() {
             let near = [[0.3, edge, 0.0], [0.3, edge, 0.0], [least, 0.2, 0.0], [0.3, 0.5, 0.0]];
             assert_eq!(found, predicted(&not, &near).0, "{precision} {scaling}");
             assert!(told.contains("3 of 4 rows lie outside what the fit saw, in b 2;"), "{told}");
-            // a little beyond is taken to the edge without a word
+            // a row slightly outside is clipped without a warning
             assert_eq!(predicted(&clips, &[[0.3, edge + 0.01, 0.0]]), (vec![found[0]], String::new()));
-            // slices as tables
+            // slices are clipped like tables
             let x: Vec<f64> = stray.iter().flat_map(|row| [row[0], row[1]]).collect();
             let mut out = vec![0.0; 4];
             clips.predict(&x, &mut out).unwrap();

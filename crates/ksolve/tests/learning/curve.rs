@@ -1,4 +1,4 @@
-//! Which passes of a curve are shared with other processes.
+//! Which passes of a learning curve are shared with other processes.
 
 use kapprox::{Kernel, landmark};
 use kfit::request::Resources;
@@ -11,7 +11,7 @@ use kstore::pass::{Engine, Node, Observer, PassKey, Share, Taken};
 use kstore::{Error, Selection, Table, Workers};
 use std::sync::Mutex;
 
-/// An engine of one process, which keeps the names of the passes.
+/// Single-process engine that records the names of the passes.
 #[derive(Default)]
 struct Names(Mutex<Vec<String>>);
 
@@ -38,7 +38,7 @@ impl Engine for Names {
     }
 }
 
-/// The cells of a curve on 500 rows, tested on 100 of them.
+/// Computes the cells of a curve on 500 rows with 100 test rows.
 fn cells(sample: Option<usize>, journal: Option<&Journal<'_>>) -> Vec<CurveCell> {
     let x: Vec<f64> = (0..1500).map(|i| (1.3 * i as f64).sin()).collect();
     let y: Vec<f64> = x.chunks(3).map(|x| x[0] + x[1] * x[2]).collect();
@@ -76,7 +76,7 @@ fn passes_over_the_table_are_shared_and_those_over_a_sample_are_not() {
         let names = Names::default();
         let journal = Journal::through(&names);
         assert_eq!(cells(sample, Some(&journal)), cells(sample, None), "{sample:?}");
-        // uniform gives both ranks in one run; of the others, the map truncated looks at the rows
+        // uniform evaluates both ranks in one run; of the other maps, only truncated reads the rows
         let (runs, maps) = if shared { (5, 2) } else { (0, 0) };
         let counts =
             [names.count("scaling statistics"), names.count(errors), names.count(features), names.count(tests)];

@@ -1,4 +1,4 @@
-//! Columns of many values as their effects on the target: against sums over the other folds row by row, in every format.
+//! Out-of-fold target encoding, compared with sums over the other folds' rows, in every format.
 
 use ksolve::job::{Fit, Fitted, Run};
 use ksolve::predict::{Evaluation, Predictor};
@@ -13,7 +13,7 @@ const ROWS: u64 = 6000;
 
 const USERS: u64 = 1500;
 
-/// User, number, class and target of a row: the user counts, or is noise.
+/// Returns user, number, class and target of row `i`. With `noise`, the user has no effect.
 fn row(i: u64, noise: bool) -> (u64, f64, &'static str, f64) {
     let random = Stream::new(5, Purpose::Data, 0);
     let user = random.below(7 * i, USERS);
@@ -23,7 +23,7 @@ fn row(i: u64, noise: bool) -> (u64, f64, &'static str, f64) {
     (user, x, if y > 0.5 { "high" } else { "low" }, y)
 }
 
-/// The rows with these numbers, as batches, CSV and Parquet.
+/// Tables of the given rows: one batch, two batches, and CSV.
 fn tables(folder: &Path, rows: std::ops::Range<u64>, noise: bool) -> Vec<Table> {
     let all = || rows.clone().map(|i| row(i, noise));
     let users: ArrayRef = Arc::new(all().map(|row| Some(format!("u{}", row.0))).collect::<StringArray>());
@@ -55,7 +55,7 @@ fn fitted(table: &Table, (solver, target): (&str, &str), run: &Run<'_>) -> (Fitt
     (fit.run(&selected, run).unwrap(), selected)
 }
 
-/// The values of a feature in all rows.
+/// Returns the values of one feature in all rows.
 fn feature(selected: &Selected, name: &str) -> Vec<f64> {
     let at = selected.feature_names().iter().position(|feature| feature == name).unwrap();
     let source = selected.rows::<f64>(Reading::default()).unwrap();
@@ -73,7 +73,7 @@ fn effects_are_those_of_the_other_folds() {
     for (solver, target) in [("ridge", "y"), ("logistic", "class")] {
         let of = |i: u64| {
             let (user, _, class, y) = row(i, false);
-            // the rarer class counts
+            // for classes, the target is the indicator of the rarer class
             (user, if target == "y" { y } else { f64::from(u8::from(class == "high")) })
         };
         let fold = |i: u64| Stream::new(0, Purpose::Effects, 0).below(i, 5);
@@ -81,7 +81,7 @@ fn effects_are_those_of_the_other_folds() {
         let mean = (0..ROWS).map(|i| of(i).1).sum::<f64>() / n;
         let variance = (0..ROWS).map(|i| (of(i).1 - mean).powi(2)).sum::<f64>() / n;
         let own = |user: u64| (0..ROWS).filter(move |i| of(*i).0 == user);
-        // one-way analysis of variance, by deviations
+        // one-way analysis of variance from deviations
         let (mut between, mut within, mut groups, mut sizes) = (0.0, 0.0, 0.0, 0.0);
         for user in 0..USERS {
             let size = own(user).count() as f64;
@@ -152,7 +152,7 @@ fn users_help_and_noise_is_left_out() {
     assert!(warnings.iter().any(|warning| warning.contains("tell no more of the target than chance")), "{warnings:?}");
 }
 
-/// A few large values make means of users differ, as they do where users count; the other folds know better.
+/// Large target values make the means of users differ by chance; the other folds' error shows it.
 #[test]
 fn outliers_of_the_target_are_no_effect() {
     let passed = |seed: u64| {
@@ -189,7 +189,8 @@ fn shards_refuse_effects_and_solvers_without_a_target_leave_them_out() {
     assert_eq!(names, ["x", "class=high", "class=low", "y"]);
 }
 
-/// New rows have the effects of the same rows, each as often as it weighs: how much these are drawn towards 0 depends on the number of rows.
+/// An integer weight counts a row that many times: the effects equal the ones of the repeated rows,
+/// as the shrinkage towards 0 depends on the number of rows.
 #[test]
 fn whole_weights_count_the_rows_of_an_effect() {
     let weight = |i: u64| (i * 5 + i / 7) % 4;

@@ -1,4 +1,4 @@
-//! Estimators: the typed solvers on every kind of rows and targets, against fits of the same parameters.
+//! Typed estimators on every kind of rows and targets, compared with `Fit`s of the same parameters.
 
 use faer::Mat;
 use kapprox::{IncompleteCholesky, Nystrom, RandomFourier};
@@ -18,7 +18,7 @@ fn numbers(x: &[[f64; 2]]) -> Vec<f64> {
     x.iter().map(|x| (2.0 * x[0]).sin() + x[1] * x[1]).collect()
 }
 
-/// Three regions of the plane.
+/// Labels three regions of the plane.
 fn words(x: &[[f64; 2]]) -> Vec<&'static str> {
     x.iter()
         .map(|x| {
@@ -86,7 +86,7 @@ fn an_estimator_is_a_fit() {
     assert_eq!(model.predict(&x).unwrap(), out);
     assert_eq!(ridge.into_fit().settings().unwrap(), fit.settings().unwrap());
 
-    // every layout of rows in memory, and one of f32 that is exact in both
+    // every in-memory layout of rows, and f32 values that are exact in f64
     let matrix = Mat::from_fn(300, 2, |i, j| x[i][j]);
     let lists: Vec<Vec<f64>> = x.iter().map(|x| x.to_vec()).collect();
     assert_eq!(model.predict(&matrix).unwrap(), out);
@@ -94,7 +94,7 @@ fn an_estimator_is_a_fit() {
     assert_eq!(model.predict(&lists).unwrap(), out);
     assert_eq!(model.predict(&[[0.5f32, 0.25]]).unwrap(), model.predict(&[[0.5f64, 0.25]]).unwrap());
 
-    // several targets, in memory and by the names of their columns
+    // several targets, in memory and by column name
     let both = Mat::from_fn(300, 2, |i, j| y[i] * (j as f64 + 1.0));
     let several = Ridge::new().rank(60).lambda(1e-4).fit(&x, &both).unwrap().predict(&x).unwrap();
     assert_eq!((several.nrows(), several.ncols()), (300, 2));
@@ -125,7 +125,7 @@ fn labels_come_back_as_they_were_given() {
     let by_truth: Vec<bool> = Logistic::new().rank(80).fit(&x, &truths).unwrap().predict(&x).unwrap();
     right(by_truth.iter().zip(&truths).filter(|(found, truth)| found == truth).count());
 
-    // the column of a table has labels of the table
+    // labels read from a table column have type `Label`
     let rows = batch(&x, &labels);
     let rows = rows.project(&[0, 1, 3]).unwrap();
     let model = svm.fit(&rows, "label").unwrap();

@@ -1,4 +1,4 @@
-//! The Gram state against its definition, under any partition and any number of threads.
+//! The Gram state compared with its definition, for any partition and any number of threads.
 use faer::Mat;
 use kmodel::{GramScratch, GramState};
 use kstore::{Merge, Workers};
@@ -29,7 +29,7 @@ fn state_of<T: kapprox::Real>(phi: &Mat<T>, y: &Mat<f64>, cuts: &[usize], thread
     total
 }
 
-/// Largest difference from the definition, over both folds' sum, relative to the largest entry.
+/// Returns the largest difference from the definition, relative to the largest entry.
 fn distance(state: &GramState, phi: &Mat<f64>, y: &Mat<f64>) -> f64 {
     let (p, t) = (phi.ncols(), y.ncols());
     let (g, b) = (phi.transpose() * phi, phi.transpose() * y);

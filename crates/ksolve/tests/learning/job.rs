@@ -1,4 +1,4 @@
-//! The job as a caller outside the command has it: rows from anywhere, one call, a model that predicts.
+//! The public API as a caller uses it: rows from any source, one call, a model that predicts.
 
 use ksolve::job::{CancelToken, ElementType, Fit, Fitted, Run};
 use ksolve::predict::Predictor;
@@ -17,7 +17,7 @@ fn fit(table: &Table, fit: Fit) -> Fitted {
     fit.rank(60).set("lambda", 1e-6).on(table, &["y"], &Run::new().threads(2)).unwrap()
 }
 
-/// The same numbers from slices, from record batches and from a file give the same bytes.
+/// The same numbers from slices and from a file give the same model bytes.
 #[test]
 fn the_same_rows_from_anywhere_give_the_same_model() {
     let (x, y) = rows(900);
@@ -38,7 +38,7 @@ fn the_same_rows_from_anywhere_give_the_same_model() {
             Predictor::new(fitted.model).unwrap().to_bytes().unwrap()
         };
         assert!(bytes(&file) == bytes(&slices), "{precision}");
-        // and so does the pool of the program around
+        // a caller's thread pool does not change the bits
         let pool = kstore::rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
         let run = Run::new().pool(std::sync::Arc::new(pool));
         let fitted = Fit::ridge().precision(precision).rank(60).set("lambda", 1e-6).on(&slices, &["y"], &run).unwrap();
@@ -64,7 +64,7 @@ fn a_fit_written_as_json_is_read_as_the_same_fit() {
         assert_eq!(*again.metric_source(), metric, "{text}");
         assert_eq!(serde_json::to_string(&again).unwrap(), text);
     }
-    // what has no text is an error, not another fit
+    // a value that JSON cannot express is an error
     let table = Table::from_rows(&[0.0, 1.0, 2.0, 3.0], 2, &[]).unwrap();
     let rows = LandmarkSource::Rows(Box::new(table.select(&kstore::Selection::default()).unwrap()));
     let why = serde_json::to_string(&Fit::ridge().landmarks(rows)).unwrap_err().to_string();
@@ -75,7 +75,7 @@ fn a_fit_written_as_json_is_read_as_the_same_fit() {
 fn the_scratch_of_another_precision_is_refused_with_both_sizes() {
     let (x, y) = rows(300);
     let table = Table::from_rows(&x, D, &y).unwrap();
-    // large coefficients of an f32 fit are kept in f64: those of a rough kernel are small
+    // an f32 fit stores large coefficients in f64; this rough kernel has small ones
     let kernel = kapprox::Kernel::parse("laplacian(sigma=1)").unwrap();
     let of = |precision| {
         let fit = Fit::ridge().kernel(kernel.clone()).rank(20).set("lambda", 0.1).precision(precision);
@@ -95,7 +95,7 @@ fn a_model_predicts_alike_from_memory_file_and_bytes_alone_and_in_a_batch() {
     let table = Table::from_rows(&x, D, &y).unwrap();
     let folder = tempfile::tempdir().unwrap();
     for (name, precision) in [("ridge", ElementType::F32), ("ridge", ElementType::F64), ("svr", ElementType::F32)] {
-        // at the median length scale the exact kernel itself is off by 0.375
+        // at the median length scale, the exact kernel itself has an error of 0.375
         let kernel = kapprox::Kernel::parse("gaussian(sigma=0.5)").unwrap();
         let fitted = fit(&table, Fit::solver(name).unwrap().kernel(kernel).precision(precision));
         let path = folder.path().join("m.safetensors");
@@ -173,7 +173,7 @@ fn a_parameter_of_another_solver_is_refused_by_name() {
     assert!(refused.contains("learns from a target"), "{refused}");
 }
 
-/// phi(x)·phi(x') is k(x, x') where every row is a landmark.
+/// phi(x)·phi(x') equals k(x, x') if every row is a landmark.
 #[test]
 fn features_of_a_map_give_the_kernel_back() {
     let (x, y) = rows(80);
@@ -197,7 +197,7 @@ fn features_of_a_map_give_the_kernel_back() {
     }
 }
 
-/// A table is predicted, written and evaluated with the bits of the same rows in memory.
+/// Predicting, writing and evaluating a table gives the bits of the same rows in memory.
 #[test]
 fn tables_are_predicted_written_and_evaluated_by_the_library() {
     let (x, y) = rows(3000);
@@ -232,7 +232,7 @@ fn tables_are_predicted_written_and_evaluated_by_the_library() {
     assert!(refused.unwrap_err().to_string().contains("ridge with `std`"));
 }
 
-/// Stops in the stage of a name, and remembers the names of all stages.
+/// Requests a stop in the named stage and records the names of all stages.
 struct StopIn {
     name: String,
     seen: std::sync::Mutex<Vec<String>>,
@@ -255,7 +255,7 @@ impl ksolve::job::Stages for StopIn {
     fn warn(&self, _: String) {}
 }
 
-/// A stop is heard in every stage that is a pass, an iteration or many systems.
+/// Every stage that is a pass, an iteration or a sequence of linear systems obeys a stop request.
 #[test]
 fn a_stop_is_heard_in_every_long_stage() {
     let (x, y) = rows(600);
@@ -265,7 +265,7 @@ fn a_stop_is_heard_in_every_long_stage() {
         Fit::ridge().set("lambda", 1e-6).set("method", "pcg").rank(40),
         Fit::solver("svr").unwrap().rank(40),
     ];
-    // one factorisation or one decomposition cannot be stopped
+    // a single factorisation or decomposition cannot be stopped
     let short = ["solve", "factor of the landmarks"];
     for fit in fits {
         let run = |name: &str| {
@@ -282,7 +282,7 @@ fn a_stop_is_heard_in_every_long_stage() {
     }
 }
 
-/// A wave of which the features alone tell nothing: the median distance is far too long for it.
+/// A sine whose features have a median distance far above its length scale.
 fn wave() -> Table {
     let x: Vec<f64> = (0..2000).map(|i| f64::from(i) / 100.0).collect();
     let y: Vec<f64> = x.iter().map(|x| x.sin()).collect();
@@ -312,13 +312,13 @@ fn the_length_is_found_from_the_target_and_said() {
     assert!(sines(found) < 5e-4);
     let median = on("gaussian(sigma=median)", &run);
     assert!(median.report.length.is_none());
-    // the report of a library's fit has its warnings
+    // the report of a library fit contains its warnings
     let text = median.report.to_string();
     assert!(text.contains("\nwarning: rank reduced from 100"), "{text}");
     assert!(sines(median) > 0.05);
 }
 
-/// Few rows, a target that does not vary, and a length that is given are no failure.
+/// Few rows, a constant target or an explicit length scale are not errors.
 #[test]
 fn a_length_that_cannot_be_found_is_the_median() {
     let x = [0.0, 1.0, 3.0];
@@ -333,7 +333,8 @@ fn a_length_that_cannot_be_found_is_the_median() {
     assert!(given.on(&table, &["y"], &Run::new()).unwrap().report.length.is_none());
 }
 
-/// The score of a length is the gcv of ridge regression with it on as many uniform landmarks, on values and on codes of classes; the least wins.
+/// The score of a length scale is the GCV of ridge regression with it on as many uniform landmarks,
+/// for values and class codes; the smallest wins.
 #[test]
 fn a_length_is_scored_by_the_gcv_of_a_fit_with_it() {
     let (x, y) = rows(900);

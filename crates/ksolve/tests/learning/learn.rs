@@ -1,4 +1,4 @@
-//! Learning on line: the same bits for any number of threads past a segment, and no model of a run that was stopped.
+//! Online learning: bit-identical for any number of threads, and no model from a stopped run.
 
 use ksolve::job::Stages;
 use ksolve::job::{Fit, Run};
@@ -8,7 +8,7 @@ use kstore::{CancelToken, Selection, Table};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// Features of the model: more than the strip of a Gram matrix, so that a block of rows is learned in parts.
+/// Features of the model: wider than a strip of the Gram matrix, so that blocks are split.
 const RANK: usize = 150;
 
 fn table(rows: usize) -> Table {
@@ -30,7 +30,7 @@ fn learned(rows: usize, run: &Run<'_>) -> ksolve::Result<Learned> {
 fn rows_of_several_segments_give_the_same_bits_for_any_number_of_threads() {
     let (done, wait) = channel();
     std::thread::spawn(move || {
-        // an eighth of the memory holds the features of some 6,000 rows
+        // an eighth of the memory holds the features of about 6,000 rows
         let of = |threads| learned(13_000, &Run::new().threads(threads).memory(64 << 20)).unwrap();
         [1, 2, 4].into_iter().for_each(|threads| done.send(of(threads)).unwrap());
     });
@@ -40,7 +40,7 @@ fn rows_of_several_segments_give_the_same_bits_for_any_number_of_threads() {
     assert!(one == two && one == four);
 }
 
-/// Asks for a stop when the pass over the rows is over, while the last block of rows is still to be learned.
+/// Requests a stop after the pass over the rows, before the last block of rows is learned.
 struct StopAtTheEnd(CancelToken);
 
 impl Observer for StopAtTheEnd {

@@ -1,4 +1,4 @@
-//! Learning, from moments to models.
+//! Tests of learning: statistics, fits, models, predictions.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -1,4 +1,4 @@
-//! Metrics: those that are given mean what they say, and those that are learned find what matters.
+//! Metrics: a given metric acts by its definition, a learned one finds the relevant directions.
 
 use kapprox::Kernel;
 use kapprox::metric::Metric;
@@ -13,13 +13,13 @@ use std::sync::Arc;
 
 const D: usize = 6;
 
-/// Features that are whole multiples of 1/64, so that f32 holds them.
+/// Features that are multiples of 1/64, exact in f32.
 fn rows(n: usize) -> Vec<f64> {
     let feature = |i: usize| Stream::new(9, Purpose::Data, (i % D) as u64).uniform((i / D) as u64);
     (0..n * D).map(|i| ((feature(i) * 256.0).round() - 128.0) / 64.0).collect()
 }
 
-/// A function of a direction of the first two features, and of no other.
+/// A function of one direction in the plane of the first two features.
 fn target(x: &[f64]) -> Vec<f64> {
     x.chunks(D).map(|x| (2.0 * (x[0] + 2.0 * x[1])).sin()).collect()
 }
@@ -59,7 +59,7 @@ fn a_matrix_is_kept_in_the_model_and_used_for_every_row() {
     for name in ["ridge", "svr", "kpca", "oneclass", "mean"] {
         let metric = given(Metric::matrix(&numbers, 2).unwrap());
         let targets: &[&str] = if ["ridge", "svr"].contains(&name) { &["y"] } else { &[] };
-        // without a target the column y would be a feature
+        // without a target, the column y would be a feature
         let table = if targets.is_empty() { Table::from_rows(&x, D, &[]).unwrap() } else { table.clone() };
         let fitted = Fit::solver(name).unwrap().rank(40).metric(metric).on(&table, targets, &Run::new()).unwrap();
         let report = fitted.report.metric.clone().unwrap();
@@ -127,7 +127,7 @@ fn a_metric_of_a_model_means_the_same_on_rows_of_another_scale() {
         .metric(MetricSource::Learned(MetricForm::Full))
         .on(&Table::from_rows(&x, D, &y).unwrap(), &["y"], &run)
         .unwrap();
-    // the second half has other divisors
+    // scaling divisors of the second half differ
     let (x, y) = (&x[1000 * D..], &y[1000..]);
     let table = Table::from_rows(x, D, y).unwrap();
     let names: Vec<String> = (0..D).map(|j| format!("x{j}")).collect();
@@ -145,7 +145,7 @@ fn a_metric_of_a_model_means_the_same_on_rows_of_another_scale() {
     let units = |metric: &Metric, scale: &[f64]| {
         metric.numbers().iter().enumerate().map(|(i, a)| a / scale[i % D]).collect::<Vec<_>>()
     };
-    // behind asinh the features are others
+    // asinh scaling changes the features nonlinearly, so the metric does not apply
     let names = MetricSource::of_model(&learned.model, &names).unwrap();
     let bent = Fit::ridge().rank(100).scaling(Scaling::Asinh).metric(names).on(&table, &["y"], &run);
     assert!(bent.unwrap_err().to_string().contains("without asinh"));

@@ -1,4 +1,4 @@
-//! The model file: a bit-exact round trip, the same bytes for the same model, and every kind of broken file.
+//! The model file: bit-exact round trip, equal bytes for equal models, every kind of broken file.
 use faer::{Mat, MatRef};
 use kapprox::Real;
 use kmodel::Quadratic;
@@ -58,7 +58,7 @@ pub(crate) fn model<T: Real>(m: usize, d: usize, t: usize) -> Model<T> {
     }
 }
 
-/// A function of no meaning, of a projection or not.
+/// An arbitrary quadratic, of a projection or not.
 fn quadratic(m: usize, t: usize, projection: bool) -> Quadratic {
     let value = |i: usize, j: usize| ((i * 31 + j * 17) as f64).sin();
     Quadratic {
@@ -170,7 +170,7 @@ fn a_broken_quadratic_function_is_told_and_none_is_an_error_of_their_own() {
         Quadratic { residual: 0.0, ..good.clone() },
         Quadratic { typical: -1.0, ..good.clone() },
     ] {
-        // the header tells the shapes of the arrays, so that saving them succeeds unless the rest disagrees
+        // the header takes its shapes from the arrays: saving may succeed, but loading must fail
         if let Ok(()) = with(broken.clone()).save(&folder.path().join("m")) {
             let error = AnyModel::load(&folder.path().join("m")).unwrap_err();
             assert!(matches!(error, Error::Damaged { .. } | Error::Truncated { .. }), "{error}");
@@ -285,10 +285,9 @@ fn tables_are_not_models() {
     let header = |bytes: u64| [&bytes.to_le_bytes()[..], b"{\"__metadata__\":{}}"].concat();
     for (bytes, expected) in [
         (header(19), true),
-        // cut off
+        // truncated
         (header(1 << 20), true),
-        // the ninth byte of Parquet files that pandas writes is the size of a page: 984 to 991
-        // rows of float64
+        // the ninth byte of pandas' Parquet files is the size of a page: 984 to 991 rows of float64
         (b"PAR1\x15\x04\x15\xe0{\x15".to_vec(), false),
         (b"{\"x\":1}\n{\"x\":2}\n".to_vec(), false),
         (b"ARROW1\0\0{".to_vec(), false),

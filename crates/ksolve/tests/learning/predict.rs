@@ -1,4 +1,4 @@
-//! Predictions of a few rows: the bits of a large batch, and no allocation.
+//! Predictions for a few rows: bit-identical to a large batch, without allocation.
 use crate::allocations;
 use crate::model::model;
 use faer::{Mat, MatRef};
@@ -13,7 +13,7 @@ use kstore::Workers;
 
 const D: usize = 10;
 
-/// A model of a kernel on features x0, x1, …, whose landmarks are the first rows of [`rows`].
+/// Returns a model of a kernel on features x0, x1, … with the first `m` [`rows`] as landmarks.
 fn of_kernel<T: Real>(kernel: &str, m: usize, t: usize) -> Model<T> {
     let mut model = model::<T>(m, D, t);
     model.card.kernel = kernel.to_string();
@@ -21,7 +21,7 @@ fn of_kernel<T: Real>(kernel: &str, m: usize, t: usize) -> Model<T> {
     model
 }
 
-/// The registry's kernels, and expressions of them.
+/// Returns an example of every registered kernel, and kernel expressions.
 fn kernels() -> Vec<&'static str> {
     let expressions = [
         "linear(on=[x1, x5]) + 0.5*laplacian(sigma=3)*matern(nu=1.5, sigma=2, on=x2..x9)",
@@ -32,7 +32,7 @@ fn kernels() -> Vec<&'static str> {
     kapprox::kernel::registry().into_iter().map(|family| family.example).chain(expressions).collect()
 }
 
-/// Rows between 0 and 1, which every kernel is defined for.
+/// Rows in [0, 1], where every kernel is defined.
 fn rows<T: Real>(n: usize) -> Vec<T> {
     (0..n * D).map(|i| T::from_f64((i as f64 * 0.37).sin().abs())).collect()
 }
@@ -111,7 +111,7 @@ fn deviations_are_the_column_that_is_written() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.npy");
     model.write(&selected, None, extras, &path, &run).unwrap();
-    // prediction, std, std_mean
+    // columns x0, x1, x2: prediction, std, std_mean
     let written = kstore::Table::open(&[path]).unwrap();
     let only = kstore::Selection { features: vec!["x1".to_string()], ..Default::default() };
     let rows = written.select(&only).unwrap().rows::<f64>(kstore::Reading::default()).unwrap();

@@ -1,4 +1,4 @@
-//! A training run that is stopped again and again: the same bits as one that never was, for every pass it makes.
+//! Training stopped again and again: for every pass, the bits of an uninterrupted run.
 use kapprox::Kernel;
 use kfit::request::{Resources, TrainOptions};
 use kfit::solver::ridge::Ridge;
@@ -42,12 +42,11 @@ fn options(task: Task, landmarks: &str) -> TrainOptions {
     }
 }
 
-/// Two lambdas.
 fn ridge() -> Ridge {
     Ridge { lambdas: vec![1e-6, 1e-4], ..Ridge::default() }
 }
 
-/// Asks every pass to stop after so many tiles, and counts the passes that began.
+/// Requests a stop after this many stop checks, one per tile.
 struct Impatient {
     tiles: u64,
     asked: AtomicU64,
@@ -60,7 +59,7 @@ impl Stages for Impatient {
         Box::new(Watch(self))
     }
     fn warn(&self, text: String) {
-        // the target of the table is that of its classes too
+        // regression uses the class codes of the table as its target
         assert!(text.contains("are learned as a quantity"), "{text}");
     }
 }
@@ -72,7 +71,7 @@ impl Observer for Watch<'_> {
     }
 }
 
-/// The passes that were found in the checkpoint.
+/// Records the passes found in the checkpoint.
 #[derive(Default)]
 struct Heard(Mutex<Vec<String>>);
 
@@ -81,12 +80,12 @@ impl Listener for Heard {
         self.0.lock().unwrap().push(text);
     }
     fn warn(&self, text: String) {
-        // the target of the table is that of its classes too
+        // regression uses the class codes of the table as its target
         assert!(text.contains("are learned as a quantity"), "{text}");
     }
 }
 
-/// Every number of the result.
+/// Returns every number of the result.
 fn bits<T: kapprox::Real>(trained: &Trained<T>) -> Vec<u64> {
     let (points, rows) = trained.model.basis.landmarks().unwrap();
     let mut bits = rows.to_vec();
@@ -135,7 +134,7 @@ fn run<T: kapprox::Real>(task: Task, landmarks: &str, passes: &[&str]) {
             &heard,
         )
         .unwrap();
-        // a segment asks for 16 tiles and once for more; each lane may be in the middle of one
+        // a segment asks once per tile (16) and once more; each lane may be in the middle of one
         let threads = 1 + stops % 3;
         let stages = Impatient { tiles: 18 * threads, asked: AtomicU64::new(0) };
         let workers = Workers::new(threads as usize);
@@ -153,7 +152,7 @@ fn run<T: kapprox::Real>(task: Task, landmarks: &str, passes: &[&str]) {
     }
     let heard = heard.0.into_inner().unwrap();
     for (i, pass) in passes.iter().enumerate() {
-        // whoever finds the last pass whole has nothing left to do, and needs no further run
+        // the run that completes the last pass ends the fit, so no later run finds that pass whole
         let states = if i + 1 < passes.len() { &["begun", "whole"][..] } else { &["begun"] };
         for state in states {
             let found = heard.iter().any(|text| text.starts_with(pass) && text.ends_with(state));
@@ -174,7 +173,7 @@ fn a_regression_in_f64() {
     run::<f64>(Task::Regression, "uniform", &["scaling statistics", "uniform sample", "Gram matrix"]);
 }
 
-/// Stops in the stages of an iteration, after so many looks.
+/// Requests a stop after this many stop checks in the iterative stages.
 struct Restless {
     looks: u64,
     asked: AtomicU64,
@@ -188,7 +187,7 @@ impl Stages for Restless {
         Box::new(Look(iterates.then_some(self)))
     }
     fn warn(&self, text: String) {
-        // the target of the table is that of its classes too
+        // regression uses the class codes of the table as its target
         assert!(text.contains("are learned as a quantity"), "{text}");
     }
 }
@@ -200,8 +199,8 @@ impl Observer for Look<'_> {
     }
 }
 
-/// A solver that reads kept features many times, stopped after so many looks, of which a pass over the rows has 70; at least
-/// so often.
+/// Stops a solver that rereads features after `looks` checks (a pass has 70), at least `least`
+/// times.
 fn iterates(name: &str, solver: &Options, looks: u64, least: u64) {
     let family = by_name(name).unwrap();
     let folder = tempfile::tempdir().unwrap();

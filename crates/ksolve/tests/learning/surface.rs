@@ -1,4 +1,4 @@
-//! Ridge and its surface against refitting every cell by a QR of the augmented least-squares problem.
+//! Ridge and its surface compared with a refit of every cell by QR of the augmented problem.
 use faer::Mat;
 use faer::prelude::SolveLstsq;
 use kfit::{FoldCoefficients, RidgeOptions, Surface, fit};
@@ -16,7 +16,7 @@ fn data(n: usize, p: usize, t: usize) -> (Mat<f64>, Mat<f64>) {
     let phi = Mat::from_fn(n, p, |i, j| uniform(i * p + j) / (1.0 + j as f64 / 5.0));
     let y = Mat::from_fn(n, t, |i, j| {
         let signal: f64 = (0..p).map(|k| phi[(i, k)] * ((k + j) as f64).cos()).sum();
-        // a large mean: what centring is for
+        // a large mean, which centring has to remove
         50.0 * (j as f64 + 1.0) + signal + 0.3 * uniform((1 << 30) + i * t + j)
     });
     (phi, y)
@@ -38,7 +38,7 @@ fn state_of<T: kapprox::Real>(phi: &Mat<T>, y: &Mat<f64>, centre: &[f64], folds:
     state
 }
 
-/// The oracle: ‖[Φ 1; √(λn)·I] w − [y; 0]‖² by QR, the row of the constant penalised or not.
+/// Oracle: ‖[Φ 1; √(λn)·I] w − [y; 0]‖² by QR, with the intercept penalised or not.
 fn refit(
     phi: &Mat<f64>,
     y: &Mat<f64>,
@@ -106,7 +106,7 @@ fn every_cell_equals_a_refit_with_its_held_out_residuals() {
     }
 }
 
-/// The trace of the matrix that makes fitted values of targets, column by column: a fit to each unit vector.
+/// Computes the trace of the smoother matrix, column by column: a fit to each unit vector.
 fn degrees(phi: &Mat<f64>, rank: usize, lambda: f64, intercept: Intercept) -> f64 {
     let (n, all) = (phi.nrows(), (0..phi.nrows()).collect::<Vec<_>>());
     let (w, c) = refit(phi, &Mat::identity(n, n), &all, rank, lambda, intercept);
@@ -119,7 +119,7 @@ fn generalised_cross_validation_is_the_error_over_the_squared_share_of_freedom_l
     let all: Vec<usize> = (0..211).collect();
     for intercept in INTERCEPTS {
         let options = options(2, intercept);
-        // folds or not, it is of all rows
+        // all rows count, with or without folds
         for folds in [1, FOLDS] {
             let state = state_of(&phi, &y, &options.target_centre, folds);
             let surface = Surface::compute(&state, &options, &Workers::new(2), &Unobserved).unwrap();
@@ -202,7 +202,7 @@ fn fold_coefficients_are_those_of_the_cells() {
 
 #[test]
 fn an_indefinite_cell_is_left_out_with_a_warning_and_smaller_ranks_survive() {
-    // after three ordinary features, nine far from zero: centring leaves their rounding errors, which are indefinite
+    // nine of twelve features are far from zero: centring leaves their indefinite rounding errors
     let (small, y) = data(300, 12, 1);
     let phi = Mat::from_fn(300, 12, |i, j| (small[(i, j)] + if j < 3 { 0.0 } else { 1e5 }) as f32);
     let state = state_of(&phi, &y, &[50.0], FOLDS);

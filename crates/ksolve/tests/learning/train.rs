@@ -1,4 +1,4 @@
-//! The training pass on a toy source and a toy map: any cut, any threads, the state of its definition.
+//! The training pass on a toy source and map equals its definition for any cut and any threads.
 use faer::{Mat, MatMut, MatRef};
 use kapprox::{FeatureMap, Real};
 use kfit::{FoldCoefficients, Mistakes, RidgeOptions};
@@ -17,7 +17,7 @@ fn value(row: u64, j: usize) -> f64 {
     kstore::key::Stream::new(1, kstore::key::Purpose::Data, j as u64).uniform(row) - 0.5
 }
 
-/// Rows 0.. with features `value(row, j)`, a target, a class and a group; every eleventh row is not selected.
+/// Rows with features `value(row, j)`, a target, a class and a group; every eleventh is skipped.
 #[derive(Debug)]
 struct Toy {
     targets: usize,
@@ -62,7 +62,7 @@ impl<T: Real> RowCursor<T> for ToyCursor<'_> {
     }
 }
 
-/// φ_j = cos(j + x·a_j), as a projection of a kernel with k(x, x) = P or of none.
+/// φ_j = cos(j + x·a_j), as a projection of a kernel with k(x, x) = P if `certified`.
 #[derive(Debug)]
 struct Cosines {
     certified: bool,

@@ -1,11 +1,11 @@
-//! Files that are damaged, not readable, not what their name says, or that fail while they are read.
+//! Files that are damaged, unreadable, misnamed, or fail while they are read.
 
 use super::make::*;
 use kstore::{Missing, Reading, RowBuf, RowSource, Selection, Table};
 use std::path::Path;
 use std::process::Command;
 
-/// `t` in every format that is written, and svmlight.
+/// Writes `t` in every output format, and in svmlight.
 fn formats(at: &Path) -> Vec<&'static str> {
     tables(at);
     for line in ["convert t.parquet -o t.csv -q", "convert t.parquet -o t.tsv -q", "convert t.parquet -o t.npy -q"] {
@@ -20,7 +20,7 @@ fn formats(at: &Path) -> Vec<&'static str> {
     vec!["parquet", "csv", "tsv", "npy", "svm"]
 }
 
-/// Reads a damaged file: its values may differ, or it is refused in one sentence that names it, and nothing is left.
+/// A damaged file gives other values, or an error of one sentence that names it and no output.
 fn survives(at: &Path, name: &str, what: &str) {
     let ran = run(at, &format!("convert {name} -o out.csv --missing keep"));
     match ran.code {
@@ -99,7 +99,7 @@ fn text_that_is_damaged_is_told_with_its_line() {
         1,
         "late.csv: row 10 (counted from 0), line 12, column \"x1\": expected a number as in the first 5 rows, found \"half\"",
     );
-    // with more rows looked at the column is text, and no feature
+    // with more rows inspected, the column is text and not a feature
     fails(at, &fit("late.csv", "--features x1"), 1, "holds text");
 }
 
@@ -131,7 +131,7 @@ fn names_that_promise_another_format_and_files_that_disagree() {
 #[cfg(target_os = "linux")]
 #[test]
 fn reads_that_fail() {
-    // a regular file, as far as anyone can see, whose every read fails
+    // a file that looks regular, but every read of it fails
     let failing = Path::new("/sys/class/net/lo/speed");
     if !failing.exists() || std::fs::read(failing).is_ok() {
         crate::run::skip(&format!("there is no {} that cannot be read", failing.display()));
@@ -155,7 +155,7 @@ fn files_and_folders_without_permission() {
         std::fs::set_permissions(at.join(name), std::fs::Permissions::from_mode(mode)).unwrap();
     };
     formats(at);
-    // root may do anything, so the command runs as nobody; its folders are closed to others
+    // root may read everything, so the command runs as nobody, who cannot enter root's folders
     let root =
         std::fs::read(at.join("t.csv")).is_ok() && Command::new("id").arg("-u").output().unwrap().stdout == b"0\n";
     let binary = at.join("kmill");
@@ -218,7 +218,7 @@ fn numbers(path: &Path) -> kstore::Result<()> {
     Ok(())
 }
 
-/// Some decoders assert what a damaged page breaks: nobody shall hear of it but by the sentence.
+/// Some decoders panic on a damaged page; users must see the one-sentence error only.
 #[test]
 fn a_decoder_that_panics_is_not_heard() {
     let folder = tempfile::tempdir().unwrap();
@@ -228,7 +228,7 @@ fn a_decoder_that_panics_is_not_heard() {
     let whole = std::fs::read(at.join("small.parquet")).unwrap();
     let path = at.join("damaged.parquet");
     let mut panics = 0;
-    // every byte of the pages and of the footer, until enough assertions were found
+    // every byte of the pages and of the footer, until enough panics are found
     for place in 4..whole.len() - 8 {
         let mut damaged = whole.clone();
         damaged[place] ^= 0xff;

@@ -1,4 +1,4 @@
-//! Files, columns and values that cannot be.
+//! Invalid files, columns and values.
 
 use super::make::*;
 
@@ -120,7 +120,7 @@ fn columns_and_values_that_cannot_be() {
     fails(at, "convert empty.parquet -o a.npy", 1, "it has no rows");
 }
 
-/// A fit without the rows that have no target is that on a table without them, also in the values of its categories.
+/// A fit drops rows without a target, also from the values of its categories.
 #[test]
 fn rows_without_a_target_are_left_out_with_a_line() {
     let folder = folder();
@@ -149,7 +149,7 @@ fn rows_without_a_target_are_left_out_with_a_line() {
     }
 }
 
-/// Whatever is too short for ridge regression is so for every solver, and says for which.
+/// Every solver refuses a single row and names itself in the message.
 #[test]
 fn a_single_row_names_the_solver() {
     let folder = folder();
@@ -166,7 +166,7 @@ fn a_single_row_names_the_solver() {
     }
 }
 
-/// Rows so far out that a kernel without bounds overflows: no infinite number is written, whatever is asked of the model.
+/// Far rows overflow an unbounded kernel: no output of the model contains an infinite number.
 #[test]
 fn numbers_that_overflow_are_refused_by_row() {
     let folder = folder();
@@ -204,7 +204,7 @@ fn numbers_that_overflow_are_refused_by_row() {
             fails(at, "evaluate m far.csv", 1, part);
         }
     }
-    // the largest number stands for the kernel value of the far row, whose coefficient may be small
+    // the kernel value of the far row is the largest number, and its coefficient may be small
     std::fs::write(at.join("far.csv"), rows(1e4)).unwrap();
     for kernel in ["exp(polynomial(degree=2))", "exp(linear())"] {
         let options = format!("--kernel {kernel} --features x0 --scale none --rank 10 --lambda 1e-3 -o m -q");
@@ -217,7 +217,7 @@ fn numbers_that_overflow_are_refused_by_row() {
     fails(at, "evaluate m far.csv", 1, "the mse of 60 rows is inf");
 }
 
-/// Integers have no rounding: fifty steps beside 2^53 are a feature.
+/// Integers have no rounding error: fifty distinct values near 2^53 are a feature, not a constant.
 #[test]
 fn large_integers_are_no_constants() {
     let folder = folder();
@@ -242,7 +242,7 @@ fn large_integers_are_no_constants() {
     assert!(fitted.stderr.contains("feature id is constant"), "{}", fitted.stderr);
 }
 
-/// Weights that are all below 0 are told apart from those that are all 0.
+/// Negative weights and weights that are all 0 have different messages.
 #[test]
 fn weights_without_a_positive_one_say_why() {
     let folder = folder();

@@ -70,7 +70,7 @@ fn closed_and_full_pipes() {
     let output = command(at, "evaluate model t.parquet --json -q").stdout(full()).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(1) && text.contains("cannot write to standard output"), "{text}");
-    // nobody listens on stderr: the work is done all the same, and a failure is still told by the exit code
+    // stderr cannot be written: the work is done, and the exit code still reports a failure
     let code = |line: &str| command(at, line).stderr(full()).output().unwrap().status.code();
     assert_eq!(code("predict model t.parquet -o p.npy"), Some(0));
     assert_eq!(code("predict model no.parquet -o q.npy"), Some(1));
@@ -84,7 +84,7 @@ fn closed_and_full_pipes() {
 fn an_interrupted_run_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    // no candidates limit and many ranks: each of these runs for minutes
+    // no limit on candidates and many ranks: each of these runs for minutes
     assert_eq!(run(at, "generate friedman1 --rows 400000 -o t.parquet -q").code, 0);
     assert_eq!(
         run(
@@ -103,7 +103,7 @@ fn an_interrupted_run_leaves_nothing() {
     ] {
         for signal in ["INT", "TERM"] {
             let mut child = command(at, line).stderr(Stdio::piped()).spawn().unwrap();
-            // the first line of progress shows that the handler is in place
+            // the first line of progress shows that the signal handler is installed
             let mut reader = std::io::BufReader::new(child.stderr.take().unwrap());
             let mut text = String::new();
             std::io::BufRead::read_line(&mut reader, &mut text).unwrap();

@@ -1,10 +1,10 @@
-//! Tables that are wrong in one way each, and the means to run the command on them.
+//! Tables with one fault each, and helpers that run the command on them.
 
 use kstore::sink::{self, Output, OutputColumn};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What a run left: exit code, stdout, stderr.
+/// Exit code, stdout and stderr of a run.
 pub(crate) struct Ran {
     pub(crate) code: i32,
     pub(crate) stdout: String,
@@ -13,7 +13,7 @@ pub(crate) struct Ran {
 
 pub(crate) fn command(folder: &Path, line: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kmill"));
-    // words are split at blanks; ~ stands for a blank inside one
+    // words are separated by spaces; ~ is a space within a word
     let words = line.split_whitespace().map(|word| word.replace('~', " "));
     command.current_dir(folder).args(words).stdin(Stdio::null());
     command
@@ -34,7 +34,7 @@ pub(crate) fn files(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Runs a line that must fail with `code`, say `part` in its only error, print nothing, and leave the folder as it is.
+/// Checks that a line fails with `code`, has `part` in its only error, and changes no file.
 pub(crate) fn fails(folder: &Path, line: &str, code: i32, part: &str) {
     let before = files(folder);
     let ran = run(folder, line);
@@ -46,7 +46,7 @@ pub(crate) fn fails(folder: &Path, line: &str, code: i32, part: &str) {
     assert_eq!(files(folder), before, "{line} left files or removed some");
 }
 
-/// Runs a line that must succeed; gives its warnings and its JSON, which must be one line.
+/// Runs a line that must succeed; returns its warnings and its one-line JSON.
 pub(crate) fn warns(folder: &Path, line: &str) -> (String, serde_json::Value) {
     let ran = run(folder, &format!("{line} --json"));
     assert_eq!(ran.code, 0, "{line}: {}", ran.stderr);
@@ -57,7 +57,7 @@ pub(crate) fn warns(folder: &Path, line: &str) -> (String, serde_json::Value) {
 
 pub(crate) const N: usize = 300;
 
-/// Pseudo-random numbers in [-1, 1), the same in every run.
+/// Returns reproducible pseudo-random numbers in [-1, 1).
 pub(crate) fn noise(seed: u64) -> Vec<f64> {
     let stream = kstore::key::Stream::new(seed, kstore::key::Purpose::Data, 0);
     (0..N as u64).map(|row| 2.0 * stream.uniform(row) - 1.0).collect()
@@ -70,7 +70,7 @@ pub(crate) fn write(path: &Path, columns: &[(&str, Output<'_>)]) {
     out.finish().unwrap();
 }
 
-/// `t.parquet` with x0, x1, y, and variants of it, each wrong in one way.
+/// Writes `t.parquet` with x0, x1, y, and variants with one fault each.
 pub(crate) fn tables(at: &Path) {
     let (x0, x1) = (noise(0), noise(1));
     let y: Vec<f64> = x0.iter().zip(&x1).map(|(a, b)| (3.0 * a).sin() + b).collect();
@@ -126,7 +126,7 @@ pub(crate) fn folder() -> tempfile::TempDir {
     folder
 }
 
-/// `fit` with a rank that suits 300 rows.
+/// Returns a `fit` line with a rank that suits 300 rows.
 pub(crate) fn fit(data: &str, options: &str) -> String {
     let target = if options.contains("--target") { "" } else { "--target y" };
     let rank = if options.contains("--rank") { "" } else { "--rank 20" };

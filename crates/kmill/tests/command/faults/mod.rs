@@ -1,4 +1,4 @@
-//! Everything that can go wrong, made to go wrong: one sentence, the exit code of the contract, and no file left.
+//! Provoked failures: each gives a one-sentence error, the documented exit code, and no file.
 
 mod damage;
 mod data;

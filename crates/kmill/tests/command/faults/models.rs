@@ -1,4 +1,4 @@
-//! Models that do not fit and files that are no models.
+//! Models that do not match the data, and files that are not models.
 
 use super::make::*;
 
@@ -8,7 +8,7 @@ fn models_that_do_not_fit_and_files_that_are_no_models() {
     let at = folder.path();
     for scale in ["standard", "minmax", "robust", "asinh", "quantile", "none"] {
         assert_eq!(run(at, &fit("t.parquet", &format!("--lambda 1e-6 --scale {scale} -q"))).code, 0);
-        // the model holds the training means whatever the scaling
+        // the model stores the training means for every scaling
         let (_, scores) = warns(at, "evaluate model nan.parquet --missing mean");
         assert!(scores["rows"] == 300 && scores["mse"].as_f64().unwrap() < 0.1, "{scale}: {scores}");
     }
@@ -44,7 +44,7 @@ fn models_that_do_not_fit_and_files_that_are_no_models() {
     }
     fails(at, "evaluate model untold.parquet", 1, "has no column \"y\"");
     fails(at, "evaluate model labels.parquet --target text", 1, "holds text");
-    // other order, and no target: both predict the same
+    // columns in another order, or no target: the same predictions
     for data in ["t", "order", "untold"] {
         assert_eq!(run(at, &format!("predict model {data}.parquet -o {data}.npy -q")).code, 0);
     }

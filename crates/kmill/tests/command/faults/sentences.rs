@@ -1,9 +1,9 @@
-//! Every refusal is one sentence with a next step, in plain words: a walk over bad command lines.
+//! Runs many bad command lines: every error is one plain sentence with a next step.
 
 use super::make::*;
 use std::path::Path;
 
-/// Ways to say what would be right.
+/// Phrases that introduce a next step.
 const STEPS: &[&str] = &[
     "expected",
     "must be",
@@ -44,7 +44,7 @@ const STEPS: &[&str] = &[
     "clean",
 ];
 
-/// What no user should have to read.
+/// Internal terms that no message may contain.
 const INTERNALS: &[&str] = &[
     "os error",
     "panicked",
@@ -69,7 +69,7 @@ const INTERNALS: &[&str] = &[
     ".tmp",
 ];
 
-/// Checks what a bad line says, the whole of it.
+/// Checks the complete error output of a bad line.
 fn check(what: &str, code: i32, stderr: &str) {
     let errors: Vec<_> = stderr.lines().filter(|line| line.starts_with("error: ")).collect();
     assert!(code == 1 || code == 2, "{what}: exit code {code}: {stderr}");
@@ -93,12 +93,12 @@ fn bad(at: &Path, line: &str) {
     assert_eq!(files(at), before, "{line} left files or removed some");
 }
 
-/// A safetensors file with this header.
+/// Returns a safetensors file with this header.
 fn header(json: &str) -> Vec<u8> {
     [&(json.len() as u64).to_le_bytes()[..], json.as_bytes()].concat()
 }
 
-/// Files that are wrong in ways of their own.
+/// Writes files with unusual faults.
 fn oddities(at: &Path) {
     let write = |name: &str, bytes: &[u8]| std::fs::write(at.join(name), bytes).unwrap();
     write("shape.safetensors", &header(r#"{"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}}"#));
@@ -128,7 +128,7 @@ fn bad_lines_are_answered_in_one_sentence_with_a_next_step() {
     assert_eq!(run(at, &fit("t.parquet", "--lambda 1e-6 -q")).code, 0);
     let (long, digits) = ("n".repeat(300), "9".repeat(300));
     let lines = [
-        // names of files
+        // file names
         "inspect no.parquet".to_string(),
         "inspect nowhere/t.parquet".to_string(),
         "inspect t.parquet/x".to_string(),
@@ -150,7 +150,7 @@ fn bad_lines_are_answered_in_one_sentence_with_a_next_step() {
         "evaluate t.parquet t.parquet".to_string(),
         "evaluate loop.parquet t.parquet".to_string(),
         "evaluate t.parquet/model t.parquet".to_string(),
-        // what is in them
+        // file contents
         "fit ridge words.csv --target y --infer-rows 1 -o m".to_string(),
         "fit ridge words.csv --target y -o m".to_string(),
         "fit ridge long.csv --target y --features a -o m".to_string(),
@@ -238,7 +238,7 @@ fn bad_lines_are_answered_in_one_sentence_with_a_next_step() {
     }
 }
 
-/// Options that take a value, of every verb.
+/// Returns all options that take a value, with their verbs.
 fn options_with_values(at: &Path) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for verb in [
@@ -271,7 +271,7 @@ fn an_option_without_its_value_says_what_it_takes() {
             check(&format!("{verb} {option} {value:?}"), ran.status.code().unwrap(), &stderr);
             assert!(stderr.contains("expected") && stderr.contains(option.as_str()), "{verb} {option}: {stderr}");
         }
-        // any name is one of a folder: the demo is given a reason to end
+        // any name is a valid folder name: demo gets another reason to fail
         let wrong = if verb == "demo" && option == "--keep" { "--rows few " } else { "" };
         let ran = command(at, &format!("{verb} {wrong}{option}=x\u{1b}\u{7}y")).output().unwrap();
         check(&format!("{verb} {option}"), ran.status.code().unwrap(), &String::from_utf8_lossy(&ran.stderr));

@@ -1,4 +1,4 @@
-//! Outputs that are no ordinary files, names that are no text, and names that would speak to a terminal.
+//! Outputs that are not regular files, names that are not text, and names with escape sequences.
 
 use super::make::*;
 #[cfg(unix)]
@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// A line for every verb that writes, to `OUT` with this extension added.
+/// A line for every verb that writes, to `OUT` plus this extension.
 const WRITERS: &[(&str, &str)] = &[
     ("fit ridge t.parquet --target y --rank 20 --lambda 1e-6 -o OUT", ".safetensors"),
     ("tune ridge t.parquet --target y --rank 20 --lambda 1e-6 --folds 3 --factors 1 -o OUT", ".safetensors"),
@@ -34,7 +34,7 @@ fn special_files_are_refused_and_links_are_followed() {
     use std::os::unix::fs::FileTypeExt;
     let folder = with_model();
     let at = folder.path();
-    // who may replace the system's device gets one of their own
+    // root could replace /dev/null, so root gets a device node in the folder
     let own = Command::new("mknod").arg(at.join("device")).args(["c", "1", "3"]).output();
     let own = own.is_ok_and(|output| output.status.success());
     let device = if own { at.join("device") } else { "/dev/null".into() };
@@ -75,12 +75,12 @@ fn a_model_is_named_as_one() {
     for name in ["model", "m.safetensors", "m.SAFETENSORS"] {
         assert_eq!(run(at, &format!("fit ridge t.parquet --target y --rank 5 --lambda 1e-6 -o {name} -q")).code, 0);
     }
-    // what has no extension may be the data
+    // a file without an extension may be the data
     std::fs::copy(at.join("t.parquet"), at.join("plain")).unwrap();
     fails(at, "fit ridge plain --target y -o plain", 1, "this is also an input");
 }
 
-/// `line` with OUT, DATA and MODEL as given, in JSON.
+/// Runs `line` with OUT, t.parquet and model replaced by the given names.
 #[cfg(target_os = "linux")]
 fn answer(at: &Path, line: &str, out: &std::ffi::OsStr, data: &std::ffi::OsStr, model: &std::ffi::OsStr) -> Output {
     let words = line.split_whitespace().map(|word| match word {
@@ -121,7 +121,7 @@ fn names_that_are_no_utf8_serve_as_any_other() {
     for line in ["inspect t.parquet --json", "inspect model --json", "evaluate model t.parquet --json"] {
         assert_eq!(answer(at, line, &data, &data, &model).status.code(), Some(0), "{line}");
     }
-    // a pattern leaves out no file for its name
+    // a pattern also matches names that are not UTF-8
     let output = answer(at, "inspect dat*.parquet --json", &data, &data, &model);
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["rows"], N);
@@ -171,7 +171,7 @@ fn names_of_columns_do_not_reach_the_terminal_raw() {
             assert!(!text.lines().any(|line| line.starts_with("error: forged")), "{line}: {text:?}");
         }
     }
-    // files keep the name
+    // files keep the name unescaped
     assert_eq!(run(at, "convert evil.parquet -o evil.csv -q").code, 0);
     assert!(std::fs::read_to_string(at.join("evil.csv")).unwrap().contains(name));
     assert_eq!(warns(at, "inspect evil.parquet").1["columns"][0]["name"], name);

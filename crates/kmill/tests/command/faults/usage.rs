@@ -1,4 +1,4 @@
-//! Options that cannot be, what is only strange, and what goes to stdout.
+//! Invalid options, questionable but valid options, and output on stdout.
 
 use super::make::*;
 
