@@ -94,7 +94,7 @@ pub(crate) struct SelectArgs {
     /// Stored rows to use, half-open: 0..463715, ..1000 or 1000..
     #[arg(long, value_name = "A..B", value_parser = parse::rows, allow_hyphen_values = true)]
     pub(crate) rows: Option<Range<u64>>,
-    /// Condition on one column that selects rows: 'fold != 3' (== != < <= > >=)
+    /// Condition on one column: 'fold != 3' (== != < <= > >=)
     #[arg(long = "where", value_name = "CONDITION", value_parser = parse::condition)]
     pub(crate) condition: Option<Condition>,
     /// Missing values: error, drop, mean or indicator; NaN and infinity are missing too; drop skips

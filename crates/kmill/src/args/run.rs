@@ -42,7 +42,7 @@ pub(crate) struct DiskArgs {
     /// Start from the beginning, and replace the checkpoint of an interrupted fit
     #[arg(long, conflicts_with_all = ["states", "resume"])]
     pub(crate) fresh: bool,
-    /// Time between two saves of the checkpoint; 0s saves after every segment
+    /// Time between two saves of the checkpoint; 0s saves after every segment of rows
     #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "30s")]
     pub(crate) checkpoint_every: Duration,
     #[command(flatten)]

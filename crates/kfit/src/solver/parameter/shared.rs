@@ -39,9 +39,9 @@ pub const LAMBDA: Parameter = Parameter {
     name: "lambda",
     kind: ParameterKind::Penalties { several: false, zero: false },
     default: Some("1e-6"),
-    about: "Regularisation parameter, per row: (1/n) sum loss + lambda |w|^2, such as 1e-6; a \
-        solver that cross-validates also accepts a list 1e-8,1e-6 or a range 1e-9..1e-3 (two \
-        values per decade); ridge also accepts 0, the minimum-norm solution",
+    about: "Regularisation parameter, per row: (1/n) sum loss + lambda |w|^2; a number such as \
+        1e-6; a solver that cross-validates also accepts a list 1e-8,1e-6 or a range 1e-9..1e-3 \
+        (two values per decade); ridge also accepts 0, the minimum-norm solution",
 };
 
 /// The parameter `lambda` of a solver that compares several values.
@@ -102,11 +102,11 @@ pub const FOLDS: Parameter = Parameter {
     name: "folds",
     kind: ParameterKind::Folds,
     default: None,
-    about: "Folds of cross-validation: 5 (random), blocks:6 (contiguous), column:NAME (one fold \
-        per value), groups:5:NAME (all rows of a value in one of 5 folds), forward:5 (each of 5 \
-        blocks predicted from the rows before it; forward:5+1 leaves a gap of one block, \
-        forward:5:NAME orders the rows by a column; ridge and tune only) or none [default: 5 if \
-        there is something to choose]",
+    about: "Folds of cross-validation, such as 5; 5 makes random folds, blocks:6 contiguous \
+        blocks, column:NAME one fold per value, groups:5:NAME keeps all rows of a value in one of \
+        5 folds, forward:5 predicts each of 5 blocks from the rows before it (forward:5+1 leaves \
+        a gap of one block, forward:5:NAME orders the rows by a column; ridge and tune only), \
+        none turns it off [default: 5 if there is something to choose]",
 };
 
 /// The parameter `steps`: maximum number of iterations.
