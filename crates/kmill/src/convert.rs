@@ -19,21 +19,24 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    kmill convert table.parquet --target y -o table.npy      (target beside it, in table.y.npy)\n  \
+    kmill convert table.parquet --target y -o table.npy      (target in table.y.npy)\n  \
     kmill convert table.npy --target table.y.npy -o back.parquet\n  \
     kmill convert a9a.svm --width 123 -o a9a.parquet\n  \
     kmill convert a9a.svm --sparse -o a9a.parquet            (sparse rows in column x, the label in y)\n  \
     kmill convert table.csv --target price -o table.svm\n  \
     kmill convert export.csv --delimiter ';' -o export.parquet\n\n\
-    Columns keep their type: uint64 stays and other integers become int64, text stays text where the format has it (.npy has\n\
-    not), and no integer is rounded. Missing values stay missing; --missing error stops the run at the first.\n\n\
-    In .svm the target is the label: that which --target names, or column y, or 0 where there is none. Zeros are left out.")]
+    Columns keep their type: uint64 stays uint64, other integers become int64, text stays text if the \
+    format supports it (.npy does not), and no integer is rounded. Missing values stay missing; \
+    --missing error stops at the first one.\n\n\
+    In .svm the target is the label: the column of --target, or column y, or 0 without both. Zeros \
+    are omitted.")]
 pub(crate) struct ConvertArgs {
     #[command(flatten)]
     pub(crate) data: ConvertDataArgs,
-    #[arg(short, long, help = output::help("table goes"), value_name = "OUT")]
+    #[arg(short, long, help = output::help("table"), value_name = "OUT")]
     pub(crate) output: PathBuf,
-    /// Type of the fractions among the features [default: their own; of all features in .npy the smallest exact one]
+    /// Type of the floating-point features [default: the type of each column; for .npy, the
+    /// smallest type that stores all features exactly]
     #[arg(long, value_parser = parse::word::<ElementType>, value_name = "f32|f64")]
     pub(crate) precision: Option<ElementType>,
     #[command(flatten)]

@@ -16,32 +16,35 @@ use std::path::PathBuf;
     kmill fit ridge places.parquet --target label --kernel linear -o model.safetensors\n  \
     kmill coordinates similarities.npy --of kernel --rank 200 -o places.npy\n  \
     kmill predict map.safetensors new.parquet -o new_places.parquet\n\n\
-    Row i of the table is object i: its distances to all objects, or kernel values with them. With a linear kernel on the\n\
-    coordinates every verb learns from the objects. New rows need their distances to the same objects.")]
+    Row i of the table has the distances of object i to all objects, or its kernel values with them. \
+    A linear kernel on the coordinates makes the objects available to every subcommand. New rows \
+    need their distances to the same objects.")]
 pub(crate) struct CoordinatesArgs {
     #[command(flatten)]
     pub(crate) data: SelectArgs,
-    /// The columns of the matrix, in the order of its rows, as names or globs, comma-separated [default: every column of numbers]
+    /// Columns of the matrix, in the order of its rows, as names or globs, comma-separated
+    /// [default: every numeric column]
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
     pub(crate) features: Vec<String>,
-    /// What the numbers are: distances, squared-distances or kernel (values of a kernel, such as similarities)
+    /// Meaning of the numbers: distances, squared-distances or kernel (kernel values, such as
+    /// similarities)
     #[arg(long, value_parser = parse::word::<MatrixOf>, default_value_t, value_name = "WHAT", help_heading = "Learning")]
     pub(crate) of: MatrixOf,
-    /// Most coordinates
+    /// Maximum number of coordinates
     #[arg(long, value_name = "M", value_parser = parse::rank, default_value = "500", help_heading = "Learning")]
     pub(crate) rank: usize,
-    /// Relative trace error at which fewer coordinates are enough
+    /// Relative trace error at which fewer coordinates suffice
     #[arg(long, value_name = "NUMBER", value_parser = parse::number, default_value = "1e-6", help_heading = "Learning")]
     pub(crate) tolerance: f64,
-    /// Seed of the objects whose columns are taken
+    /// Seed of the random choice of objects whose columns are used
     #[arg(long, value_name = "N", value_parser = parse::whole, default_value_t = 0, help_heading = "Learning")]
     pub(crate) seed: u64,
-    /// Columns to carry along, before the coordinates, comma-separated
+    /// Columns to copy to the output, before the coordinates, comma-separated
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
     pub(crate) keep: Vec<String>,
-    #[arg(short, long, help = output::help("coordinates go"), value_name = "OUT", help_heading = "Run")]
+    #[arg(short, long, help = output::help("coordinates"), value_name = "OUT", help_heading = "Run")]
     pub(crate) output: PathBuf,
-    /// Also write a model: predict gives the coordinates of new rows by it
+    /// Also write a model, with which predict computes the coordinates of new rows
     #[arg(long, value_name = "MODEL", help_heading = "Run")]
     pub(crate) model: Option<PathBuf>,
     #[command(flatten)]

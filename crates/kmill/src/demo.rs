@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// Rows to generate for training; a fifth as many for the test
+    /// Number of training rows to generate; the test table has a fifth of it
     #[arg(long, value_name = "N", value_parser = parse::whole, default_value = "100000")]
     pub(crate) rows: u64,
-    /// Keep the tables, the model and the predictions in this folder [default: a temporary one, removed at the end]
+    /// Keep the tables, the model and the predictions in this folder [default: a temporary folder,
+    /// removed at the end]
     #[arg(long, value_name = "DIR")]
     pub(crate) keep: Option<PathBuf>,
     #[command(flatten)]

@@ -11,13 +11,13 @@ use std::path::PathBuf;
     python -c \"import onnxruntime as o; s = o.InferenceSession('model.onnx'); print(s.run(None, {'X': rows}))\"\n\n\
     The input X has the features in the order of `kmill inspect MODEL`, in the units of the table, as float64.")]
 pub(crate) struct ExportArgs {
-    /// A model written by `kmill fit`
+    /// Model file written by `kmill fit`
     #[arg(value_name = "MODEL")]
     pub(crate) model: PathBuf,
-    /// Where the file goes: .onnx
+    /// Output file: .onnx
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: PathBuf,
-    /// Neither progress nor warnings on stderr
+    /// Print no progress and no warnings to stderr
     #[arg(short, long)]
     pub(crate) quiet: bool,
 }

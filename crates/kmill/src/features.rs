@@ -17,30 +17,33 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:\n  \
     kmill features train.parquet --features 'x*' --rank 500 --keep y -o phi.parquet --model map.safetensors\n  \
     kmill predict map.safetensors test.parquet --keep y -o phi_test.parquet\n\n\
-    Columns phi_0, phi_1, …: their inner products are kernel values, so that any linear method on them is a kernel method.\n\
-    With --residual the column residual too: the length of what lies outside their span, squared k(x, x) - |phi|^2.")]
+    Inner products of the columns phi_0, phi_1, … approximate the kernel, so any linear method on them \
+    is a kernel method. --residual adds the column residual, sqrt(k(x, x) - |phi|^2): the norm of the \
+    component outside the span of the features.")]
 pub(crate) struct FeaturesArgs {
     #[command(flatten)]
     pub(crate) data: SelectArgs,
-    /// Feature columns as names or globs, comma-separated [default: every column of numbers or text]
+    /// Feature columns as names or globs, comma-separated [default: every numeric or text column]
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
     pub(crate) features: Vec<String>,
     #[command(flatten)]
     pub(crate) category: CategoryArgs,
     #[command(flatten)]
     pub(crate) learn: MapArgs,
-    /// Take the smallest rank, up to --rank (then 4000 by default), with a relative trace error below this
+    /// Use the smallest rank with a relative trace error below this, up to --rank (then 4000 by
+    /// default)
     #[arg(long, value_name = "NUMBER", allow_hyphen_values = true, help_heading = "Learning")]
     pub(crate) tolerance: Option<String>,
-    /// The coordinate outside the span of the features too, as `residual` (maps on landmarks)
+    /// Also write the norm of the component outside the span of the features, as `residual` (maps
+    /// on landmarks)
     #[arg(long, help_heading = "Run")]
     pub(crate) residual: bool,
-    /// Columns to carry along, before the features, comma-separated
+    /// Columns to copy to the output, before the features, comma-separated
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
     pub(crate) keep: Vec<String>,
-    #[arg(short, long, help = output::help("features go"), value_name = "OUT", help_heading = "Run")]
+    #[arg(short, long, help = output::help("features"), value_name = "OUT", help_heading = "Run")]
     pub(crate) output: PathBuf,
-    /// Also write the map as a model: predict gives the same features of new rows by it
+    /// Also write the map as a model, with which predict computes the same features of new rows
     #[arg(long, value_name = "MODEL", help_heading = "Run")]
     pub(crate) model: Option<PathBuf>,
     #[command(flatten)]

@@ -10,7 +10,7 @@ use std::path::PathBuf;
     after_help = "Examples:\n  \
     kmill fit ridge train.parquet --target y -o model.safetensors\n  \
     kmill fit oneclass train.parquet --features '*,!id' --nu 0.01 -o model.safetensors\n\n\
-    kmill help which chooses a solver; kmill fit SOLVER --help has all options of one.",
+    kmill help which helps to choose a solver; kmill fit SOLVER --help lists the options of one solver.",
     after_long_help = "Examples:\n  \
     kmill fit ridge train.parquet --target y -o model.safetensors\n  \
     kmill fit ridge parts/ --target y --kernel 'gaussian(sigma=5)' --ranks 250..2000 --memory 512MiB -o m.safetensors\n  \
@@ -24,13 +24,14 @@ use std::path::PathBuf;
 pub(crate) struct FitArgs {
     #[command(flatten)]
     pub(crate) job: JobArgs,
-    /// Learn the weights of a sum of kernels from the target, in the place of --kernel: expressions with commas between
+    /// Learn the weights of a sum of kernels from the target, instead of --kernel: comma-separated
+    /// expressions
     #[arg(long, value_name = "EXPRS", value_parser = parse::kernels, conflicts_with = "kernel", help_heading = "Learning")]
     pub(crate) combine: Option<parse::Kernels>,
-    /// Where the model goes: a name that ends with .safetensors, or one without an extension
+    /// Output file of the model: a name that ends with .safetensors, or one without an extension
     #[arg(short, long, value_name = "MODEL", help_heading = "Run")]
     pub(crate) output: PathBuf,
-    /// Also write a page: surface, certificate, scaling, times
+    /// Also write an HTML page: error surface, certificate, scaling, times
     #[arg(long, value_name = "FILE.html", help_heading = "Run")]
     pub(crate) report: Option<PathBuf>,
     #[command(flatten)]

@@ -16,32 +16,35 @@ use std::path::{Path, PathBuf};
 #[command(after_help = "Examples:\n  \
     kmill generate friedman1 --rows 1e6 -o friedman1.parquet\n  \
     kmill generate smile --rows 10000 --precision f64 -o smile.npy\n\n\
-    Row i depends on the seed and on i only. Columns are x0.. and y; an .npy table puts y beside it, in OUT.y.npy (smile.npy, smile.y.npy).")]
+    Row i depends only on the seed and on i. The columns are x0, x1, … and y; with .npy, y goes to a second \
+    file OUT.y.npy (smile.npy, smile.y.npy).")]
 pub(crate) struct GenerateArgs {
-    /// What to generate
+    /// Generator
     #[arg(value_name = "NAME", value_parser = names())]
     pub(crate) name: String,
     /// Number of rows, such as 100000 or 1e6
     #[arg(long, value_name = "N", value_parser = parse::whole)]
     pub(crate) rows: u64,
-    #[arg(short, long, help = output::help("table goes"), value_name = "OUT")]
+    #[arg(short, long, help = output::help("table"), value_name = "OUT")]
     pub(crate) output: PathBuf,
     /// Seed of the random numbers
     #[arg(long, value_name = "N", value_parser = parse::whole, default_value_t = 0)]
     pub(crate) seed: u64,
-    /// Number of features, for friedman1 (at least 5), hidden (at least 4) and blobs [default: the generator's own]
+    /// Number of features, for friedman1 (at least 5), hidden (at least 4) and blobs [default:
+    /// depends on the generator]
     #[arg(long, value_name = "D", value_parser = parse::features)]
     pub(crate) features: Option<usize>,
-    /// Standard deviation of the noise, for friedman1 (1), hidden (0.2), moons (0.1), blobs (1), parabolas and circle (0.05), swissroll and scurve (0)
+    /// Standard deviation of the noise; defaults: friedman1 (1), hidden (0.2), moons (0.1), blobs
+    /// (1), parabolas and circle (0.05), swissroll and scurve (0)
     #[arg(long, value_name = "SD", value_parser = parse::number, allow_negative_numbers = true)]
     pub(crate) noise: Option<f64>,
     /// Type of the features: f32 or f64
     #[arg(long, value_parser = parse::word::<ElementType>, default_value_t, value_name = "TYPE")]
     pub(crate) precision: ElementType,
-    /// Neither progress nor notes on stderr
+    /// Print no progress and no notes to stderr
     #[arg(short, long, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
-    /// Also a line for every stage with its time
+    /// Also print every stage with its time
     #[arg(short, long)]
     pub(crate) verbose: bool,
 }

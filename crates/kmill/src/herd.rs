@@ -21,35 +21,36 @@ use std::sync::Arc;
     kmill herd all.parquet --count 100 -o few.parquet\n  \
     kmill herd all.parquet --features 'x*' --count 500 -o landmarks.parquet\n  \
     kmill fit ridge all.parquet --target y --landmarks landmarks.parquet -o model.safetensors\n\n\
-    Rows are picked one after the other so that their mean in feature space comes near that of all rows; each pick is\n\
-    the best step from those before it. Column row holds their numbers in the table, from 0.")]
+    Rows are selected greedily, so that their mean in feature space approximates the mean of all rows. \
+    The column row holds their indices in the table, from 0.")]
 pub(crate) struct HerdArgs {
     #[command(flatten)]
     pub(crate) data: SelectArgs,
-    /// Feature columns as names or globs, comma-separated [default: every column of numbers or text]
+    /// Feature columns as names or globs, comma-separated [default: every numeric or text column]
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
     pub(crate) features: Vec<String>,
     #[command(flatten)]
     pub(crate) category: CategoryArgs,
-    /// Rows to pick
+    /// Number of rows to select
     #[arg(long, value_name = "N", value_parser = parse::rank, help_heading = "Herding")]
     pub(crate) count: usize,
-    /// Scaling learned from all rows: standard, minmax, robust (for stray values), asinh (for long tails), quantile (by rank) or none; the rows are written as they are
+    /// Scaling learned from all rows: standard, minmax, robust (for outliers), asinh (for long
+    /// tails), quantile (by rank) or none; the rows are written unscaled
     #[arg(long, value_parser = parse::word::<Scaling>, default_value_t, value_name = "SCALE", help_heading = "Herding")]
     pub(crate) scale: Scaling,
     #[arg(long, help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=median)",
         value_parser = parse::kernel, help_heading = "Herding")]
     pub(crate) kernel: Kernel,
-    /// Features of the map, nystrom on landmarks by rpcholesky
+    /// Number of features of the map, which is nystrom on landmarks by rpcholesky
     #[arg(long, value_name = "M", value_parser = parse::rank, default_value = "300", help_heading = "Herding")]
     pub(crate) rank: usize,
-    /// Seed of every random choice
+    /// Seed of all random choices
     #[arg(long, value_name = "N", value_parser = parse::whole, default_value_t = 0, help_heading = "Herding")]
     pub(crate) seed: u64,
     /// Type of rows and features: f32 or f64 (sums are f64)
     #[arg(long, value_parser = parse::word::<ElementType>, default_value_t, value_name = "TYPE", help_heading = "Herding")]
     pub(crate) precision: ElementType,
-    #[arg(short, long, help = output::help("rows go (in .npy the features alone)"), value_name = "OUT", help_heading = "Run")]
+    #[arg(short, long, help = output::help("rows (in .npy only the features)"), value_name = "OUT", help_heading = "Run")]
     pub(crate) output: PathBuf,
     #[command(flatten)]
     pub(crate) scratch: ScratchArgs,

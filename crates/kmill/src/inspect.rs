@@ -23,8 +23,8 @@ pub(crate) struct InspectArgs {
     /// Files, folders or globs of one table, or one model
     #[arg(value_name = "DATA|MODEL", required = true)]
     pub(crate) paths: Vec<PathBuf>,
-    /// Minimum, mean, maximum and missing values of every column: one pass over the table. Without being asked for
-    /// up to a million numbers
+    /// Compute the minimum, mean, maximum and missing values of every column in one pass [default:
+    /// only for tables of up to a million values]
     #[arg(long)]
     pub(crate) stats: bool,
     #[command(flatten)]

@@ -60,7 +60,7 @@ use std::{fmt::Display, process::ExitCode};
     max_term_width = 110,
     subcommand_required = true,
     arg_required_else_help = true,
-    after_help = "kmill help which finds a solver by a tree of questions. Start with kmill demo, or:\n  \
+    after_help = "kmill help which helps to choose a solver, by a few questions. Start with kmill demo, or:\n  \
         kmill generate friedman1 --rows 1e6 -o train.parquet\n  \
         kmill fit ridge train.parquet --target y --rank 500 -o model.safetensors\n  \
         kmill evaluate model.safetensors train.parquet"
@@ -92,49 +92,49 @@ macro_rules! verbs {
 }
 
 verbs! {
-    /// Learn a model from a table
+    /// Fit a model to a table
     Fit(fit::FitArgs) => reports fit::run,
     /// Write a model's predictions for a table
     Predict(predict::PredictArgs) => runs predict::main,
-    /// Score a model on a table that has the target
+    /// Score a model on a table with the target
     Evaluate(evaluate::EvaluateArgs) => reports evaluate::run,
-    /// Show what a table or a model holds
+    /// Show the contents of a table or a model
     Inspect(inspect::InspectArgs) => runs inspect::main,
-    /// Say what a fit would need; runs nothing
+    /// Report the memory and the passes that a fit needs, without running it
     Plan(plan::PlanArgs) => runs plan::main,
-    /// Draw what a model says over its features, or rows by group, component or column
+    /// Draw the predictions of a model, or rows by cluster, component or column
     Plot(plot::PlotArgs) => reports plot::run,
-    /// Write a generated table of any size
+    /// Write a synthetic table of any size
     Generate(generate::GenerateArgs) => runs generate::main,
     /// Rewrite a table in another format
     Convert(convert::ConvertArgs) => runs convert::main,
-    /// Compare landmark schemes and maps: error against rank, and what each costs
+    /// Compare landmark schemes and maps: error against rank, and costs
     Curve(curve::CurveArgs) => reports curve::run,
-    /// Choose kernel, rank and penalty on growing samples of the rows, and fit
+    /// Tune kernel, rank and regularisation on growing samples of the rows, and fit
     Tune(tune::TuneArgs) => reports tune::run,
-    /// Write a model as an ONNX file, for runtimes that know nothing of kernels
+    /// Write a model as an ONNX file, for other runtimes
     Export(export::ExportArgs) => runs export::main,
-    /// Go on learning: predict each row of a table, then learn it
+    /// Continue learning: predict each row of a table, then learn it
     Update(update::UpdateArgs) => reports update::run,
-    /// Pick a few rows that represent all rows
+    /// Select a few rows that represent all rows
     Herd(herd::HerdArgs) => reports herd::run,
-    /// Write the features of a map for every row: what any linear method can learn from
+    /// Write the features of a map for every row, as input for any linear method
     Features(features::FeaturesArgs) => reports features::run,
-    /// Write coordinates of objects that are known by a matrix of distances or kernel values
+    /// Write coordinates of objects given by a matrix of distances or kernel values
     Coordinates(coordinates::CoordinatesArgs) => reports coordinates::run,
-    /// Compare two samples, or look for dependence between two sets of columns
+    /// Test whether two samples differ, or whether two sets of columns are dependent
     Test(test::TestArgs) => reports test::run,
-    /// Begin a fit in shards, parts of the table: write what every shard needs
+    /// Start a fit in shards (parts of the table): write what every shard needs
     Prepare(shards::PrepareArgs) => reports shards::prepare,
-    /// Read the rows of a shard, and write their statistics
+    /// Read the rows of a shard and write their statistics
     Stats(shards::StatsArgs) => reports shards::stats,
-    /// Put statistics of shards together, or take some away
+    /// Merge the statistics of shards, or remove rows from them
     Merge(shards::MergeArgs) => runs shards::merged,
-    /// Make the model of a job from the statistics of its shards
+    /// Compute the model of a job from the statistics of its shards
     Solve(shards::SolveArgs) => reports shards::solve,
-    /// Generate data, fit, evaluate, and explain: the first thing to run
+    /// Generate data, fit, evaluate and explain: a first example
     Demo(demo::DemoArgs) => runs demo::main,
-    /// Print what a shell needs to complete options by the tab key
+    /// Print the completion script of a shell
     Completions(manual::CompletionsArgs) => runs manual::completions,
     /// Write the manual pages
     Man(manual::ManArgs) => runs manual::pages,

@@ -11,7 +11,7 @@ use std::path::PathBuf;
     kmill completions zsh > ~/.zfunc/_kmill\n  \
     kmill completions fish > ~/.config/fish/completions/kmill.fish")]
 pub(crate) struct CompletionsArgs {
-    /// The shell
+    /// Shell
     #[arg(value_name = "SHELL", value_enum)]
     pub(crate) shell: clap_complete::Shell,
 }
@@ -19,7 +19,7 @@ pub(crate) struct CompletionsArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  kmill man ~/.local/share/man/man1")]
 pub(crate) struct ManArgs {
-    /// The folder that the pages go to; it has to be there
+    /// Existing folder for the manual pages
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
 }

@@ -201,8 +201,8 @@ pub(crate) fn extensions(kind: OutputKind) -> String {
 }
 
 /// Returns the help of an output that is a table of numbers.
-pub(crate) fn help(goes: &str) -> String {
-    format!("Where the {goes}: {}", extensions(OutputKind::F64))
+pub(crate) fn help(contents: &str) -> String {
+    format!("Output file of the {contents}: {}", extensions(OutputKind::F64))
 }
 
 /// Returns the extension without its dot, in lower case.

@@ -10,11 +10,12 @@ use ksolve::job;
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  \
     kmill plan ridge train.parquet --target y --rank 4000 --memory 512MiB\n\n\
-    Exit code 1: the fit needs more than the memory budget. Passes are those over the table.")]
+    Exit code 1: the fit needs more than the memory budget. Passes are passes over the table.")]
 pub(crate) struct PlanArgs {
     #[command(flatten)]
     pub(crate) job: JobArgs,
-    /// Learn the weights of a sum of kernels from the target, in the place of --kernel: expressions with commas between
+    /// Learn the weights of a sum of kernels from the target, instead of --kernel: comma-separated
+    /// expressions
     #[arg(long, value_name = "EXPRS", value_parser = parse::kernels, conflicts_with = "kernel", help_heading = "Learning")]
     pub(crate) combine: Option<parse::Kernels>,
     #[command(flatten)]

@@ -13,52 +13,62 @@ use std::path::PathBuf;
     kmill predict model.safetensors new.parquet -o predictions.parquet\n  \
     kmill predict model.safetensors new.csv --keep id,time -o predictions.csv\n  \
     kmill predict anomalies.safetensors new.csv --top 100 --keep '*' -o strange.csv\n\n\
-    Columns are matched by name; the target may be absent. Rows keep their order. A model that was fitted with\n\
-    --missing drop has no prediction for a row with a missing value: the row is written with an empty one, and\n\
-    left out with --missing drop.")]
+    Columns are matched by name; the target may be absent. Rows keep their order. A model fitted with \
+    --missing drop writes an empty prediction for a row with a missing value; predict --missing drop \
+    skips the row.")]
 pub(crate) struct PredictArgs {
-    /// A model written by `kmill fit`
+    /// Model file written by `kmill fit`
     #[arg(value_name = "MODEL")]
     pub(crate) model: PathBuf,
     #[command(flatten)]
     pub(crate) data: SelectArgs,
-    /// The scores that classes are decided by too: `score_<label>` for each, the largest wins; `score` for two classes, positive for
-    /// the second in the order of `inspect`; `score_<a>_<b>` for each pair (fit svm --pairs), positive for b
+    /// Also write the scores that decide the class: `score_<label>` for each class, the largest
+    /// wins; `score` for two classes, positive for the second in the order of `inspect`;
+    /// `score_<a>_<b>` for each pair (fit svm --pairs), positive for b
     #[arg(long, help_heading = "Run")]
     pub(crate) scores: bool,
-    /// Probabilities of the classes too, in columns `probability_<label>` (models of logistic, and of svm --probabilities)
+    /// Also write the class probabilities, as `probability_<label>` (models of logistic, and of svm
+    /// --probabilities)
     #[arg(long, help_heading = "Run")]
     pub(crate) probabilities: bool,
-    /// Coordinates along the components too, as `component_0`, … (models of fit pls, fit fisher --components)
+    /// Also write the coordinates along the components, as `component_0`, … (models of fit pls, fit
+    /// fisher --components)
     #[arg(long, help_heading = "Run")]
     pub(crate) components: bool,
-    /// Standard deviations too: `std` of a new observation and `std_mean` of the prediction itself (models of fit --std)
+    /// Also write standard deviations: `std` of a new observation and `std_mean` of the prediction
+    /// itself (models of fit --std)
     #[arg(long, help_heading = "Run")]
     pub(crate) std: bool,
-    /// The squared distance of a row from what the components span, as `novelty` (models of fit kpca --novelty)
+    /// Also write the squared distance of each row from the span of the components, as `novelty`
+    /// (models of fit kpca --novelty)
     #[arg(long, help_heading = "Run")]
     pub(crate) novelty: bool,
-    /// The row nearest to a row's projection on the components, as `preimage_<feature>`: rows without their noise (kernels with a gradient,
-    /// models of fit kpca --novelty)
+    /// Also write the pre-image of each row's projection onto the components, as
+    /// `preimage_<feature>`: denoised rows (kernels with a gradient, models of fit kpca --novelty)
     #[arg(long, help_heading = "Run")]
     pub(crate) preimage: bool,
-    /// The coordinate outside the span of the features, sqrt(k(x, x) - |phi|^2), as `residual` (models of features or of fit features)
+    /// Also write the norm of the component outside the span of the features, sqrt(k(x, x) -
+    /// |phi|^2), as `residual` (models of features or of fit features)
     #[arg(long, help_heading = "Run")]
     pub(crate) residual: bool,
-    /// The class that --threshold decides for, of two [default: the second in the order of `inspect`]
+    /// Class, of two, that is predicted above --threshold [default: the second in the order of
+    /// `inspect`]
     #[arg(long, value_name = "LABEL", value_parser = parse::label, requires = "threshold", help_heading = "Run")]
     pub(crate) positive: Option<String>,
-    /// Decide for the positive one of two classes above this probability, or above this score in a model without probabilities
+    /// Predict the positive class, of two, above this probability, or above this score if the model
+    /// has no probabilities
     #[arg(long, value_name = "NUMBER", value_parser = parse::number, allow_negative_numbers = true, help_heading = "Run")]
     pub(crate) threshold: Option<f64>,
-    /// Only the N most unusual rows, the strangest first, with their number as `row` and, of the first 1,000, the columns that make them strange
-    /// as `reasons` (oneclass, mean, kpca --novelty)
+    /// Write only the N most anomalous rows, the most anomalous first, with their index as `row`
+    /// and, for the first 1,000, the columns that make them anomalous as `reasons` (oneclass, mean,
+    /// kpca --novelty)
     #[arg(long, value_name = "N", value_parser = parse::rank, help_heading = "Run")]
     pub(crate) top: Option<usize>,
-    /// Columns to carry along, before the predictions: names or globs, comma-separated; !NAME leaves one out
+    /// Columns to copy to the output, before the predictions: names or globs, comma-separated;
+    /// !NAME excludes a column
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
     pub(crate) keep: Vec<String>,
-    #[arg(short, long, help = output::help("predictions go, as column `prediction`"), value_name = "OUT", help_heading = "Run")]
+    #[arg(short, long, help = output::help("predictions, as column `prediction`"), value_name = "OUT", help_heading = "Run")]
     pub(crate) output: PathBuf,
     #[command(flatten)]
     pub(crate) run: RunArgs,

@@ -17,13 +17,14 @@ use std::{fmt, ops::Range};
     kmill stats job.safetensors parts/ --part 2/2 -o b.safetensors   (on another)\n  \
     kmill merge a.safetensors b.safetensors -o all.safetensors\n  \
     kmill solve job.safetensors all.safetensors -o model.safetensors\n\n\
-    Rows that come later, with the scaling, landmarks and folds of the job:\n  \
+    For rows that arrive later, with the scaling, landmarks and folds of the job:\n  \
     kmill stats job.safetensors tuesday.parquet --after all.safetensors -o tuesday.safetensors\n\n\
-    The model has the bytes of `kmill fit ridge parts/ --target y`. Solvers whose fit makes one pass: ridge, kpca, fisher.")]
+    The model is bit-identical to that of `kmill fit ridge parts/ --target y`. The solver must fit in \
+    one pass: ridge, kpca or fisher.")]
 pub(crate) struct PrepareArgs {
     #[command(flatten)]
     pub(crate) job: JobArgs,
-    /// Where the job goes: what every shard needs
+    /// Output file of the job, which every shard reads
     #[arg(short, long, value_name = "JOB", help_heading = "Run")]
     pub(crate) output: PathBuf,
     #[command(flatten)]
@@ -32,30 +33,30 @@ pub(crate) struct PrepareArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct StatsArgs {
-    /// A job written by `kmill prepare`
+    /// Job file written by `kmill prepare`
     #[arg(value_name = "JOB")]
     pub(crate) job: PathBuf,
-    /// Files, folders or globs: the whole table, or with --first-row or --after a part of it
+    /// Files, folders or globs: the whole table, or a part of it with --first-row or --after
     #[arg(value_name = "DATA", required = true)]
     pub(crate) paths: Vec<PathBuf>,
-    /// Stored rows of the whole table to fold, half-open [default: all that are there]
+    /// Stored rows of the whole table to process, half-open [default: all rows of DATA]
     #[arg(long, value_name = "A..B", value_parser = parse::rows, allow_hyphen_values = true)]
     pub(crate) rows: Option<Range<u64>>,
-    /// Fold part I of K of the whole table, I from 1 to K: parts of about equal size
+    /// Process part I of K of the whole table, I from 1 to K: parts of about equal size
     #[arg(long, value_name = "I/K", value_parser = parse::part, conflicts_with_all = ["rows", "first_row", "after"])]
     pub(crate) part: Option<(u64, u64)>,
-    /// DATA is the part of the whole table that begins with this stored row
+    /// DATA is the part of the whole table that begins at this stored row
     #[arg(long, value_name = "N", value_parser = parse::whole)]
     pub(crate) first_row: Option<u64>,
-    /// DATA are the rows that come next after those of these statistics, such as what was merged the day before
+    /// DATA continues the rows of these statistics, such as the merged statistics of the day before
     #[arg(long, value_name = "STATS", conflicts_with = "first_row")]
     pub(crate) after: Option<PathBuf>,
-    /// FILE.npy with the target of .npy tables
+    /// File FILE.npy with the target of .npy tables
     #[arg(long, value_name = "FILE.npy", value_parser = parse::name)]
     pub(crate) target: Vec<String>,
     #[command(flatten)]
     pub(crate) text: TextArgs,
-    /// Where the statistics go
+    /// Output file of the statistics
     #[arg(short, long, value_name = "STATS", help_heading = "Run")]
     pub(crate) output: PathBuf,
     #[command(flatten)]
@@ -64,32 +65,32 @@ pub(crate) struct StatsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct MergeArgs {
-    /// Files of statistics of one job, in any order
+    /// Statistics files of one job, in any order
     #[arg(value_name = "STATS", required = true)]
     pub(crate) files: Vec<PathBuf>,
-    /// Stored rows to take away, as if they had never been there; several, comma-separated
+    /// Stored rows to remove, as if they had never been present; several ranges, comma-separated
     #[arg(long, value_name = "A..B", value_delimiter = ',', value_parser = parse::rows)]
     pub(crate) without: Vec<Range<u64>>,
-    /// Where the merged statistics go
+    /// Output file of the merged statistics
     #[arg(short, long, value_name = "STATS", help_heading = "Run")]
     pub(crate) output: PathBuf,
-    /// One JSON object on stdout, and nothing else there
+    /// Print one JSON object to stdout, and nothing else
     #[arg(long)]
     pub(crate) json: bool,
-    /// Neither progress nor warnings on stderr
+    /// Print no progress and no warnings to stderr
     #[arg(short, long)]
     pub(crate) quiet: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SolveArgs {
-    /// A job written by `kmill prepare`
+    /// Job file written by `kmill prepare`
     #[arg(value_name = "JOB")]
     pub(crate) job: PathBuf,
-    /// Statistics of all of its rows
+    /// Statistics file of all rows of the job
     #[arg(value_name = "STATS")]
     pub(crate) statistics: PathBuf,
-    /// Where the model goes: a name that ends with .safetensors, or one without an extension
+    /// Output file of the model: a name that ends with .safetensors, or one without an extension
     #[arg(short, long, value_name = "MODEL", help_heading = "Run")]
     pub(crate) output: PathBuf,
     #[command(flatten)]

@@ -21,20 +21,22 @@ use std::{fmt, path::PathBuf};
     kmill test mmd all.parquet --by 'station == 3' --features 'x*' --rank 200\n  \
     kmill test mmd a.npy b.npy --map exact --permutations 200\n  \
     kmill test hsic all.parquet --features 'x*' --with y --json\n\n\
-    A p-value is the probability of a statistic at least as large if there were no difference, or no dependence. There are\n\
-    three: by permutations, which is exact, by the limit distribution, and by a gamma distribution.")]
+    A p-value is the probability of a statistic at least as large under the null hypothesis of equal \
+    distributions, or of independence. Three are reported: by permutations, which is exact, by the \
+    limit distribution, and by a gamma distribution.")]
 pub(crate) struct TestArgs {
     #[arg(value_name = "STATISTIC", hide_possible_values = true, help = statistics_help(), value_parser = statistics())]
     pub(crate) statistic: String,
     #[command(flatten)]
     pub(crate) data: SelectArgs,
-    /// Columns to compare, as names or globs, comma-separated [default: every column of numbers or text but those of --by
-    /// and --with]
+    /// Columns to compare, as names or globs, comma-separated [default: every numeric or text
+    /// column except those of --by and --with]
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
     pub(crate) features: Vec<String>,
     #[command(flatten)]
     pub(crate) category: CategoryArgs,
-    /// The first sample of mmd: rows with 'column == value' (== != < <= > >=); the second is the others
+    /// First sample of mmd: rows with 'column == value' (== != < <= > >=); the second sample is all
+    /// other rows
     #[arg(
         long,
         value_name = "CONDITION",
@@ -43,34 +45,37 @@ pub(crate) struct TestArgs {
         help_heading = "Table"
     )]
     pub(crate) by: Option<Condition>,
-    /// The columns that hsic compares --features with, as names or globs, comma-separated
+    /// Columns to compare with --features by hsic, as names or globs, comma-separated
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
     pub(crate) with: Vec<String>,
-    /// Scaling learned from all rows of the test: standard, minmax, robust (for stray values), asinh (for long tails), quantile (by rank) or none
+    /// Scaling learned from all rows of the test: standard, minmax, robust (for outliers), asinh
+    /// (for long tails), quantile (by rank) or none
     #[arg(long, value_parser = parse::word::<Scaling>, default_value_t, value_name = "SCALE", help_heading = "Test")]
     pub(crate) scale: Scaling,
     #[arg(long, help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=median)",
         value_parser = parse::kernel, help_heading = "Test")]
     pub(crate) kernel: Kernel,
-    /// The kernel of the columns of --with [default: --kernel]
+    /// Kernel on the columns of --with [default: --kernel]
     #[arg(long, value_name = "EXPR", value_parser = parse::kernel, requires = "with", help_heading = "Test")]
     pub(crate) with_kernel: Option<Kernel>,
-    /// How rows become features, as fit --help lists; exact for the kernel itself (mmd, some thousand rows)
+    /// Feature map, as listed by fit --help; exact for the exact kernel (mmd, some thousand rows)
     #[arg(long, value_name = "MAP", default_value = "nystrom", value_parser = parse::map, help_heading = "Test")]
     pub(crate) map: MapSpec,
-    /// Features of each map [default: 300]
+    /// Number of features of each map [default: 300]
     #[arg(long, value_name = "M", value_parser = parse::rank, help_heading = "Test")]
     pub(crate) rank: Option<usize>,
-    /// How landmarks are chosen, as fit --help lists; or the rows of a table, FILE (mmd) [default: rpcholesky]
+    /// Landmark scheme, as listed by fit --help; or FILE, a table of landmarks (mmd) [default:
+    /// rpcholesky]
     #[arg(long, value_parser = parse::LandmarksParser, value_name = "SCHEME|FILE", help_heading = "Test")]
     pub(crate) landmarks: Option<LandmarkSource>,
-    /// Choose landmarks among this many random rows, or all [default: max(20 * rank, 50000)]
+    /// Number of random rows among which landmarks are chosen, or all [default: max(20 * rank,
+    /// 50000)]
     #[arg(long, value_name = "N|all", value_parser = parse::word::<Candidates>, help_heading = "Test")]
     pub(crate) candidates: Option<Candidates>,
-    /// Number of random assignments of rows to samples; 0 for the limit distributions alone
+    /// Number of random permutations of the rows; 0 for the limit distributions only
     #[arg(long, value_name = "N", value_parser = parse::permutations, default_value = "1000", help_heading = "Test")]
     pub(crate) permutations: u64,
-    /// Seed of every random choice
+    /// Seed of all random choices
     #[arg(long, value_name = "N", value_parser = parse::whole, default_value_t = 0, help_heading = "Test")]
     pub(crate) seed: u64,
     /// Type of rows and features: f32 or f64 (sums are f64)
@@ -88,7 +93,7 @@ fn statistics() -> PossibleValuesParser {
 
 fn statistics_help() -> String {
     let all = ksolve::statistic::registry().iter().map(|family| (family.name, family.about));
-    format!("What to measure: {}", explained(all))
+    format!("Statistic: {}", explained(all))
 }
 
 /// Default number of features of each map: few eigenvalues of a covariance matter.

@@ -13,23 +13,25 @@ use std::path::PathBuf;
     kmill fit ridge january.parquet --target load --std -o load.safetensors\n  \
     kmill update load.safetensors february.parquet -o load.safetensors\n  \
     kmill update load.safetensors march.csv --forgetting 0.9999 -o march.safetensors\n\n\
-    Each row is predicted first and learned then, in the order of the table, by recursive least squares. Without --forgetting\n\
-    the model predicts as ridge regression on the rows of all tables does, with the landmarks and the scaling of the first.")]
+    Each row is first predicted and then learned, in the order of the table, by recursive least \
+    squares. Without --forgetting, the model predicts like ridge regression on the rows of all tables, \
+    with the landmarks and the scaling of the first.")]
 pub(crate) struct UpdateArgs {
-    /// A model written by `kmill fit ridge --std`, `kmill fit online --std` or `kmill update`
+    /// Model file written by `kmill fit ridge --std`, `kmill fit online --std` or `kmill update`
     #[arg(value_name = "MODEL")]
     pub(crate) model: PathBuf,
     #[command(flatten)]
     pub(crate) data: SelectArgs,
-    /// The target columns, where they are named otherwise than at the fit; FILE.npy for .npy tables
+    /// Target columns, if they have other names than at the fit; FILE.npy for .npy tables
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
     pub(crate) target: Vec<String>,
     #[command(flatten)]
     pub(crate) missing_target: MissingTargetArgs,
-    /// Factor by which a row of the past counts less with every new one, such as 0.999 for about the last 1,000 rows
+    /// Forgetting factor: every new row multiplies the weights of earlier rows by it, such as 0.999
+    /// for about the last 1,000 rows
     #[arg(long, value_name = "NUMBER", value_parser = parse::number, default_value = "1", help_heading = "Run")]
     pub(crate) forgetting: f64,
-    /// Where the model goes; the name of the old one replaces it
+    /// Output file of the model; the name of the old model replaces it
     #[arg(short, long, value_name = "MODEL", help_heading = "Run")]
     pub(crate) output: PathBuf,
     #[command(flatten)]

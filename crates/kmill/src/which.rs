@@ -18,27 +18,26 @@ const fn take(solver: &'static str, why: &'static str, options: &'static str) ->
 
 static START: Node = question("Is there a column to be predicted?", &TARGET, &NO_TARGET);
 static TARGET: Node = question("Does it hold numbers, such as prices?", &NUMBERS, &CLASSES);
-static NUMBERS: Node =
-    question("Are some of the numbers far off, so that they must not count too much?", &SVR, &EXPLAINED);
-static EXPLAINED: Node = question("Should a few coordinates explain the prediction?", &PLS, &RIDGE);
-static CLASSES: Node = question("Is the probability of each class wanted?", &LOGISTIC, &SHOWN);
-static SHOWN: Node = question("Should a few coordinates show how classes lie, for a picture?", &FISHER, &SVM);
-static NO_TARGET: Node = question("Are unusual rows looked for?", &ONECLASS, &GROUPS);
-static GROUPS: Node = question("Are groups of similar rows looked for?", &BENT, &KPCA);
-static BENT: Node = question("May groups be long or bent, such as two moons?", &SPECTRAL, &KMEANS);
+static NUMBERS: Node = question("Are there outliers among them that must not dominate the fit?", &SVR, &EXPLAINED);
+static EXPLAINED: Node = question("Should a few components explain the prediction?", &PLS, &RIDGE);
+static CLASSES: Node = question("Do you need the probability of each class?", &LOGISTIC, &SHOWN);
+static SHOWN: Node = question("Do you want a few coordinates that show the classes, for a picture?", &FISHER, &SVM);
+static NO_TARGET: Node = question("Are you looking for outliers?", &ONECLASS, &GROUPS);
+static GROUPS: Node = question("Are you looking for clusters of similar rows?", &BENT, &KPCA);
+static BENT: Node = question("May the clusters be long or curved, such as two moons?", &SPECTRAL, &KMEANS);
 
-static SVR: Node = take("svr", "large errors count by their size, not by its square", "--target y --epsilon 0.1");
-static PLS: Node = take("pls", "components of the rows that vary with the target", "--target y --components 5");
-static RIDGE: Node = take("ridge", "the usual choice: penalties and ranks are compared in one pass", "--target y");
+static SVR: Node = take("svr", "large errors count linearly, not quadratically", "--target y --epsilon 0.1");
+static PLS: Node = take("pls", "components of the rows that covary with the target", "--target y --components 5");
+static RIDGE: Node =
+    take("ridge", "the default choice: cross-validates regularisation parameters and ranks in one pass", "--target y");
 static LOGISTIC: Node = take("logistic", "probabilities for two or more classes", "--target label");
-static FISHER: Node = take("fisher", "the directions that tell classes apart", "--target label --components 2");
+static FISHER: Node = take("fisher", "the directions that separate the classes", "--target label --components 2");
 static SVM: Node =
-    take("svm", "the widest margin; for many classes ridge --task classification is faster", "--target label");
-static ONECLASS: Node =
-    take("oneclass", "a score that is negative for the most unusual rows; nu is their share", "--nu 0.01");
-static SPECTRAL: Node = take("spectral", "groups of rows that the kernel connects", "--clusters 5");
-static KMEANS: Node = take("kmeans", "groups of rows around their means", "--clusters 5");
-static KPCA: Node = take("kpca", "a few coordinates that keep most of what the rows differ in", "--components 5");
+    take("svm", "the largest margin; for many classes ridge --task classification is faster", "--target label");
+static ONECLASS: Node = take("oneclass", "a score that is negative for outliers; nu is their fraction", "--nu 0.01");
+static SPECTRAL: Node = take("spectral", "clusters of rows that the kernel connects", "--clusters 5");
+static KMEANS: Node = take("kmeans", "clusters of rows around their means", "--clusters 5");
+static KPCA: Node = take("kpca", "a few coordinates that keep most of the variance", "--components 5");
 
 fn line(solver: &str, options: &str) -> String {
     format!("kmill fit {solver} train.parquet {options} -o model.safetensors")
@@ -53,7 +52,7 @@ pub(crate) fn ask() -> io::Result<()> {
     if !(io::stdin().is_terminal() && out.is_terminal()) {
         return write!(
             out,
-            "Which solver? Begin at the top, and go on below your answer.\n\n{}\n{OR}",
+            "Which solver? Start at the top, and continue below your answer.\n\n{}\n{OR}",
             tree(&START, 0)
         );
     }

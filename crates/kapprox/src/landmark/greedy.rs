@@ -39,11 +39,7 @@ pub(super) const SCHEME: Scheme = Scheme {
     nested: true,
     seeded: false,
     bytes: |ChoiceSize { n, d, m, .. }| if held(n, m) { held::bytes(n, d, m) } else { 0 },
-    ..Scheme::new(
-        "greedy",
-        "pivoted Cholesky: the row that the earlier landmarks leave most of",
-        &Greedy { tolerance: 0.0 },
-    )
+    ..Scheme::new("greedy", "pivoted Cholesky: the row with the largest residual", &Greedy { tolerance: 0.0 })
 };
 
 impl<T: Real> Landmarks<T> for Greedy {

@@ -151,8 +151,8 @@ static SCHEMES: Registry<Scheme> = Registry::new(&[
     uniform::SCHEME,
     greedy::SCHEME,
     kmeans::SCHEME,
-    Scheme::new("leverage", "recursive ridge leverage scores", &Leverage),
-    Scheme::new("bless", "ridge leverage scores along a path of decreasing lambda", &Bless),
+    Scheme::new("leverage", "rows drawn by recursive ridge leverage scores", &Leverage),
+    Scheme::new("bless", "rows drawn by ridge leverage scores along a path of decreasing lambda", &Bless),
     farahat::SCHEME,
     predictive::SCHEME,
 ]);

@@ -41,7 +41,7 @@ pub(super) const SCHEME: Scheme = Scheme {
     // columns and basis; the look-ahead, its deflated copy and its products; residuals, floors,
     // keys and orders of rows
     bytes: |ChoiceSize { n, d, m, .. }| held::bytes(n, d, 2 * m + 5 * LOOK_AHEAD + 8),
-    ..Scheme::new("predictive", "explains the kernel matrix and the targets alike", &Predictive { weight: 0.5 })
+    ..Scheme::new("predictive", "rows that explain both the kernel matrix and the targets", &Predictive { weight: 0.5 })
 };
 
 /// κ: number of columns of the look-ahead; the paper uses 40 to 80.

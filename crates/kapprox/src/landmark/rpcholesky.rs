@@ -34,7 +34,11 @@ pub struct RpCholesky;
 
 pub(super) const SCHEME: Scheme = Scheme {
     nested: true,
-    ..Scheme::new("rpcholesky", "randomly pivoted Cholesky, accelerated: proportional to the residual", &RpCholesky)
+    ..Scheme::new(
+        "rpcholesky",
+        "randomly pivoted Cholesky, accelerated: rows are drawn in proportion to their residual",
+        &RpCholesky,
+    )
 };
 
 /// Smallest block. Below it a pass costs more than the proposals save.

@@ -17,7 +17,7 @@ pub struct Uniform;
 pub(super) const SCHEME: Scheme = Scheme {
     nested: true,
     effort: Effort::Draw,
-    ..Scheme::new("uniform", "every row equally likely, without replacement", &Uniform)
+    ..Scheme::new("uniform", "rows drawn uniformly at random, without replacement", &Uniform)
 };
 
 impl<T: Real> Landmarks<T> for Uniform {

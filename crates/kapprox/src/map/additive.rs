@@ -33,7 +33,8 @@ impl Homogeneous {
 
 pub(super) const FAMILY: MapFamily = MapFamily {
     name: "additive",
-    about: "explicit features of the additive chi-squared and intersection kernels, 2 steps + 1 for each column",
+    about: "explicit features of the additive chi-squared and intersection kernels, 2 * steps + 1 \
+        per column",
     parameters: &[
         KernelParameter::number(
             "steps",

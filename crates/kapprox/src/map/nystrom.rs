@@ -27,7 +27,8 @@ use std::sync::Arc;
 
 pub(super) const FAMILY: MapFamily = MapFamily {
     name: "nystrom",
-    about: "projection on the kernel functions of landmarks, in Cholesky coordinates; nested in the rank",
+    about: "projection onto the kernel sections of the landmarks, in Cholesky coordinates; nested \
+        in the rank",
     parameters: &[],
     nested: true,
     sparse: true,

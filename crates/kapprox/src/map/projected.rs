@@ -47,7 +47,7 @@ const OVERSAMPLING: KernelParameter = KernelParameter::number(
 
 pub(super) const EIGEN: MapFamily = MapFamily {
     name: "eigen",
-    about: "projection on the leading eigenvectors of the landmarks' kernel matrix",
+    about: "projection onto the leading eigenvectors of the landmarks' kernel matrix",
     parameters: &[OVERSAMPLING],
     nested: true,
     sparse: true,
@@ -56,11 +56,11 @@ pub(super) const EIGEN: MapFamily = MapFamily {
 };
 
 pub(super) const RANDOMISED: MapFamily =
-    MapFamily { name: "randomised", about: "the same eigenvectors by a randomised decomposition", ..EIGEN };
+    MapFamily { name: "randomised", about: "the same eigenvectors, from a randomised decomposition", ..EIGEN };
 
 pub(super) const DOUBLE: MapFamily = MapFamily {
     name: "double",
-    about: "eigenvectors approximated from a part of the landmarks",
+    about: "eigenvectors approximated from a subset of the landmarks",
     parameters: &[
         OVERSAMPLING,
         KernelParameter::number(
@@ -75,7 +75,7 @@ pub(super) const DOUBLE: MapFamily = MapFamily {
 
 pub(super) const TRUNCATED: MapFamily = MapFamily {
     name: "truncated",
-    about: "the leading directions of the features of all rows; one pass more",
+    about: "the leading principal directions of the features of all rows; one more pass",
     passes: 1,
     ..EIGEN
 };

@@ -32,7 +32,8 @@ pub fn registry<T: Real>() -> &'static [(&'static MapFamily, Making<T>)] {
 /// No map: the exact kernel, for solvers that need no features.
 const EXACT: MapFamily = MapFamily {
     name: "exact",
-    about: "no approximation: ridge, svm, svr and oneclass on the kernel of all rows; `rank` is that of the preconditioner of ridge",
+    about: "no approximation: ridge, svm, svr and oneclass with the exact kernel on all rows; \
+        `rank` is the rank of the preconditioner of ridge",
     parameters: &[],
     nested: false,
     sparse: true,

@@ -16,7 +16,7 @@ use kstore::Plan;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     FEATURES,
-    "the features of the map themselves, for other learners",
+    "the features of the map, as input for other learners",
     Task::Components,
     &[TOLERANCE],
     |_| Ok(Box::new(MapFeatures)),

@@ -57,8 +57,8 @@ use kstore::Plan;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "fisher",
-    "kernel Fisher discriminants: classes by the nearest class mean, with the classes' shares as priors, along the directions that \
-            separate them best",
+    "kernel Fisher discriminants: the directions that best separate the classes; classification by \
+        the nearest class mean, with the class frequencies as priors",
     Task::Classification,
     &[LAMBDAS, FOLDS, Parameter { default: None, ..COMPONENTS }, WITHIN, TOLERANCE],
     |settings| {
@@ -75,7 +75,8 @@ const WITHIN: Parameter = Parameter {
     name: "within",
     kind: ParameterKind::Word(&["pooled", "equal"]),
     default: None,
-    about: "Scatter within classes: pooled over all rows, or equal, the mean of the covariances of the classes, in which a small class counts as much as a large one [default: pooled]",
+    about: "Within-class scatter: pooled over all rows, or equal, the mean of the class \
+        covariances, in which every class has the same weight [default: pooled]",
 };
 
 /// Discriminants whose ratio is below this many roundings of the largest are dropped: the class

@@ -35,7 +35,8 @@ use kstore::Plan;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "isomap",
-    "landmark Isomap: coordinates whose distances are those along the sheet that the rows lie on",
+    "landmark Isomap: coordinates whose distances are the geodesic distances on the manifold of \
+        the rows",
     Task::Components,
     &[EMBEDDED, NEIGHBOURS, Parameter { default: Some("5000"), ..NODES }],
     |settings| Ok(Box::new(LandmarkIsomap(NeighbourOptions::new(settings)))),

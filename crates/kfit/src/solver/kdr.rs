@@ -43,7 +43,8 @@ use std::sync::Arc;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "kdr",
-    "kernel dimension reduction: the directions of the columns that a target depends on, and what each column counts",
+    "kernel dimension reduction: the directions of the columns on which a target depends, and the \
+        importance of each column",
     Task::Regression,
     &[TASK, EMBEDDED, TARGET_KERNEL, LAMBDA, TOLERANCE],
     |settings| Ok(Box::new(KernelDimensionReduction::new(settings)?)),

@@ -25,7 +25,7 @@ use kstore::Plan;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "kmeans",
-    "kernel k-means: groups of rows around their means in feature space",
+    "kernel k-means: clusters around means in feature space",
     Task::Clusters,
     &[CLUSTERS, STARTS, TOLERANCE, WEIGHTS],
     |settings| Ok(Box::new(KernelKMeans(ClusteringOptions::new(settings)?))),

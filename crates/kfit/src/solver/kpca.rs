@@ -58,7 +58,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
 /// direction.
 const NOISE: f64 = 16.0;
 
-const WHITEN: Parameter = Parameter::flag("whiten", "Coordinates of variance 1");
+const WHITEN: Parameter = Parameter::flag("whiten", "Scale the coordinates to variance 1");
 
 #[derive(Clone, Copy, Debug)]
 struct KernelPca {

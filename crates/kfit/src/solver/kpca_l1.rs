@@ -39,7 +39,7 @@ use kstore::{Merge, Plan};
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "kpca-l1",
-    "kernel principal components in the L1 norm, which outliers move less",
+    "kernel principal components in the L1 norm, less sensitive to outliers",
     Task::Components,
     &[COMPONENTS, UNCENTRED, NOVELTY, SEARCHES, STEPS, TOLERANCE],
     |settings| {

@@ -33,7 +33,7 @@ use kstore::Plan;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "laplacian",
-    "Laplacian eigenmaps: coordinates in which rows that the kernel connects are near each other",
+    "Laplacian eigenmaps: coordinates in which rows that the kernel connects are close together",
     Task::Components,
     &[EMBEDDED, TOLERANCE],
     |settings| Ok(Box::new(LaplacianEigenmaps { components: settings.required(&EMBEDDED, Settings::count) })),

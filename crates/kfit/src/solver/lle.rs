@@ -35,7 +35,8 @@ use kstore::Plan;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "lle",
-    "locally linear embedding: coordinates that keep the weights by which a row is a mixture of its neighbours",
+    "locally linear embedding: coordinates that preserve the weights of each row as a mixture of \
+        its neighbours",
     Task::Components,
     &[EMBEDDED, NEIGHBOURS, NODES],
     |settings| Ok(Box::new(LocallyLinear(NeighbourOptions::new(settings)))),

@@ -33,7 +33,8 @@ use kstore::Plan;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "mds",
-    "landmark multidimensional scaling: coordinates whose distances are those of the kernel's feature space",
+    "landmark multidimensional scaling: coordinates whose distances are those in the kernel's \
+        feature space",
     Task::Components,
     &[EMBEDDED],
     |settings| Ok(Box::new(LandmarkMds { components: settings.required(&EMBEDDED, Settings::count) })),

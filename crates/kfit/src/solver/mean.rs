@@ -33,7 +33,8 @@ use kstore::Plan;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "mean",
-    "kernel mean embedding: squared distance from the mean of all rows, and a score that is negative for the farthest",
+    "kernel mean embedding: the squared distance from the mean of all rows, and a score that is \
+        negative for outliers",
     Task::Novelty,
     &[NU, TOLERANCE],
     |settings| Ok(Box::new(MeanEmbedding { nu: settings.required(&NU, Settings::number) })),

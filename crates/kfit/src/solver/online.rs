@@ -54,7 +54,7 @@ use kstore::Plan;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "online",
-    "values, learned row by row: each is predicted before it is learned",
+    "regression, learned row by row: each row is predicted before it is learned",
     Task::Regression,
     &[RULE, LAMBDA, RATE, FORGETTING, PASSES, STD, CONSTANT, TOLERANCE],
     |settings| Ok(Box::new(Online::new(settings)?)),
@@ -68,28 +68,31 @@ const RULE: Parameter = Parameter {
     name: "rule",
     kind: ParameterKind::Word(&["rls", "lms"]),
     default: Some("rls"),
-    about: "How a row is learned: rls (recursive least squares, which ends at ridge regression) or lms (least mean squares, which takes a step of the cost of a prediction)",
+    about: "Update rule: rls or lms; rls is recursive least squares, whose result is ridge \
+        regression; lms is least mean squares, whose step costs as much as a prediction",
 };
 
 const RATE: Parameter = Parameter {
     name: "rate",
     kind: ParameterKind::Number(Interval::Share),
     default: None,
-    about: "Step of lms, as a share of that to the row's own target: less averages over more rows [default: 0.1]",
+    about: "Step size of lms, as a fraction of the step to the target of the row; smaller steps \
+        average over more rows [default: 0.1]",
 };
 
 const FORGETTING: Parameter = Parameter {
     name: "forgetting",
     kind: ParameterKind::Number(Interval::Share),
     default: None,
-    about: "Factor by which rls lets a row of the past count less with every new one, such as 0.999 for about the last 1,000 rows [default: 1]",
+    about: "Forgetting factor of rls: every new row multiplies the weights of earlier rows by it, \
+        such as 0.999 for about the last 1,000 rows [default: 1]",
 };
 
 const PASSES: Parameter = Parameter {
     name: "passes",
     kind: ParameterKind::Count { most: 1_000_000, reason: "rows that were seen so often teach nothing more" },
     default: Some("1"),
-    about: "Passes over the rows, in their order",
+    about: "Number of passes over the rows, in their order",
 };
 
 #[derive(Clone, Copy, Debug)]

@@ -31,7 +31,7 @@ use kstore::Plan;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "perceptron",
-    "the kernel perceptron, averaged",
+    "averaged kernel perceptron",
     Task::Classification,
     &[STEPS, LAST, CONSTANT, TOLERANCE],
     |settings| {
@@ -44,7 +44,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
 );
 
 /// Uses the last functions of the search instead of their average.
-const LAST: Parameter = Parameter::flag("last", "Keep the last coefficients, not their average over all steps");
+const LAST: Parameter = Parameter::flag("last", "Use the last weights instead of their average over all steps");
 
 #[derive(Clone, Copy, Debug)]
 struct Perceptron {

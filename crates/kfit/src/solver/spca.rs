@@ -37,7 +37,7 @@ use kstore::Plan;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "spca",
-    "supervised principal components: the directions that depend most on a target",
+    "supervised principal components: the directions with the strongest dependence on a target",
     Task::Regression,
     &[TASK, COMPONENTS, TARGET_KERNEL, TOLERANCE],
     |settings| {

@@ -35,7 +35,7 @@ use kstore::Plan;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "spectral",
-    "spectral clustering: groups of rows that the kernel connects",
+    "spectral clustering: clusters of rows that the kernel connects",
     Task::Clusters,
     &[CLUSTERS, STARTS, TOLERANCE],
     |settings| Ok(Box::new(Spectral(ClusteringOptions::new(settings)?))),

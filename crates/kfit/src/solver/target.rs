@@ -17,7 +17,8 @@ pub(super) const TARGET_KERNEL: Parameter = Parameter {
     name: "target_kernel",
     kind: ParameterKind::Kernel,
     default: None,
-    about: "Kernel on the target, such as gaussian() for dependence of any kind [default: for values linear(), of kdr gaussian(); delta() for classes]",
+    about: "Kernel on the target, such as gaussian() for dependence of any kind [default: \
+        linear() for regression (kdr: gaussian()), delta() for classification]",
 };
 
 pub(super) const MOST: usize = 200;

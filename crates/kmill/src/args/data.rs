@@ -13,33 +13,37 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Text files")]
 pub(crate) struct TextArgs {
-    /// Character between the fields of .csv: one character, or tab [default: found from the first lines]
+    /// Field separator of .csv: one character, or tab [default: detected from the first lines]
     #[arg(long, value_name = "CHAR", value_parser = parse::delimiter)]
     pub(crate) delimiter: Option<u8>,
-    /// Mark before the decimals of numbers in .csv: . or , [default: a point; a comma where fields are cut by ; and numbers have it]
+    /// Decimal mark of .csv: . or , [default: a point; a comma if ; separates the fields and the
+    /// numbers contain commas]
     #[arg(long, value_name = "CHAR", value_parser = parse::decimal)]
     pub(crate) decimal: Option<u8>,
-    /// The first line of .csv is a row; columns are called x0, x1, …
+    /// The first line of .csv is a row, not a header; the columns are named x0, x1, …
     #[arg(long)]
     pub(crate) no_header: bool,
-    /// Lines at the beginning of .csv to pass over
+    /// Number of lines to skip at the beginning of .csv
     #[arg(long, value_name = "N", value_parser = parse::whole)]
     pub(crate) skip_lines: Option<u64>,
-    /// Quotation marks in .csv are letters [default: fields may stand in quotes]
+    /// Read quotation marks in .csv as ordinary characters [default: fields may be quoted]
     #[arg(long)]
     pub(crate) no_quotes: bool,
-    /// Rows of .csv with fewer fields than names end with missing values [default: they are errors]
+    /// Fill .csv rows that have too few fields with missing values [default: such a row is an
+    /// error]
     #[arg(long)]
     pub(crate) pad_rows: bool,
-    /// Rows of .csv that decide what the columns hold: a number, or all [default: 10000]
+    /// Number of .csv rows that determine the types of the columns, or all [default: 10000]
     #[arg(long, value_name = "N", value_parser = parse::infer_rows)]
     pub(crate) infer_rows: Option<u64>,
-    /// Types of columns in .csv, comma-separated, such as zip=text,day=date: text, number or date, which also reads seconds since 1970
-    /// [default: found from the first rows; whole numbers that begin with 0 are text; of a model: as it was fitted]
+    /// Types of .csv columns, comma-separated, such as zip=text,day=date: text, number or date,
+    /// which also reads seconds since 1970 [default: detected from the first rows; integers with a
+    /// leading 0 are text; with a model, the setting of its fit]
     #[arg(long, value_name = "NAME=TYPE", value_delimiter = ',', value_parser = parse::column_type)]
     pub(crate) types: Vec<(String, ColumnType)>,
-    /// Words that stand for missing values in .csv and .jsonl, comma-separated, in columns of text too [default: none in columns of text; in
-    /// others NA, N/A, null, None, ?, - and their like; of a model: as it was fitted]
+    /// Words that mean a missing value in .csv and .jsonl, comma-separated, also in text columns
+    /// [default: none in text columns; in others NA, N/A, null, None, ?, - and similar; with a
+    /// model, the setting of its fit]
     #[arg(long, value_name = "WORDS", value_delimiter = ',', value_parser = parse::name, allow_hyphen_values = true)]
     pub(crate) missing_words: Vec<String>,
     /// Indices in .svm, .svmlight and .libsvm start at 0 instead of 1
@@ -48,8 +52,10 @@ pub(crate) struct TextArgs {
     /// Number of features of .svm, .svmlight and .libsvm [default: the largest index]
     #[arg(long, value_name = "D", value_parser = parse::rank)]
     pub(crate) width: Option<usize>,
-    /// Rows of .svm, .svmlight and .libsvm stay sparse, as those of .npz and of lists and maps in .parquet and .arrow do, for kernels of inner
-    /// products and distances [default: fits that can do so keep rows of 1,000 features or more with few entries; of a model: as it was fitted]
+    /// Keep the rows of .svm, .svmlight and .libsvm sparse, like those of .npz and of lists and
+    /// maps in .parquet and .arrow; for kernels of inner products and distances [default: fits that
+    /// support sparse rows keep rows with 1,000 or more features and few entries sparse; with a
+    /// model, the setting of its fit]
     #[arg(long)]
     pub(crate) sparse: bool,
 }
@@ -74,7 +80,7 @@ impl TextArgs {
 #[derive(Clone, Copy, Debug, Args)]
 #[command(next_help_heading = "Table")]
 pub(crate) struct MissingTargetArgs {
-    /// Rows without a target: drop leaves them out and shows how many they are, error stops
+    /// Rows without a target: drop skips them and reports their number, error stops
     #[arg(long, value_name = "HOW", value_parser = parse::missing_target, default_value = "drop")]
     pub(crate) missing_target: MissingTarget,
 }
@@ -91,8 +97,10 @@ pub(crate) struct SelectArgs {
     /// Condition on one column: 'fold != 3' (== != < <= > >=)
     #[arg(long = "where", value_name = "CONDITION", value_parser = parse::condition)]
     pub(crate) condition: Option<Condition>,
-    /// Missing values: error, drop, mean or indicator; NaN and infinity are missing too; drop leaves the row out, mean takes the mean
-    /// of training, indicator also adds a feature that says so [default: error, indicator in tune; of a model: as it was fitted]
+    /// Missing values: error, drop, mean or indicator; NaN and infinity are missing too; drop skips
+    /// the row, mean fills in the mean of the training rows, indicator also adds a feature that
+    /// marks missing values [default: error; indicator in tune; with a model, the setting of its
+    /// fit]
     #[arg(long, value_parser = parse::missing, value_name = "HOW")]
     pub(crate) missing: Option<Missing>,
     #[command(flatten)]
@@ -108,20 +116,23 @@ fn paths_help() -> String {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Table")]
 pub(crate) struct CategoryArgs {
-    /// Count the words of a column of text as features: NAME for words, NAME:word(1,2) for runs of one and two, NAME:char(3,5) for runs of
-    /// characters, NAME:spectrum(5) for runs of five as they are, NAME:value for the whole text; features=N or hash=N inside the parentheses;
-    /// several times for several columns
+    /// Count the words of a text column as features: NAME for words, NAME:word(1,2) for n-grams of
+    /// one and two words, NAME:char(3,5) for n-grams of characters, NAME:spectrum(5) for n-grams of
+    /// five characters without normalisation, NAME:value for the whole text; features=N or hash=N
+    /// inside the parentheses limits or hashes the features; repeat the option for several columns
     #[arg(long, value_name = "NAME[:GRAMS]", value_parser = parse::name)]
     pub(crate) text: Vec<String>,
-    /// Columns that are categories, a feature for each value: names or globs, comma-separated; all columns of text, or none
-    /// [default: columns of text with up to 1,000 values; of those with more, what each value adds to the target is one feature]
+    /// Categorical columns, with a feature for each value: names or globs, comma-separated; all
+    /// (every text column), or none [default: text columns with up to 1,000 values; text columns
+    /// with more are target-encoded]
     #[arg(long, value_name = "NAMES|all|none", value_delimiter = ',', value_parser = parse::name)]
     pub(crate) categories: Vec<String>,
-    /// Columns of text with more values become so many features, by a hash of the text
+    /// Hash each text column that has too many values for categories into this many features,
+    /// instead of target encoding
     #[arg(long, value_name = "BUCKETS", value_parser = parse::rank)]
     pub(crate) hash: Option<usize>,
-    /// Features of dates and times: position (days since 1970), cyclic (also the hour, the weekday and the day of the year, where the
-    /// rows go through all of them) or none [default: cyclic]
+    /// Features of dates and times: position (days since 1970), cyclic (also the hour, the weekday
+    /// and the day of the year, if the rows cover the whole cycle) or none [default: cyclic]
     #[arg(long, value_name = "HOW", value_parser = parse::times)]
     pub(crate) times: Option<Times>,
 }
@@ -138,13 +149,14 @@ impl CategoryArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Table")]
 pub(crate) struct DataArgs {
-    /// Target columns, comma-separated; FILE.npy for .npy and .npz tables. Solvers without a target take none
+    /// Target columns, comma-separated; FILE.npy for .npy and .npz tables. Unsupervised solvers
+    /// take none
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name)]
     pub(crate) target: Vec<String>,
     #[command(flatten)]
     pub(crate) missing_target: MissingTargetArgs,
-    /// Feature columns as names or globs, comma-separated; !NAME leaves one out: '*,!id' [default: every column of
-    /// numbers, text or times but the target]
+    /// Feature columns as names or globs, comma-separated; !NAME excludes a column: '*,!id'
+    /// [default: every numeric, text or time column except the target]
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name)]
     pub(crate) features: Vec<String>,
     #[command(flatten)]
@@ -159,13 +171,15 @@ const KEPT: &str = "Missing, NaN or infinite values: keep, error or drop (the ro
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Table", mut_arg("missing", |arg| arg.value_parser(parse::missing_of_conversion).help(KEPT)))]
 pub(crate) struct ConvertDataArgs {
-    /// Target columns, comma-separated, kept apart in .npy, the label in .svm; FILE.npy for .npy and .npz tables
+    /// Target columns, comma-separated; in .npy a file of their own, in .svm the label; FILE.npy
+    /// for .npy and .npz tables
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name)]
     pub(crate) target: Vec<String>,
-    /// Other columns as names or globs, comma-separated [default: all]
+    /// Columns other than the target, as names or globs, comma-separated [default: all]
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name)]
     pub(crate) features: Vec<String>,
-    /// Columns to leave out, as names or globs, comma-separated: also those that the other format has no place for
+    /// Columns to exclude, as names or globs, comma-separated, such as columns that the output
+    /// format does not support
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name)]
     pub(crate) drop: Vec<String>,
     #[command(flatten)]

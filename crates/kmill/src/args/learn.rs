@@ -14,7 +14,7 @@ use ksolve::job::{LandmarkSource, MetricSource, Scaling};
 
 /// One-line help of `--kernel`.
 pub(super) const KERNEL: &str =
-    "Kernel, such as gaussian(sigma=2), matern(nu=1.5), laplacian or 1 + linear(); --help has all";
+    "Kernel, such as gaussian(sigma=2), matern(nu=1.5), laplacian or 1 + linear(); --help lists all";
 
 pub(crate) fn kernel_help() -> String {
     let listed = |known: fn(&Facts) -> bool, shown: &dyn Fn(&KernelFamily) -> String| {
@@ -30,10 +30,11 @@ pub(crate) fn kernel_help() -> String {
     };
     let rates = registry().into_iter().filter(|family| family.rate.is_some()).map(|family| family.name);
     format!(
-        "Kernel: {}; sums, products and numbers, as in 1 + linear(). sigma=auto finds the length from the target, among \
-         multiples of the median distance of a sample, and is that median where there is no target; sigma=median always is; gamma=1/d is one \
-         over the number of features; {} take gamma in the place of sigma. Bounded: {}. Functions of x - z: {}. Universal: {}. Characteristic \
-         (tests see every difference): {}",
+        "Kernel: {}; sums, products and numbers, as in 1 + linear(). sigma=auto chooses the length \
+         scale by the target, among multiples of the median distance of a sample; without a target \
+         it is that median, and sigma=median always is; gamma=1/d is one over the number of \
+         features; {} accept gamma instead of sigma. Bounded: {}. Translation-invariant (functions \
+         of x - z): {}. Universal: {}. Characteristic (tests detect every difference): {}",
         names(|_| true),
         joined(rates),
         names(|facts| facts.bounded),
@@ -45,42 +46,48 @@ pub(crate) fn kernel_help() -> String {
 
 fn landmarks_help() -> String {
     let schemes = explained(kapprox::landmark::registry().into_iter().map(|scheme| (scheme.name, scheme.about)));
-    format!("How landmarks are chosen: {schemes}; or the rows of a table, FILE [default: rpcholesky]")
+    format!("Landmark scheme: {schemes}; or FILE, a table of landmarks [default: rpcholesky]")
 }
 
 fn map_help() -> String {
     let maps = explained(kapprox::map::families().map(|family| (family.name, family.about)));
-    format!("How rows become features: {maps}")
+    format!("Feature map: {maps}")
 }
 
 /// The options that define the feature map: scaling, metric, kernel, landmarks and rank.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Learning")]
 pub(crate) struct MapArgs {
-    /// Scaling learned from the training rows and kept in the model: standard, minmax, robust (for stray values), asinh (for long tails), quantile (by rank) or none;
-    /// of sparse rows and texts: tf-idf, unit, maxabs or none [default: standard; tune tries asinh and quantile, too; sparse rows: none; texts: tf-idf]
+    /// Scaling learned from the training rows and stored in the model: standard, minmax, robust
+    /// (for outliers), asinh (for long tails), quantile (by rank) or none; for sparse rows and
+    /// texts: tf-idf, unit, maxabs or none [default: standard; tune also tries asinh and quantile;
+    /// sparse rows: none; texts: tf-idf]
     #[arg(long, value_parser = parse::word::<Scaling>, value_name = "SCALE")]
     pub(crate) scale: Option<Scaling>,
-    /// Predict new rows with a value outside the range of the training rows as they are, and not as if at its edge
+    /// Predict new rows with values outside the training range as they are, instead of clipped to
+    /// the training range
     #[arg(long)]
     pub(crate) no_clip: bool,
-    /// Metric before the kernel, learned from the target: learn, diagonal, full or low-rank(R); or that of a MODEL, or the
-    /// numbers in a table FILE (one row: a factor for each feature; more: a matrix) [default: none; learn in tune]
+    /// Metric before the kernel, learned from the target: learn, diagonal, full or low-rank(R); or
+    /// the metric of a MODEL, or the numbers of a table FILE (one row: a factor for each feature;
+    /// several rows: a matrix) [default: none; learn in tune]
     #[arg(long, value_name = "FORM|FILE", value_parser = parse::word::<MetricSource>)]
     pub(crate) metric: Option<MetricSource>,
     #[arg(long, help = KERNEL, long_help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=auto)", value_parser = parse::kernel)]
     pub(crate) kernel: Kernel,
     #[arg(long, help = map_help(), value_name = "MAP", default_value = "nystrom", value_parser = parse::map)]
     pub(crate) map: MapSpec,
-    /// Number of features that the map makes; for nystrom the number of landmarks [default: 1000, or the rows of --landmarks FILE]
+    /// Number of features of the map; for nystrom, the number of landmarks [default: 1000, or the
+    /// rows of --landmarks FILE]
     #[arg(long, value_name = "M", value_parser = parse::rank)]
     pub(crate) rank: Option<usize>,
     #[arg(long, help = landmarks_help(), value_parser = parse::LandmarksParser, value_name = "SCHEME|FILE")]
     pub(crate) landmarks: Option<LandmarkSource>,
-    /// Choose landmarks among this many random rows, or all [default: max(20 * rank, 50000)]
+    /// Number of random rows among which landmarks are chosen, or all [default: max(20 * rank,
+    /// 50000)]
     #[arg(long, value_name = "N|all", value_parser = parse::word::<Candidates>)]
     pub(crate) candidates: Option<Candidates>,
-    /// Seed of every random choice
+    /// Seed of all random choices
     #[arg(long, value_name = "N", value_parser = parse::whole, default_value_t = 0)]
     pub(crate) seed: u64,
     /// Type of rows and features: f32 or f64 (sums are f64)
@@ -107,12 +114,12 @@ fn solvers() -> PossibleValuesParser {
 }
 
 fn solvers_in_short() -> String {
-    format!("What to learn: {}", joined(kfit::solver::registry().into_iter().map(|family| family.name)))
+    format!("Solver: {}", joined(kfit::solver::registry().into_iter().map(|family| family.name)))
 }
 
 fn solvers_help() -> String {
     let solvers = explained(kfit::solver::registry().into_iter().map(|family| (family.name, family.about)));
-    format!("What to learn: {solvers}")
+    format!("Solver: {solvers}")
 }
 
 /// Formats pairs as `name (description); …`.

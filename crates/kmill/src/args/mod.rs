@@ -109,7 +109,7 @@ fn shortened(verb: Command) -> Command {
     // only the examples; the explanations below them are for --help
     let said = if crowded { said.split("\n\n").next().unwrap_or_default().to_string() } else { said };
     let more = if crowded {
-        format!("{said}\n\nkmill {name} --help has all options; kmill help which chooses a solver.")
+        format!("{said}\n\nkmill {name} --help lists all options; kmill help which helps to choose a solver.")
     } else {
         said
     };
@@ -161,7 +161,7 @@ fn for_solver(verb: Command, family: &'static SolverFamily, short: bool) -> Comm
     let needed = if family.reads(&CLUSTERS) { " --clusters 5" } else { "" };
     let example = format!(
         "Example:\n  kmill fit {name} train.parquet{target}{needed} -o model.safetensors\n\n\
-         kmill help which chooses a solver; kmill fit --help has the options of all."
+         kmill help which helps to choose a solver; kmill fit --help lists the options of all."
     );
     told.after_help(example)
 }

@@ -10,19 +10,21 @@ use std::{path::PathBuf, time::Duration};
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Run")]
 pub(crate) struct RunArgs {
-    /// Memory budget of the whole process, such as 512MiB or 2GiB [default: half of what the machine, its control group or ulimit -v allows]
+    /// Memory budget of the whole process, such as 512MiB or 2GiB [default: half of the memory that
+    /// the machine, the control group or ulimit -v allows]
     #[arg(long, value_name = "SIZE", value_parser = parse::bytes)]
     pub(crate) memory: Option<usize>,
-    /// Threads [default: as many as there are cores]; fewer start if ulimit -v or ulimit -u has no room for them
+    /// Number of threads [default: number of cores]; fewer start if ulimit -v or ulimit -u leaves
+    /// no room for them
     #[arg(long, value_name = "N", value_parser = parse::threads)]
     pub(crate) threads: Option<usize>,
-    /// One JSON object on stdout, and nothing else there
+    /// Print one JSON object to stdout, and nothing else
     #[arg(long)]
     pub(crate) json: bool,
-    /// Neither progress nor warnings on stderr
+    /// Print no progress and no warnings to stderr
     #[arg(short, long, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
-    /// Also the plan, every stage with its time, and whole tables
+    /// Also print the plan, every stage with its time, and complete tables
     #[arg(short, long)]
     pub(crate) verbose: bool,
 }
@@ -31,14 +33,16 @@ pub(crate) struct RunArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Run")]
 pub(crate) struct DiskArgs {
-    /// Continue from the checkpoint in MODEL.checkpoint, where a stopped fit left one, and reject that of another fit; without the option the same
-    /// command continues too, and another one replaces it. Same bits as never stopped
+    /// Continue from the checkpoint MODEL.checkpoint of an interrupted fit, and reject the
+    /// checkpoint of another fit; without the option the same command continues too, and a
+    /// different one replaces the checkpoint. The model is bit-identical to that of an
+    /// uninterrupted fit
     #[arg(long, conflicts_with = "states")]
     pub(crate) resume: bool,
-    /// Start afresh, and replace the checkpoint that a stopped fit left
+    /// Start from the beginning, and replace the checkpoint of an interrupted fit
     #[arg(long, conflicts_with_all = ["states", "resume"])]
     pub(crate) fresh: bool,
-    /// Time between two saves of the checkpoint; 0s saves after every segment
+    /// Time between two saves of the checkpoint; 0s saves after every segment of rows
     #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "30s")]
     pub(crate) checkpoint_every: Duration,
     #[command(flatten)]
@@ -66,11 +70,11 @@ pub(crate) fn resume(resume: bool, fresh: bool) -> Resume {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Run")]
 pub(crate) struct EngineArgs {
-    /// A folder in which processes with the same command share the passes over the rows: start as many as you like, on as many
-    /// machines; same bits as one
+    /// Folder in which processes with the same command share the passes over the rows: any number
+    /// of processes, on any number of machines; the model is bit-identical to that of one process
     #[arg(long, value_name = "DIR")]
     pub(crate) states: Option<PathBuf>,
-    /// Time without a sign of life after which another process counts as gone, and its part is done again
+    /// Time without a heartbeat after which another process counts as dead and its part is repeated
     #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "90s", requires = "states", hide_short_help = true)]
     pub(crate) patience: Duration,
 }
@@ -86,10 +90,12 @@ impl EngineArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Run")]
 pub(crate) struct ScratchArgs {
-    /// Folder on a fast disk for decoded rows, features and kernel values that do not fit --memory; nothing stays there
+    /// Folder on a fast disk for decoded rows, features and kernel values that do not fit in
+    /// --memory; nothing remains there
     #[arg(long, value_name = "DIR")]
     pub(crate) scratch: Option<PathBuf>,
-    /// Most bytes there [default: half of what the disk has free]
+    /// Maximum size of the files in the scratch folder [default: half of the free space of the
+    /// disk]
     #[arg(long, value_name = "SIZE", value_parser = parse::bytes, requires = "scratch")]
     pub(crate) scratch_limit: Option<usize>,
 }

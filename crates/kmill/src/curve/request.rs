@@ -20,45 +20,49 @@ use std::path::PathBuf;
     kmill curve all.parquet --target y --test-where 'fold == 0' --methods uniform,kmeans,rpcholesky,fourier \\\n    \
         --ranks 50..2000 --repeats 10 -o curve.html -o curve.csv\n  \
     kmill curve train.parquet -o figure.svg\n\n\
-    Seconds, passes, kernel evaluations and bytes read are those of choosing landmarks, making the map and forming the \
-    features of every row once. Schemes with nested landmarks run once for all ranks. A stopped curve keeps its \
-    finished cells in OUT.cells.json; the same command continues.")]
+    Seconds, passes, kernel evaluations and bytes read are the costs of choosing landmarks, building \
+    the map and computing the features of every row once. Schemes with nested landmarks run once for \
+    all ranks. An interrupted curve keeps its finished cells in OUT.cells.json; the same command \
+    continues it.")]
 pub(crate) struct CurveArgs {
     #[command(flatten)]
     pub(crate) data: DataArgs,
-    /// Rows to test ridge regression on: 'fold == 0'. Without --where all others are approximated and learned from
+    /// Test rows of a ridge regression: 'fold == 0'. Without --where, all other rows are the
+    /// training rows
     #[arg(long, value_name = "CONDITION", value_parser = parse::condition, help_heading = "Table")]
     pub(crate) test_where: Option<Condition>,
-    /// Measure on a uniform sample of so many rows, held in memory [default: all rows]
+    /// Measure on a uniform sample of this many rows, held in memory [default: all rows]
     #[arg(long, value_name = "N", value_parser = parse::rank, help_heading = "Table")]
     pub(crate) sample: Option<usize>,
-    /// Landmark schemes (with the map nystrom) and maps, comma-separated; fit --help lists them
+    /// Landmark schemes and maps, comma-separated (a scheme uses the map nystrom); fit --help lists
+    /// them
     #[arg(long, value_name = "LIST", value_parser = parse::methods, default_value = "uniform,kmeans,greedy,rpcholesky",
         help_heading = "Comparison")]
     pub(crate) methods: Methods,
-    /// Ranks: 250,500,1000 or 50..2000 (doubling)
+    /// Ranks to compare: 250,500,1000 or 50..2000 (doubling)
     #[arg(long, value_name = "LIST", value_parser = parse::ranks, default_value = "50..1000", help_heading = "Comparison")]
     pub(crate) ranks: String,
-    /// Seeds to try, from --seed on; a method without random choices runs once
+    /// Number of seeds, starting at --seed; a method without random choices runs once
     #[arg(long, value_name = "N", value_parser = parse::repeats, default_value = "5", help_heading = "Comparison")]
     pub(crate) repeats: u64,
-    /// Landmark scheme of those maps among --methods that need landmarks [default: rpcholesky]
+    /// Landmark scheme of the maps among --methods that need landmarks [default: rpcholesky]
     #[arg(long, value_name = "SCHEME", value_parser = parse::scheme, help_heading = "Comparison")]
     pub(crate) landmarks: Option<&'static Scheme>,
-    /// Scaling learned from the rows: standard, minmax, robust (for stray values), asinh (for long tails), quantile (by rank) or none
+    /// Scaling learned from the rows: standard, minmax, robust (for outliers), asinh (for long
+    /// tails), quantile (by rank) or none
     #[arg(long, value_parser = parse::word::<Scaling>, default_value_t, value_name = "SCALE", help_heading = "Comparison")]
     pub(crate) scale: Scaling,
     #[arg(long, help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=median)",
         value_parser = parse::kernel, help_heading = "Comparison")]
     pub(crate) kernel: Kernel,
-    /// What the target is: regression or classification [default: regression]
+    /// Task of the test error: regression or classification [default: regression]
     #[arg(long, requires = "test_where", value_parser = parse::word::<Task>, value_name = "TASK", help_heading = "Comparison")]
     pub(crate) task: Option<Task>,
-    /// Penalty of the test error, per row: (1/n) sum loss + lambda |w|^2
+    /// Regularisation parameter of the test error, per row: (1/n) sum loss + lambda |w|^2
     #[arg(long, requires = "test_where", value_name = "LAMBDA", value_parser = parse::lambda, default_value = "1e-6", allow_hyphen_values = true,
         help_heading = "Comparison")]
     pub(crate) lambda: String,
-    /// Constant term of the test error: free, penalised or none
+    /// Intercept of the test error: free, penalised or none
     #[arg(long, requires = "test_where", value_parser = parse::word::<Intercept>, default_value_t, value_name = "INTERCEPT", help_heading = "Comparison")]
     pub(crate) intercept: Intercept,
     /// First seed
@@ -67,13 +71,13 @@ pub(crate) struct CurveArgs {
     /// Type of rows and features: f32 or f64 (sums are f64)
     #[arg(long, value_parser = parse::word::<ElementType>, default_value_t, value_name = "TYPE", help_heading = "Comparison")]
     pub(crate) precision: ElementType,
-    #[arg(short, long, help = format!("Where the curve goes: {}; may be given several times", outputs()), value_name = "OUT", help_heading = "Run")]
+    #[arg(short, long, help = format!("Output file of the curve: {}; can be repeated", outputs()), value_name = "OUT", help_heading = "Run")]
     pub(crate) output: Vec<PathBuf>,
-    /// Continue with the cells that a stopped curve left beside the first output, and reject those of another curve; without the option the same
-    /// command continues too
+    /// Continue with the finished cells of an interrupted curve, next to the first output, and
+    /// reject the cells of another curve; without the option the same command continues too
     #[arg(long, help_heading = "Run")]
     pub(crate) resume: bool,
-    /// Start afresh, and replace the cells that a stopped curve left
+    /// Start from the beginning, and replace the cells of an interrupted curve
     #[arg(long, conflicts_with = "resume", help_heading = "Run")]
     pub(crate) fresh: bool,
     #[command(flatten)]

@@ -20,37 +20,41 @@ use std::path::PathBuf;
     kmill evaluate leaving.safetensors customers.csv --positive yes --cost 1:20\n  \
     kmill evaluate anomalies.safetensors test.parquet --target is_fraud --top 100\n  \
     kmill evaluate search.safetensors queries.parquet --group query --top 5\n\n\
-    A model of oneclass or mean is scored where --target names a column that is 0 for usual rows and 1 for unusual ones.")]
+    A model of oneclass or mean needs --target: a column that is 0 for normal rows and 1 for outliers.")]
 pub(crate) struct EvaluateArgs {
-    /// A model written by `kmill fit`
+    /// Model file written by `kmill fit`
     #[arg(value_name = "MODEL")]
     pub(crate) model: PathBuf,
     #[command(flatten)]
     pub(crate) data: SelectArgs,
-    /// The target columns, where they are named otherwise than at the fit; FILE.npy for .npy tables
+    /// Target columns, if they have other names than at the fit; FILE.npy for .npy tables
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
     pub(crate) target: Vec<String>,
     #[command(flatten)]
     pub(crate) missing_target: MissingTargetArgs,
-    /// The column with the weight of each row: a row of weight 2 counts as that row twice [default: all rows count alike]
+    /// Column of row weights: weight 2 counts a row twice [default: equal weights]
     #[arg(long, value_name = "NAME", value_parser = parse::name, help_heading = "Table")]
     pub(crate) weights: Option<String>,
-    /// The class that counts as positive, of two [default: the second in the order of `inspect`]
+    /// Positive class, of two [default: the second in the order of `inspect`]
     #[arg(long, value_name = "LABEL", value_parser = parse::label, help_heading = "Run")]
     pub(crate) positive: Option<String>,
-    /// What a false alarm and a missed row of the positive class cost, such as 1:20: also find the threshold of the least cost
+    /// Costs of a false positive and of a false negative, such as 1:20; also finds the threshold of
+    /// least cost
     #[arg(long, value_name = "ALARM:MISS", value_parser = parse::costs, help_heading = "Run")]
     pub(crate) cost: Option<[f64; 2]>,
-    /// Decide for the positive one of two classes above this probability, or above this score in a model without probabilities
+    /// Predict the positive class, of two, above this probability, or above this score if the model
+    /// has no probabilities
     #[arg(long, value_name = "NUMBER", value_parser = parse::number, allow_negative_numbers = true, help_heading = "Run")]
     pub(crate) threshold: Option<f64>,
-    /// Score the order of the rows within the groups of this column, beside the target as their grades [default: the group of the fit, of a ranking]
+    /// Column of groups: score the order of the rows within each group, with the target as grades
+    /// [default: the group column of a ranking model]
     #[arg(long, value_name = "NAME", value_parser = parse::name, help_heading = "Run")]
     pub(crate) group: Option<String>,
-    /// Score the N most unusual rows (oneclass, mean), or the first N of every group (ranking) [default: as many as the target says there are; 10 of a group]
+    /// Score the N most anomalous rows (oneclass, mean), or the first N rows of every group
+    /// (ranking) [default: the number of outliers in the target; 10 per group]
     #[arg(long, value_name = "N", value_parser = parse::rank, help_heading = "Run")]
     pub(crate) top: Option<usize>,
-    /// Also write a page: residuals, or confusions and the ROC curve
+    /// Also write an HTML page: residuals, or the confusion matrix and the ROC curve
     #[arg(long, value_name = "FILE.html", help_heading = "Run")]
     pub(crate) report: Option<PathBuf>,
     #[command(flatten)]

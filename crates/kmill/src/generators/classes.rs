@@ -32,7 +32,7 @@ pub(super) static BLOBS: Generator = Generator::rule("blobs", 2, Target::Class, 
 })
 .at_least(1)
 .noise(1.0)
-.about("three classes: normal clusters around centres uniform in (-10, 10)^d");
+.about("three classes: Gaussian clusters with centres uniform in (-10, 10)^d");
 
 /// (t, t² + class), t uniform in (-2, 2): not linearly separable, but separable by a quadratic
 /// function.

@@ -15,8 +15,10 @@ use std::f64::consts::TAU;
 pub(super) static SMILE: Generator = Generator {
     // two eyes of 3 points and a mouth of 1
     fewest_rows: 7,
-    ..Generator::rule("smile", 2, Target::Class, smile)
-        .about("a face in the plane: two dense eyes, a mouth, and an outline of most points; y numbers the parts")
+    ..Generator::rule("smile", 2, Target::Class, smile).about(
+        "a face in the plane: two dense eyes, a mouth, and an outline with most of the \
+            points; y is the index of the part",
+    )
 };
 
 /// Returns the number of points of one eye and of the mouth, for n points in total.
@@ -53,7 +55,10 @@ pub(super) static ROBSPIRAL: Generator = Generator::rule("robspiral", 2, Target:
     x[1] = radius * t.sin();
     t
 })
-.about("a spiral e^(t/5) (cos t, sin t), t from 64 down to 0, most points near the centre; y is t");
+.about(
+    "a spiral e^(t/5) (cos t, sin t), t from 64 down to 0, with most points near the centre; y \
+    is t",
+);
 
 #[cfg(test)]
 mod tests {

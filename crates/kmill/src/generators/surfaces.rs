@@ -29,7 +29,10 @@ pub(super) static HIDDEN: Generator = Generator::rule("hidden", 32, Target::Numb
 })
 .at_least(4)
 .noise(0.2)
-.about("regression: cos(1.5 (x0 + x1)) + cos(1.5 (x2 - x3)) + noise, and 28 features that do not matter; x uniform in (-2, 2)");
+.about(
+    "regression: cos(1.5 (x0 + x1)) + cos(1.5 (x2 - x3)) + noise, and 28 irrelevant features; \
+    x uniform in (-2, 2)",
+);
 
 /// (t cos t, 21 v, t sin t) with t = 3π/2 (1 + 2u), u and v uniform in (0, 1); the target is t.
 pub(super) static SWISSROLL: Generator = Generator::rule("swissroll", 3, Target::Number, |recipe, row, x| {
@@ -38,7 +41,10 @@ pub(super) static SWISSROLL: Generator = Generator::rule("swissroll", 3, Target:
     t
 })
 .noise(0.0)
-.about("a sheet rolled up in three dimensions, scikit-learn's Swiss roll; the target is the place along the roll");
+.about(
+    "scikit-learn's Swiss roll, a plane rolled up in three dimensions; the target is the \
+    position along the roll",
+);
 
 /// (sin t, 2v, sign(t)(cos t − 1)) with t = 3π (u − ½), u and v uniform in (0, 1); the target is t.
 pub(super) static SCURVE: Generator = Generator::rule("scurve", 3, Target::Number, |recipe, row, x| {
@@ -47,7 +53,10 @@ pub(super) static SCURVE: Generator = Generator::rule("scurve", 3, Target::Numbe
     t
 })
 .noise(0.0)
-.about("a sheet bent to an S in three dimensions, scikit-learn's S curve; the target is the place along the S");
+.about(
+    "scikit-learn's S curve, a plane bent to an S in three dimensions; the target is the \
+    position along the S",
+);
 
 impl Recipe {
     /// Writes features that are uniform in (0, 1).

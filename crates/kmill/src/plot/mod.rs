@@ -33,28 +33,31 @@ use std::path::PathBuf;
     kmill plot model.safetensors all.parquet --x x3 --y x7 -o picture.html\n  \
     kmill plot kpca.safetensors all.parquet --colour city -o components.png\n  \
     kmill plot predictions.parquet --x size --y price --colour prediction -o picture.svg\n\n\
-    Classes are regions; numbers and components are shades, with lines of equal value. Features that are not drawn \
-    stand at their mean over the training rows. A model with one feature is a line. Groups are the colours of the rows. \
-    Two components, and a table without a model, are rows as points. A page (.html) saves the picture as PNG.")]
+    Classes are drawn as regions; numbers and components as shades with contour lines. Features that \
+    are not drawn are set to their mean over the training rows. A model with one feature is drawn as \
+    a line. Clusters are drawn as colours of the rows. Two components, and a table without a model, \
+    are drawn as scatter plots. A page (.html) can save the picture as PNG.")]
 pub(crate) struct PlotArgs {
-    /// A model written by `kmill fit`, or a table whose rows are drawn, such as predictions
+    /// Model file written by `kmill fit`, or a table whose rows are drawn, such as predictions
     #[arg(value_name = "MODEL|DATA")]
     pub(crate) model: PathBuf,
     #[command(flatten)]
     pub(crate) data: SelectArgs,
-    /// The feature along the horizontal axis, or component_0, component_1, …; of a table the column [default: the first of two]
+    /// Feature on the horizontal axis, or component_0, component_1, …; for a table, a column
+    /// [default: the first of two]
     #[arg(long, value_name = "NAME", value_parser = parse::name, help_heading = "Picture")]
     pub(crate) x: Option<String>,
-    /// The feature, component or column along the vertical axis [default: the second of two]
+    /// Feature, component or column on the vertical axis [default: the second of two]
     #[arg(long, value_name = "NAME", value_parser = parse::name, help_heading = "Picture")]
     pub(crate) y: Option<String>,
-    /// Which output to draw, from 1: a target, or a component of kpca [default: 1]
+    /// Output to draw, from 1: a target, or a component of kpca [default: 1]
     #[arg(long, value_name = "K", value_parser = parse::rank, help_heading = "Picture")]
     pub(crate) component: Option<usize>,
-    /// The column that colours the rows of a table, or of two components [default: prediction, where it holds labels]
+    /// Column that colours the rows of a table, or of two components [default: prediction, if it
+    /// holds labels]
     #[arg(long, alias = "color", value_name = "NAME", value_parser = parse::name, help_heading = "Picture")]
     pub(crate) colour: Option<String>,
-    /// Where the picture goes: .png, .svg, or .html for a page
+    /// Output file of the picture: .png, .svg, or .html for a page
     #[arg(short, long, value_name = "OUT", help_heading = "Run")]
     pub(crate) output: PathBuf,
     #[command(flatten)]

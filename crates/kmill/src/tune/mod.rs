@@ -25,50 +25,57 @@ use std::{cell::OnceCell, path::PathBuf};
     kmill tune ridge train.parquet --target y --kernels 'gaussian(),laplacian(),matern(nu=1.5)' \\\n    \
         --factors 0.25..4 --ranks 100..800 -o model.safetensors -o search.csv\n  \
     kmill tune svm train.parquet --target label --score alignment -o model.safetensors\n\n\
-    Of every kernel a metric and a length scale are learned on a sample of the rows, and the kernels compared there; with\n\
-    --metric none every kernel is measured at every factor on a small sample, the better half of them on twice as many,\n\
-    and so on. The winner is fitted on all rows as `kmill fit` does, over all --ranks and --lambda.")]
+    A metric and a length scale are learned for every kernel on a sample of the rows, and the kernels \
+    are compared on this sample. With --metric none every kernel is measured at every factor on a \
+    small sample, the better half on twice as many rows, and so on. The winner is fitted on all rows \
+    as by `kmill fit`, over all --ranks and --lambda.")]
 pub(crate) struct TuneArgs {
-    /// What learns with the kernel that is found: a solver that has a target, or any, which tries ridge, svm and logistic on rows held out
+    /// Supervised solver that uses the chosen kernel, or any, which compares ridge, svm and
+    /// logistic on validation rows
     #[arg(value_name = "SOLVER", hide_possible_values = true, value_parser = solvers())]
     pub(crate) solver: String,
     #[command(flatten)]
     pub(crate) data: DataArgs,
-    /// Kernels to try, comma-separated [default: gaussian, exponential, matern and laplacian, or --kernel alone]
+    /// Kernels to compare, comma-separated [default: gaussian, exponential, matern and laplacian,
+    /// or only --kernel]
     #[arg(long, value_name = "LIST", value_parser = parse::kernels, help_heading = "Search")]
     pub(crate) kernels: Option<Kernels>,
-    /// Factors for the length scale of each kernel: 0.5,1,2 or 0.25..4 (doubling); a learned metric brings a length scale of its
-    /// own [default: 0.25..4]
+    /// Factors of the length scale of each kernel: 0.5,1,2 or 0.25..4 (doubling); a learned metric
+    /// has its own length scale [default: 0.25..4]
     #[arg(long, value_name = "LIST", value_parser = parse::factors, help_heading = "Search")]
     pub(crate) factors: Option<String>,
-    /// Time for the search and the fit: on the kernel itself (--map exact), or at ranks 500, 1000, 2000, … as far as the fit is
-    /// likely to end in time
+    /// Time budget of the search and the fit; the fit uses the exact kernel (--map exact), or ranks
+    /// 500, 1000, 2000, … as far as it is predicted to finish in time
     #[arg(long, value_name = "TIME", value_parser = parse::duration, conflicts_with_all = ["rank", "ranks"], help_heading = "Search")]
     pub(crate) time: Option<std::time::Duration>,
-    /// Work of the search, in the place of --time: so many rounds that learn metrics and kernels that are measured, so many trials of
-    /// solvers, and of machines on the kernel itself. The report of a search with --time tells the work and the map or ranks it came to;
-    /// these give the same model on any machine
+    /// Work budget of the search, instead of --time: numbers of kernel steps (rounds of metric
+    /// learning, and measured kernels), of solver trials, and of trials of exact solvers. The
+    /// report of a search with --time shows its work and the map or ranks that it chose; these give
+    /// the same model on any machine
     #[arg(long, value_name = "STEPS,TRIALS[,MACHINES]", conflicts_with = "time", help_heading = "Search")]
     pub(crate) work: Option<SearchWork>,
-    /// By what kernels are compared: cv (held-out error), gcv (no folds) or alignment (nothing is solved; compares
-    /// lengths, not families of kernels)
+    /// Score by which kernels are compared: cv (cross-validated error), gcv (generalised
+    /// cross-validation, no folds) or alignment (kernel-target alignment, solves nothing; compares
+    /// length scales, not families of kernels)
     #[arg(long, value_parser = parse::word::<Score>, default_value_t, value_name = "SCORE", help_heading = "Search")]
     pub(crate) score: Score,
-    /// By what solvers are compared: error (wrong classes, or the squared error), auc, log-loss or brier [default: error; where the rarer
-    /// of two classes has less than 10 % of the rows log-loss, and auc of a solver that is named]
+    /// Score by which solvers are compared: error (error rate, or squared error), auc, log-loss or
+    /// brier [default: error; if the rarer of two classes has less than 10 % of the rows, log-loss,
+    /// or auc if a solver is named]
     #[arg(long, value_parser = parse::word::<Select>, value_name = "MEASURE", help_heading = "Search")]
     pub(crate) measure: Option<Select>,
-    /// Rows of the last comparison, of two kernels; those before have half as many each
+    /// Number of rows of the last comparison, between two kernels; each earlier comparison has half
+    /// as many
     #[arg(long, value_name = "N", value_parser = parse::rank, default_value = "20000", help_heading = "Search")]
     pub(crate) sample: usize,
     #[command(flatten)]
     pub(crate) learn: MapArgs,
     #[command(flatten)]
     pub(crate) given: SolverArgs,
-    #[arg(short, long, help = format!("Where the model goes (safetensors), and the table of the search: {}; may be given several times. \
-        Without a model nothing is fitted", tables()), value_name = "MODEL|OUT", required = true, help_heading = "Run")]
+    #[arg(short, long, help = format!("Output file of the model (.safetensors), or of the table of the search: {}; can be repeated. \
+        Without a model, nothing is fitted", tables()), value_name = "MODEL|OUT", required = true, help_heading = "Run")]
     pub(crate) output: Vec<PathBuf>,
-    /// Also write a page: the kernels, the solvers and the fit
+    /// Also write an HTML page: the kernels, the solvers and the fit
     #[arg(long, value_name = "FILE.html", help_heading = "Run")]
     pub(crate) report: Option<PathBuf>,
     #[command(flatten)]

@@ -45,7 +45,8 @@ use kstore::Plan;
 
 pub(super) const FAMILY: StatisticFamily = StatisticFamily {
     name: "hsic",
-    about: "Hilbert-Schmidt independence criterion, tr(KHLH)/n^2: do two sets of columns depend on each other",
+    about: "Hilbert-Schmidt independence criterion, tr(KHLH)/n^2: whether two sets of columns are \
+        dependent",
     compares: Compares::Columns,
     plan,
     keeps: true,

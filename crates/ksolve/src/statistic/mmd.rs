@@ -32,7 +32,7 @@ use kstore::Plan;
 
 pub(super) const FAMILY: StatisticFamily = StatisticFamily {
     name: "mmd",
-    about: "maximum mean discrepancy: do two samples come from the same distribution",
+    about: "maximum mean discrepancy: whether two samples have the same distribution",
     compares: Compares::Samples,
     plan,
     keeps: false,

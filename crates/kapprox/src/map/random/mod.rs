@@ -54,7 +54,7 @@ pub(super) const FOURIER: MapFamily = MapFamily {
 
 pub(super) const ORTHOGONAL: MapFamily = MapFamily {
     name: "orthogonal",
-    about: "random Fourier features, frequencies at right angles",
+    about: "random Fourier features with orthogonal frequencies",
     sparse: false,
     ..FOURIER
 };

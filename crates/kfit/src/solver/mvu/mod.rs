@@ -45,7 +45,8 @@ use semidefinite::maximise;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "mvu",
-    "maximum variance unfolding: coordinates as far apart as neighbours allow",
+    "maximum variance unfolding: coordinates as far apart as the distances between neighbours \
+        allow",
     Task::Components,
     &[EMBEDDED, NEIGHBOURS, Parameter { default: Some("1000"), ..NODES }],
     |settings| Ok(Box::new(MaximumVariance(NeighbourOptions::new(settings)))),

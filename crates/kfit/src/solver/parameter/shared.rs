@@ -39,7 +39,9 @@ pub const LAMBDA: Parameter = Parameter {
     name: "lambda",
     kind: ParameterKind::Penalties { several: false, zero: false },
     default: Some("1e-6"),
-    about: "Penalty per row of (1/n) sum loss + lambda |w|^2: 1e-6; where several are compared a list 1e-8,1e-6 or a range 1e-9..1e-3, two per decade; of ridge also 0, the solution of smallest norm",
+    about: "Regularisation parameter, per row: (1/n) sum loss + lambda |w|^2; a number such as \
+        1e-6; a solver that cross-validates also accepts a list 1e-8,1e-6 or a range 1e-9..1e-3 \
+        (two values per decade); ridge also accepts 0, the minimum-norm solution",
 };
 
 /// The parameter `lambda` of a solver that compares several values.
@@ -54,7 +56,8 @@ pub const C: Parameter = Parameter {
     name: "C",
     kind: ParameterKind::Penalties { several: false, zero: false },
     default: None,
-    about: "The penalty as LIBSVM writes it, in the place of lambda: C = 1/(2 n lambda); where several are compared 0.1,1,10 or 0.01..100",
+    about: "Regularisation parameter of LIBSVM, instead of lambda: C = 1/(2 n lambda); a solver \
+        that cross-validates also accepts 0.1,1,10 or 0.01..100",
 };
 
 /// The parameter `C` of a solver that compares several values.
@@ -65,12 +68,12 @@ pub const TASK: Parameter = Parameter {
     name: "task",
     kind: ParameterKind::Word(&["regression", "classification"]),
     default: Some("regression"),
-    about: "What the target is: regression, or classification (one against the rest, labels kept)",
+    about: "Task: regression, or classification (one-vs-rest, with the labels of the table)",
 };
 
 /// The parameter `probabilities`: validation rows calibrate the map from scores to probabilities.
 pub const PROBABILITIES: Parameter =
-    Parameter::flag("probabilities", "Learn probabilities from rows held out, for predict `probabilities`");
+    Parameter::flag("probabilities", "Calibrate class probabilities on validation rows, for predict `probabilities`");
 
 /// The parameter `tolerance`: the trace error that determines the rank. Every solver on features
 /// reads it.
@@ -78,7 +81,8 @@ pub const TOLERANCE: Parameter = Parameter {
     name: "tolerance",
     kind: ParameterKind::Number(Interval::Fraction),
     default: None,
-    about: "Take the smallest rank, up to rank (then 4000 by default), with a relative trace error below this",
+    about: "Use the smallest rank with a relative trace error below this, up to rank (then 4000 \
+        by default)",
 };
 
 /// The parameter `intercept`: treatment of the constant.
@@ -86,7 +90,7 @@ pub const INTERCEPT: Parameter = Parameter {
     name: "intercept",
     kind: ParameterKind::Word(&["free", "penalised", "none"]),
     default: Some("free"),
-    about: "Constant term: free, penalised or none",
+    about: "Intercept: free, penalised or none",
 };
 
 /// The parameter `intercept` of a solver that learns row by row: the intercept is learned like the
@@ -98,7 +102,11 @@ pub const FOLDS: Parameter = Parameter {
     name: "folds",
     kind: ParameterKind::Folds,
     default: None,
-    about: "Cross-validation: 5 (rows at random), blocks:6 (contiguous rows), column:NAME (a fold for each value), groups:5:NAME (each value in one of 5 folds), forward:5 (each of 5 blocks by the rows before it; forward:5+1 leaves a block between, forward:5:NAME orders rows by a column; ridge and tune) or none [default: 5 where there is something to choose]",
+    about: "Folds of cross-validation, such as 5; 5 makes random folds, blocks:6 contiguous \
+        blocks, column:NAME one fold per value, groups:5:NAME keeps all rows of a value in one of \
+        5 folds, forward:5 predicts each of 5 blocks from the rows before it (forward:5+1 leaves \
+        a gap of one block, forward:5:NAME orders the rows by a column; ridge and tune only), \
+        none turns it off [default: 5 if there is something to choose]",
 };
 
 /// The parameter `steps`: maximum number of iterations.
@@ -106,7 +114,7 @@ pub const STEPS: Parameter = Parameter {
     name: "steps",
     kind: ParameterKind::Count { most: 1_000_000, reason: "a solver that needs more will not get there" },
     default: Some("200"),
-    about: "Most steps, or sweeps over the rows",
+    about: "Maximum number of iterations, such as Newton steps, or epochs for the perceptron",
 };
 
 /// The parameter `ranks`: the ranks that are compared in one pass.
@@ -114,13 +122,14 @@ pub const RANKS: Parameter = Parameter {
     name: "ranks",
     kind: ParameterKind::Ranks,
     default: None,
-    about: "Ranks to compare in the same pass: 250,500,1000 or 50..2000 (doubling) [default: rank alone]",
+    about: "Ranks to compare in one pass: 250,500,1000 or 50..2000 (doubling) [default: only rank]",
 };
 
 /// The parameter `std`: the model stores what predictive standard deviations need.
 pub(crate) const STD: Parameter = Parameter::flag(
     "std",
-    "Keep in the model what predict --std and kmill update need: 16 bytes for each pair of landmarks (a numeric target; ridge direct, online rls)",
+    "Store in the model the data for predict --std and kmill update: 16 bytes for each pair of \
+        landmarks (numeric targets; ridge direct, online rls)",
 );
 
 /// The parameter `with`: the columns of the second view.
@@ -128,7 +137,8 @@ pub(crate) const WITH: Parameter = Parameter {
     name: "with",
     kind: ParameterKind::Columns,
     default: None,
-    about: "Columns of the second view, as names or globs, comma-separated; the first has the other features; has to be given",
+    about: "Columns of the second view, as names or globs, comma-separated; the first view has \
+        the other features; required",
 };
 
 /// The parameter `with_kernel`: the kernel on the second view.
@@ -136,7 +146,7 @@ pub(crate) const WITH_KERNEL: Parameter = Parameter {
     name: "with_kernel",
     kind: ParameterKind::Kernel,
     default: None,
-    about: "Kernel on the second view [default: that of the first]",
+    about: "Kernel on the second view [default: the kernel of the first view]",
 };
 
 /// The parameter `gap`: the relative duality gap at which the solver stops.
@@ -154,7 +164,9 @@ pub const NU: Parameter = Parameter {
     // one row in twenty, a usual level in statistics: half of all rows would not be anomalies, and
     // with nu below the fraction of anomalies the model fits the anomalies too
     default: Some("0.05"),
-    about: "Share of the rows that may lie outside, above 0 and up to 1: of oneclass at most, of mean those farthest from the mean, whose score is negative",
+    about: "Fraction of outliers, above 0 and up to 1; oneclass: an upper bound on the training \
+        rows with a negative score; mean: the fraction of rows farthest from the mean, which have \
+        a negative score",
 };
 
 /// The parameter `class_weight`: weights of the classes.
@@ -162,7 +174,8 @@ pub const CLASS_WEIGHT: Parameter = Parameter {
     name: "class_weight",
     kind: ParameterKind::ClassWeights,
     default: None,
-    about: "Weights of the classes: balanced (the inverse of their size), or one for each label, as in spam=5,ham=1",
+    about: "Class weights: balanced (inversely proportional to the class size), or one weight per \
+        label, as in spam=5,ham=1",
 };
 
 /// The parameter `components`: number of components of a decomposition.
@@ -181,7 +194,8 @@ pub const NODES: Parameter = Parameter {
     name: "nodes",
     kind: ParameterKind::Count { most: 1_000_000, reason: "neighbours are searched among all of them" },
     default: None,
-    about: "Rows that the graph connects, a sample that the model keeps; of lle as many as rank unless given",
+    about: "Number of nodes of the neighbour graph, a sample of rows that the model stores; lle \
+        uses rank by default",
 };
 
 /// The parameter `neighbours`: number of nearest nodes.
@@ -189,16 +203,18 @@ pub const NEIGHBOURS: Parameter = Parameter {
     name: "neighbours",
     kind: ParameterKind::Count { most: 1000, reason: "a row is near a few others only" },
     default: None,
-    about: "Number of nearest nodes that a node, or a new row, is joined to [default: 10, or as many up to 40 as leave no part of the nodes alone]",
+    about: "Number of nearest nodes to which a node, or a new row, is connected [default: 10, \
+        increased up to 40 until the graph is connected]",
 };
 
 /// The parameter `uncentred`: the mean of the features is not subtracted.
-pub const UNCENTRED: Parameter = Parameter::flag("uncentred", "Do not subtract the mean of the features first");
+pub const UNCENTRED: Parameter = Parameter::flag("uncentred", "Do not subtract the mean of the features");
 
 /// The parameter `novelty`: the model stores what the distance of a row from the components needs.
 pub const NOVELTY: Parameter = Parameter::flag(
     "novelty",
-    "Keep in the model what predict `novelty` and `preimage` need: 16 bytes for each pair of landmarks",
+    "Store in the model the data for predict `novelty` and `preimage`: 16 bytes for each pair of \
+        landmarks",
 );
 
 /// The parameter `clusters`: number of clusters.
@@ -206,7 +222,7 @@ pub const CLUSTERS: Parameter = Parameter {
     name: "clusters",
     kind: ParameterKind::Count { most: 1_000_000, reason: "a group needs rows" },
     default: None,
-    about: "Number of groups; has to be given",
+    about: "Number of clusters; required",
 };
 
 /// The parameter `starts`: number of starts of a search.
@@ -218,7 +234,7 @@ pub const STARTS: Parameter = Parameter {
         reason: "what so many starts have not found, a larger sample or other clusters will",
     },
     default: Some("10"),
-    about: "Number of starts of the search; the best one is kept",
+    about: "Number of starts of the search; the best result is kept",
 };
 
 /// The parameter `group`: the column whose values are the groups in which rows are ranked.
@@ -226,7 +242,8 @@ pub const GROUP: Parameter = Parameter {
     name: "group",
     kind: ParameterKind::Column,
     default: None,
-    about: "Column of the groups that rows are ranked in, such as queries: rows of different groups are never compared [default: all rows are one group]",
+    about: "Column of the groups in which rows are ranked, such as queries; rows of different \
+        groups are never compared [default: all rows are one group]",
 };
 
 /// The parameter `weights`: the column of the row weights.
@@ -234,5 +251,6 @@ pub const WEIGHTS: Parameter = Parameter {
     name: "weights",
     kind: ParameterKind::Column,
     default: None,
-    about: "Column of the rows' weights, 0 or more: a row of weight 2 counts as that row twice, one of weight 0 is not read, and weights that are not all whole numbers are divided by their mean",
+    about: "Column of row weights, 0 or more: weight 2 counts a row twice, weight 0 skips it, and \
+        weights that are not all integers are divided by their mean",
 };

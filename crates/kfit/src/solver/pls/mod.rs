@@ -40,7 +40,7 @@ use std::borrow::Cow;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "pls",
-    "partial least squares: values or classes by the components that vary with them",
+    "partial least squares: regression or classification by components that covary with the target",
     Task::Regression,
     &[TASK, COMPONENTS, RANKS, FOLDS, TOLERANCE],
     |settings| Ok(Box::new(PartialLeastSquares { components: settings.required(&COMPONENTS, Settings::count) })),

@@ -57,7 +57,7 @@ use std::borrow::Cow;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     "ranking",
-    "the order of rows in groups, learned from grades by pairs of rows (RankSVM)",
+    "the order of rows within groups, learned from the grades of pairs of rows (RankSVM)",
     Task::Ranking,
     &[GROUP, LOSS, COMPARED_LAMBDAS, FOLDS, STEPS, TOLERANCE],
     |settings| Ok(Box::new(Ranking::new(settings)?)),

@@ -13,7 +13,7 @@ pub const FAMILY: SolverFamily = SolverFamily {
     on_kernel,
     ..SolverFamily::new(
         "ridge",
-        "squared loss: values, or classes one against the rest",
+        "squared loss: regression, or one-vs-rest classification",
         Task::Regression,
         &[
             TASK,
@@ -65,21 +65,25 @@ pub(super) const SELECT: Parameter = Parameter {
     name: "select",
     kind: ParameterKind::Word(&["mse", "error"]),
     default: Some("mse"),
-    about: "Choose rank and lambda by cross-validated mse, or by the error of classes (one more pass)",
+    about: "Choose rank and lambda by cross-validated mse, or by the error rate of the classes \
+        (one more pass)",
 };
 
 pub(super) const METHOD: Parameter = Parameter {
     name: "method",
     kind: ParameterKind::Word(&["auto", "direct", "pcg"]),
     default: Some("auto"),
-    about: "How the system is solved: direct, pcg (conjugate gradient; one rank, one lambda) or auto, which is pcg where direct does not fit memory, and for the map exact beyond 10,000 rows",
+    about: "Method for the linear system: auto, direct or pcg; pcg is the preconditioned \
+        conjugate gradient method (one rank, one lambda); auto is pcg if direct does not fit in \
+        memory, or for the map exact beyond 10,000 rows",
 };
 
 pub(super) const PRECONDITIONER: Parameter = Parameter {
     name: "preconditioner",
     kind: ParameterKind::Word(&["krill", "falkon"]),
     default: None,
-    about: "Preconditioner of conjugate gradient on landmarks: krill (a sketch of 4 rank rows) or falkon [default: krill]",
+    about: "Preconditioner of pcg on landmarks: krill or falkon; krill uses a sketch of 4 * rank \
+        rows [default: krill]",
 };
 
 /// The parameter `residual`: the relative residual at which conjugate gradient ends.
@@ -87,12 +91,13 @@ pub const RESIDUAL: Parameter = Parameter {
     name: "residual",
     kind: ParameterKind::Number(Interval::Fraction),
     default: None,
-    about: "Relative residual at which conjugate gradient ends [default: 1e-6, and 1e-9 with precision f64]",
+    about: "Relative residual at which pcg stops [default: 1e-6; 1e-9 with precision f64]",
 };
 
 pub(super) const LOO: Parameter = Parameter::flag(
     "loo",
-    "Leave-one-out errors at the chosen rank and lambda: the exact error of each row by a fit to all others; one more pass (direct)",
+    "Report the leave-one-out error at the chosen rank and lambda: the exact error of each row \
+        under a fit to all other rows; one more pass (direct)",
 );
 
 #[doc(hidden)]
@@ -100,10 +105,13 @@ pub const LOCAL: Parameter = Parameter {
     name: "local",
     kind: ParameterKind::Count { most: 30_000, reason: "the system of a leaf has the order of its rows" },
     default: None,
-    about: "Learn what the features leave on the kernel itself, in leaves of a tree of at most about this many rows, such as 6000; where that helps on rows held out (direct). The model holds all rows",
+    about: "Learn the residuals of the features with the exact kernel, in the leaves of a tree; \
+        each leaf has at most about this many rows, such as 6000; used only if it reduces the \
+        error on validation rows (direct). The model stores all rows",
 };
 
 pub(super) const IMPORTANCE: Parameter = Parameter::flag(
     "importance",
-    "Report what each feature counts: the root mean square of the slope of the fit along it, for one standard deviation of the feature, in one more pass (direct)",
+    "Report the importance of each feature: the root mean square slope of the fit along it, per \
+        standard deviation of the feature; one more pass (direct)",
 );

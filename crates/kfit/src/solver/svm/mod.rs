@@ -62,7 +62,7 @@ use space::{Best, Space};
 
 pub(super) const SVM: SolverFamily = SolverFamily::new(
     "svm",
-    "support vector machine: classes by the widest margin",
+    "support vector machine: classification with the largest margin",
     Task::Classification,
     &[LAMBDAS, COSTS, PAIRS, PROBABILITIES, FOLDS, INTERCEPT, CLASS_WEIGHT, LOSS, GAP, STEPS, TOLERANCE, WEIGHTS],
     |settings| Ok(Box::new(Svm::new(settings)?)),
@@ -70,7 +70,7 @@ pub(super) const SVM: SolverFamily = SolverFamily::new(
 
 #[doc(hidden)]
 pub const PAIRS: Parameter =
-    Parameter::flag("pairs", "A machine for every pair of classes, not one for each class against the rest");
+    Parameter::flag("pairs", "Train one SVM per pair of classes (one-vs-one) instead of one per class (one-vs-rest)");
 
 pub(super) const LOSS: Parameter = Parameter {
     name: "loss",

@@ -13,7 +13,7 @@ use kstore::Plan;
 
 pub(in crate::solver) const ONE_CLASS: SolverFamily = SolverFamily::new(
     "oneclass",
-    "one-class support vector machine: a score that is negative for novel rows",
+    "one-class support vector machine: a score that is negative for outliers",
     Task::Novelty,
     &[NU, GAP, STEPS, TOLERANCE, WEIGHTS],
     |settings| Ok(Box::new(OneClass::new(settings))),

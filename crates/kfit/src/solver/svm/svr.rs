@@ -16,7 +16,7 @@ use kstore::Plan;
 
 pub(in crate::solver) const SVR: SolverFamily = SolverFamily::new(
     "svr",
-    "support vector regression: values; small errors cost nothing",
+    "support vector regression: errors below epsilon cost nothing",
     Task::Regression,
     &[LAMBDAS, COSTS, FOLDS, INTERCEPT, EPSILON, GAP, STEPS, TOLERANCE, WEIGHTS],
     |settings| Ok(Box::new(Svr::new(settings)?)),
@@ -26,7 +26,8 @@ const EPSILON: Parameter = Parameter {
     name: "epsilon",
     kind: ParameterKind::Number(Interval::NotNegative),
     default: Some("0.1"),
-    about: "Errors below this cost nothing, in the unit of the target",
+    about: "Half-width of the insensitive tube: smaller errors cost nothing, in the unit of the \
+        target",
 };
 
 pub(super) const HELD_OUT_MSE: &str = "held-out mse at each";

@@ -26,7 +26,7 @@ use kstore::{Plan, Workers};
 
 pub(in crate::solver) const FAMILY: SolverFamily = SolverFamily::new(
     "cca",
-    "canonical correlations: the directions of two sets of columns that correlate most",
+    "canonical correlation analysis: the most correlated directions of two sets of columns",
     Task::Components,
     &[WITH, WITH_KERNEL, EMBEDDED, PENALTIES, FOLDS, TOLERANCE],
     |settings| Ok(Box::new(CanonicalCorrelations::new(settings)?)),

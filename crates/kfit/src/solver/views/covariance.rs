@@ -17,7 +17,7 @@ use kstore::Plan;
 
 pub(in crate::solver) const FAMILY: SolverFamily = SolverFamily::new(
     "covariance",
-    "maximal covariance: the directions of two sets of columns that vary together most",
+    "maximal covariance: the directions of two sets of columns with the largest covariance",
     Task::Components,
     &[WITH, WITH_KERNEL, EMBEDDED, FOLDS, TOLERANCE],
     |settings| Ok(Box::new(MaximalCovariance::new(settings)?)),
