@@ -73,7 +73,8 @@ pub struct Placed {
 /// let at = [0.0, 1.0, 3.0, 7.0f64];
 /// let d: Vec<f64> = at.iter().flat_map(|a| at.iter().map(move |b| (a - b).abs())).collect();
 /// let table = kstore::Table::from_rows(&d, 4, &[0.0; 4])?;
-/// let selected = table.select(&kstore::Selection { features: vec!["x*".into()], ..Default::default() })?;
+/// let selection = kstore::Selection { features: vec!["x*".into()], ..Default::default() };
+/// let selected = table.select(&selection)?;
 /// let options = CoordinateOptions { of: MatrixOf::Distances, rank: 3, tolerance: 1e-9, seed: 0 };
 /// let placed = coordinates(&selected, &options, &ksolve::job::Run::new())?;
 /// assert!(placed.pivots.len() == 1 && placed.trace_error < 1e-9);

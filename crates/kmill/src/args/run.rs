@@ -29,7 +29,8 @@ pub(crate) struct RunArgs {
     pub(crate) verbose: bool,
 }
 
-/// The options for files that a fit keeps on disk beside its model, and for processes that share its passes.
+/// The options for files that a fit keeps on disk in addition to its model, and for processes that
+/// share its passes.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Run")]
 pub(crate) struct DiskArgs {
@@ -86,7 +87,8 @@ impl EngineArgs {
     }
 }
 
-/// The options for the scratch folder. It keeps rows and numbers that are read many times and do not fit the memory.
+/// The options for the scratch folder, which keeps rows and numbers that are read many times and do
+/// not fit in memory.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Run")]
 pub(crate) struct ScratchArgs {

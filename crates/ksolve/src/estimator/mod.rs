@@ -28,7 +28,8 @@
 //!
 //! ```
 //! use ksolve::{Kernel, KernelPca, Ridge, Svm};
-//! let x: Vec<[f64; 2]> = (0..400).map(|i| [f64::from(i % 20), f64::from(i / 20)].map(|v| v / 10.0)).collect();
+//! let point = |i: i32| [f64::from(i % 20), f64::from(i / 20)].map(|v| v / 10.0);
+//! let x: Vec<[f64; 2]> = (0..400).map(point).collect();
 //! let y: Vec<f64> = x.iter().map(|x| x[0].sin() + x[1]).collect();
 //! let model = Ridge::new().kernel(Kernel::gaussian(0.5)).rank(100).fit(&x, &y)?;
 //! assert!((model.predict(&[[0.5, 0.5]])?[0] - 0.9794).abs() < 0.02);

@@ -135,7 +135,8 @@ estimator!(
     /// use ksolve::{Kernel, Ridge};
     /// let x: Vec<f64> = (0..1000).map(|i| f64::from(i) / 100.0).collect(); // one column
     /// let y: Vec<f64> = x.iter().map(|x| x.sin()).collect();
-    /// let model = Ridge::new().kernel(Kernel::gaussian(0.5)).rank(100).memory(512 << 20).fit(&x, &y)?;
+    /// let ridge = Ridge::new().kernel(Kernel::gaussian(0.5)).rank(100).memory(512 << 20);
+    /// let model = ridge.fit(&x, &y)?;
     /// assert!((model.predict(&[1.0, 2.0])?[1] - 2f64.sin()).abs() < 1e-3);
     /// assert!(model.report().train.unwrap().mse < 1e-6);
     /// # Ok::<(), ksolve::Error>(())
@@ -156,7 +157,8 @@ estimator!(
     /// ```
     /// use ksolve::{Kernel, Svm};
     /// let x: Vec<[f64; 2]> = (0..200).map(|i| [f64::from(i % 20), f64::from(i / 20)]).collect();
-    /// let inside: Vec<bool> = x.iter().map(|[a, b]| (a - 10.0).hypot(2.0 * b - 9.0) < 6.0).collect();
+    /// let radius = |[a, b]: &[f64; 2]| (a - 10.0).hypot(2.0 * b - 9.0);
+    /// let inside: Vec<bool> = x.iter().map(|x| radius(x) < 6.0).collect();
     /// let model = Svm::new().c(10.0).kernel(Kernel::laplacian(1.0)).rank(100).fit(&x, &inside)?;
     /// assert_eq!(model.predict(&[[10.0, 4.5], [0.0, 0.0]])?, [true, false]);
     /// # Ok::<(), ksolve::Error>(())

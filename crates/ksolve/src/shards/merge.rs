@@ -37,7 +37,8 @@ struct Part {
 /// be removed again, unless a state spans their boundary.
 ///
 /// ```no_run
-/// let merged = ksolve::shards::merge(&["a.stats".into(), "b.stats".into()], &[], "ab.stats".as_ref())?;
+/// let parts = ["a.stats".into(), "b.stats".into()];
+/// let merged = ksolve::shards::merge(&parts, &[], "ab.stats".as_ref())?;
 /// assert!(merged.missing.is_empty());
 /// # Ok::<(), ksolve::Error>(())
 /// ```

@@ -33,9 +33,11 @@
 //! let (first, second) = (sample(0..100)?, sample(100..250)?);
 //! let options = options("gaussian(sigma=median)".parse()?);
 //! let workers = Workers::new(2);
-//! let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
+//! let (stages, journal, scratch) = (&Unwatched, None, None);
+//! let resources = Resources { memory: 1 << 30, workers: &workers, stages, journal, scratch };
 //! let mmd = by_name("mmd").ok_or("no such statistic")?;
-//! let outcome = measure::<f64>(mmd, Compared::Samples(&first, &second), &options, 199, &resources)?;
+//! let samples = Compared::Samples(&first, &second);
+//! let outcome = measure::<f64>(mmd, samples, &options, 199, &resources)?;
 //! assert_eq!(outcome.rows, [100, 150]);
 //! // no random label has the two as far apart as they are
 //! assert_eq!(outcome.measured.p_values.permutation, Some(1.0 / 200.0));
