@@ -51,7 +51,7 @@ pub trait Inputs {
     /// [`InMemory`] or [`Stored`]: determines which target types the rows accept.
     type Kind;
 
-    /// Returns the rows; values in memory are copied once.
+    /// Returns the rows; values in memory are copied.
     ///
     /// # Errors
     /// Rows of different lengths, or no rows.

@@ -3,8 +3,8 @@
 use super::inputs::{Inputs, Rows};
 use super::predicted::Predicted;
 use super::trained::{Resources, Trained};
-use crate::Result;
 use crate::job::Fit;
+use crate::{Error, Result, Task};
 use kstore::encoding::Times;
 use kstore::{Categories, Selection, Table};
 
@@ -44,6 +44,24 @@ impl Setup {
         let selected = table.select(&self.fit.selection(selection(in_memory, targets))?)?;
         let fitted = self.fit.run(&selected, &self.resources.run())?;
         Trained::new(fitted, self.resources)
+    }
+
+    /// Fits numbers.
+    ///
+    /// # Errors
+    /// A fit that `set` made a classification: its scores are not predictions of the numbers.
+    pub(super) fn fit_numbers<X: Inputs + ?Sized, P: Predicted>(
+        &self,
+        x: &X,
+        attach: impl FnOnce(Rows) -> Result<(Table, Vec<String>)>,
+    ) -> Result<Trained<P>> {
+        match self.fit.task()? {
+            Task::Regression => self.fit(x, attach),
+            task => {
+                let why = "this type predicts numbers; fit labels with Fit, or with a solver of labels";
+                Err(Error::option("task", task, why))
+            }
+        }
     }
 
     /// Fits rows without a target.

@@ -232,7 +232,7 @@ impl Ridge {
         x: &X,
         y: &Y,
     ) -> Result<Trained<Y::Predicted>> {
-        self.0.fit(x, |rows| y.attach(rows))
+        self.0.fit_numbers(x, |rows| y.attach(rows))
     }
 }
 
@@ -246,7 +246,7 @@ impl Svr {
         x: &X,
         y: &Y,
     ) -> Result<Trained<Y::Predicted>> {
-        self.0.fit(x, |rows| y.attach(rows))
+        self.0.fit_numbers(x, |rows| y.attach(rows))
     }
 }
 
