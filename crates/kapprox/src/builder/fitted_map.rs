@@ -52,14 +52,7 @@ impl FittedMap {
     /// [`Error::Shape`] if the points do not have as many columns as the points of the fit; a value
     /// that is not finite or outside the domain of the kernel.
     pub fn transform<P: Points + ?Sized>(&self, x: &P) -> Result<Mat<f64>> {
-        let x = Checked::new(x, &self.kernel)?;
-        let (d, p) = self.map.dims();
-        if x.d != d {
-            return Err(Error::Shape { what: "columns of the points", expected: d, got: x.d });
-        }
-        let mut features = Mat::zeros(x.matrix().nrows(), p);
-        self.map.apply(x.matrix(), features.as_mut(), &self.workers);
-        Ok(features)
+        Ok(self.features(&self.checked(x)?))
     }
 
     /// Returns the relative trace error on the points, Σ (k(x, x) − ‖φ(x)‖²) / Σ k(x, x).
@@ -73,8 +66,8 @@ impl FittedMap {
         if !self.map.is_projection() {
             return Ok(None);
         }
-        let features = self.transform(x)?;
-        let x = Checked::new(x, &self.kernel)?;
+        let x = self.checked(x)?;
+        let features = self.features(&x);
         let mut diagonal = vec![0.0; features.nrows()];
         self.built.typed::<f64>().diag(x.matrix(), &mut diagonal);
         let mut buffer = Vec::new();
@@ -85,6 +78,10 @@ impl FittedMap {
             })
             .sum();
         let trace: f64 = diagonal.iter().sum();
+        if !trace.is_finite() || !left.is_finite() {
+            let remedy = "scale the columns, or choose a kernel that is bounded".into();
+            return Err(Error::NotFinite { what: "the trace of the kernel on the points".into(), remedy });
+        }
         Ok(Some(if trace > 0.0 { left / trace } else { 0.0 }))
     }
 
@@ -96,5 +93,19 @@ impl FittedMap {
     /// Returns the feature map, for streaming blocks of rows through it.
     pub fn map(&self) -> &dyn FeatureMap<f64> {
         &*self.map
+    }
+
+    fn checked<P: Points + ?Sized>(&self, x: &P) -> Result<Checked> {
+        let (x, d) = (Checked::new(x, &self.kernel)?, self.map.dims().0);
+        match x.d == d {
+            true => Ok(x),
+            false => Err(Error::Shape { what: "columns of the points", expected: d, got: x.d }),
+        }
+    }
+
+    fn features(&self, x: &Checked) -> Mat<f64> {
+        let mut features = Mat::zeros(x.matrix().nrows(), self.map.dims().1);
+        self.map.apply(x.matrix(), features.as_mut(), &self.workers);
+        features
     }
 }

@@ -106,6 +106,13 @@ fn points_that_a_map_cannot_take_are_rejected() {
 }
 
 #[test]
+fn a_trace_that_overflows_is_an_error() {
+    let map = Nystrom::new(Kernel::polynomial(9, 1.0, 1.0), 3).fit(&points(20)).unwrap();
+    let far = map.trace_error(&[[1e30; 3], [1e31; 3]]).unwrap_err();
+    assert!(matches!(far, Error::NotFinite { .. }), "{far}");
+}
+
+#[test]
 fn random_features_approximate_the_kernel() {
     let x = points(30);
     for sampling in [Sampling::Plain, Sampling::Orthogonal, Sampling::Structured, Sampling::Quasi] {
