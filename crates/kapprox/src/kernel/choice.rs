@@ -24,7 +24,7 @@ pub(super) struct ColumnChoice {
 pub(super) enum Part {
     /// A column; if no feature has this name, the items of a list column, the values of a column of
     /// categories, or a pattern. With a leading `!` it excludes its columns from the others, or
-    /// from all columns if there are no others.
+    /// from all columns if no other column exists.
     Like(String),
     /// The first and the last column and all columns between, in the order of the features.
     Range(String, String),
