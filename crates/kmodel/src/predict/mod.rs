@@ -179,6 +179,7 @@ impl Predictor {
     ///
     /// # Errors
     /// The errors of [`Predictor::load`], and of the memory plan.
+    #[doc(hidden)]
     pub fn load_within(path: &Path, run: &Run<'_>) -> Result<Self> {
         let bytes = std::fs::metadata(path).map_or(0, |file| usize::try_from(file.len()).unwrap_or(usize::MAX));
         let program = Plan::process("the model", run.bytes(), run.workers().threads(), 0);
@@ -219,6 +220,7 @@ impl Predictor {
 
     /// Returns the options for text files with rows of the model: numbers, dates and missing values
     /// are read as in the fit, and columns have the types of the model.
+    #[doc(hidden)]
     pub fn reading(&self, options: TextOptions) -> TextOptions {
         let card = self.card();
         let options = if card.sparse().is_some() { options.sparse() } else { options };

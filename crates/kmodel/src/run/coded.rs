@@ -14,6 +14,7 @@ use std::sync::Arc;
 /// Number of copies of a tile's texts that exist at the same time: the tile, its written rows, the
 /// same as Arrow arrays, and the data of the sink: a page and its encoded form, or a batch and its
 /// encoded form.
+#[doc(hidden)]
 pub const COPIES: usize = 6;
 
 /// Bytes of a first look at the columns that need no memory plan: `plan` reports the needs of a fit
@@ -34,6 +35,7 @@ impl Run<'_> {
     /// # Errors
     /// A missing value where none is allowed, with its position; [`kstore::Error::TooManyValues`];
     /// errors of reading and of the memory plan.
+    #[doc(hidden)]
     pub fn coded(&self, selected: &Selected) -> Result<Selected> {
         Ok(self.coded_together(&[selected])?.pop().unwrap_or_else(|| selected.clone()))
     }
@@ -43,6 +45,7 @@ impl Run<'_> {
     ///
     /// # Errors
     /// The errors of [`Run::coded`].
+    #[doc(hidden)]
     pub fn coded_together(&self, tables: &[&Selected]) -> Result<Vec<Selected>> {
         let new = tables.iter().find(|table| table.is_new());
         new.and_then(|table| table.table().note()).into_iter().for_each(|note| self.stages().warn(note));
@@ -95,6 +98,7 @@ impl Run<'_> {
     ///
     /// # Errors
     /// The errors of [`Run::coded`].
+    #[doc(hidden)]
     pub fn found<S: Search>(&self, search: &S, table: &Selected) -> Result<S::State> {
         self.scanned(table, search.state_bytes(), search, &|texts| search.rows(texts))
     }
@@ -121,6 +125,7 @@ impl Run<'_> {
     }
 
     /// Returns the statistics of the rows of a table, in a separate pass.
+    #[doc(hidden)]
     pub fn statistics(&self, table: &Selected) -> Result<Statistics> {
         let fold = StatisticsFold::new(table.shape());
         self.scanned(table, fold.state_bytes(), &fold, &|texts| table.rows(Reading { texts, ..Reading::default() }))
