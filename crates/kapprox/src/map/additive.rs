@@ -13,7 +13,7 @@
 //! Reference: Vedaldi, Zisserman, "Efficient additive kernels via explicit feature maps", IEEE
 //! TPAMI 34, 2012.
 
-use super::family::{Built, MapFamily, MapShape, WithoutRows};
+use super::family::{Built, MakingPair, MapFamily, MapShape, WithoutRows};
 use super::{FeatureMap, nystrom::strips};
 pub use crate::kernel::Homogeneous;
 use crate::kernel::{Explicit, KernelParameter, Range};
@@ -51,6 +51,7 @@ pub(super) const FAMILY: MapFamily = MapFamily {
         let p = ask.d * (2 * spec.value("steps") as usize + 1);
         MapShape { p, landmarks: None, footprint: Footprint::default(), making: 0 }
     },
+    making: MakingPair::without_rows(build, build),
 };
 
 pub(super) fn build<T: Real>(given: &WithoutRows<'_>) -> Built<T> {

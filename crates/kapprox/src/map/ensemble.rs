@@ -3,7 +3,7 @@
 //! Reference: Kumar, Mohri, Talwalkar, "Sampling methods for the Nyström method", JMLR 13, 2012,
 //! with equal weights.
 
-use super::family::{Built, MapFamily, MapRequest, MapShape, OnLandmarks};
+use super::family::{Built, MakingPair, MapFamily, MapRequest, MapShape, OnLandmarks};
 use super::{Expansion, FeatureMap, NystromMap, nystrom};
 use crate::kernel::{KernelParameter, Range};
 use crate::{Error, Real, Result, rows::LandmarkSet};
@@ -28,6 +28,7 @@ pub(super) const FAMILY: MapFamily = MapFamily {
         let (fixed, making) = (parts * part.footprint.fixed, parts * part.making);
         MapShape { p: ask.rank, landmarks: Some(ask.rank), footprint: Footprint { fixed, per_row: 0 }, making }
     },
+    making: MakingPair::on_landmarks(build, build),
 };
 
 /// Deals landmark i to part i mod e, so that every part gets early and late landmarks.

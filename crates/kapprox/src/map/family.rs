@@ -3,12 +3,13 @@
 use super::FeatureMap;
 use crate::kernel::{AnyKernel, Kernel, KernelParameter};
 use crate::rows::{LandmarkSet, Scan};
-use crate::{Real, Result};
+use crate::{PrecisionPair, Real, Result};
+use kpass::named::Named;
 use kpass::{Footprint, Workers, shown::number};
 use std::{fmt, sync::Arc};
 
 /// A family of maps.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct MapFamily {
     /// Name of the family.
     pub name: &'static str,
@@ -24,7 +25,16 @@ pub struct MapFamily {
     /// Passes over the rows to build the map, in addition to the passes that choose landmarks.
     pub passes: u64,
     /// Size and memory of the map, computed before it is built.
-    pub(crate) shape: fn(&MapSpec, MapRequest) -> MapShape,
+    pub shape: fn(&MapSpec, MapRequest) -> MapShape,
+    /// How the map is built.
+    pub making: MakingPair,
+}
+
+impl Named for MapFamily {
+    const WHAT: &'static str = "map";
+    fn name(&self) -> &'static str {
+        self.name
+    }
 }
 
 /// A map of [`registry`](super::registry()) with a value for each parameter.
@@ -149,6 +159,38 @@ pub struct WithoutRows<'a> {
 
 /// A map of any type, or the error of building it.
 pub type Built<T> = Result<Box<dyn FeatureMap<T>>>;
+
+/// How a map is built in f32 and in f64.
+#[derive(Clone, Copy, Debug)]
+pub struct MakingPair(pub(super) Making<f32>, pub(super) Making<f64>);
+
+impl MakingPair {
+    /// Returns the functions that build a map from landmarks.
+    pub const fn on_landmarks(
+        single: fn(OnLandmarks<'_, f32>) -> Built<f32>,
+        double: fn(OnLandmarks<'_, f64>) -> Built<f64>,
+    ) -> Self {
+        Self(Making::OnLandmarks(single), Making::OnLandmarks(double))
+    }
+
+    /// Returns the functions that build a map without rows.
+    pub const fn without_rows(
+        single: fn(&WithoutRows<'_>) -> Built<f32>,
+        double: fn(&WithoutRows<'_>) -> Built<f64>,
+    ) -> Self {
+        Self(Making::WithoutRows(single), Making::WithoutRows(double))
+    }
+}
+
+impl PrecisionPair for MakingPair {
+    type For<T: Real> = Making<T>;
+    fn single(self) -> Making<f32> {
+        self.0
+    }
+    fn double(self) -> Making<f64> {
+        self.1
+    }
+}
 
 /// How a map is built.
 #[derive(Clone, Copy, Debug)]

@@ -25,16 +25,14 @@ pub use additive::Additive;
 pub use ensemble::Ensemble;
 pub use family::MapSpec;
 #[doc(hidden)]
-pub use family::{Built, MOST_FEATURES, Making, MapFamily, MapRequest, MapShape, OnLandmarks, WithoutRows};
+pub use family::{Built, MOST_FEATURES, Making, MakingPair, MapFamily, MapRequest, MapShape, OnLandmarks, WithoutRows};
 #[doc(hidden)]
 pub use kernel_functions::KernelFunctions;
 pub use nystrom::NystromMap;
 #[doc(hidden)]
 pub use projected::Projected;
 pub use random::FourierMap;
-pub use registry::by_name;
-#[doc(hidden)]
-pub use registry::{families, registry};
+pub use registry::{by_name, register, registry};
 #[doc(hidden)]
 pub use sketch::TensorSketch;
 

@@ -12,7 +12,7 @@
 //! Scheinberg, JMLR 2, 2001.
 
 use super::factor::{MOST_AMPLIFIED, amplification};
-use super::family::{Built, MapFamily, MapShape, OnLandmarks};
+use super::family::{Built, MakingPair, MapFamily, MapShape, OnLandmarks};
 use super::independent::{Independent, widened};
 use super::{Expansion, FeatureMap};
 use crate::kernel::{AnyKernel, Fixed, KernelColumns};
@@ -39,6 +39,7 @@ pub(super) const FAMILY: MapFamily = MapFamily {
         let making = ask.rank * (8 * ask.rank + ask.d * (2 * ask.element + 8));
         MapShape { p: ask.rank, landmarks: Some(ask.rank), footprint, making }
     },
+    making: MakingPair::on_landmarks(build, build),
 };
 
 pub(super) fn build<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {

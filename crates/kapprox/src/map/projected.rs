@@ -16,7 +16,7 @@
 //! | [`Projected::double`] | the same, from part of the landmarks | Lim, Kim, Park, Jung 2015 |
 //! | [`Projected::truncated`] | leading directions of all rows | Pourkamali-Anaraki, Becker 2018 |
 
-use super::family::{Built, MapFamily, MapRequest, MapShape, OnLandmarks};
+use super::family::{Built, MakingPair, MapFamily, MapRequest, MapShape, OnLandmarks};
 use super::independent::{kernel_matrix, widened};
 use super::inner::InnerFold;
 use super::nystrom::{Arithmetic, NystromMap, narrowed, strips, suffices_for, with_matrix};
@@ -53,10 +53,15 @@ pub(super) const EIGEN: MapFamily = MapFamily {
     sparse: true,
     passes: 0,
     shape,
+    making: MakingPair::on_landmarks(eigen_map, eigen_map),
 };
 
-pub(super) const RANDOMISED: MapFamily =
-    MapFamily { name: "randomised", about: "the same eigenvectors, from a randomised decomposition", ..EIGEN };
+pub(super) const RANDOMISED: MapFamily = MapFamily {
+    name: "randomised",
+    about: "the same eigenvectors, from a randomised decomposition",
+    making: MakingPair::on_landmarks(randomised_map, randomised_map),
+    ..EIGEN
+};
 
 pub(super) const DOUBLE: MapFamily = MapFamily {
     name: "double",
@@ -70,6 +75,7 @@ pub(super) const DOUBLE: MapFamily = MapFamily {
             "one landmark in so many goes into the decomposition",
         ),
     ],
+    making: MakingPair::on_landmarks(double_map, double_map),
     ..EIGEN
 };
 
@@ -77,6 +83,7 @@ pub(super) const TRUNCATED: MapFamily = MapFamily {
     name: "truncated",
     about: "the leading principal directions of the features of all rows; one more pass",
     passes: 1,
+    making: MakingPair::on_landmarks(truncated_map, truncated_map),
     ..EIGEN
 };
 

@@ -9,7 +9,7 @@
 //! 2013.
 
 use super::FeatureMap;
-use super::family::{Built, MapFamily, MapShape, WithoutRows};
+use super::family::{Built, MakingPair, MapFamily, MapShape, WithoutRows};
 use super::nystrom::{STRIP, strips};
 use crate::kernel::{Explicit, row};
 use crate::{Error, Real};
@@ -31,6 +31,7 @@ pub(super) const FAMILY: MapFamily = MapFamily {
         let fixed = 3 * (ask.d + 1) * size_of::<(usize, f64)>() + tables(ask.rank);
         MapShape { p: ask.rank, landmarks: None, footprint: Footprint { fixed, per_row: per_row(ask.rank) }, making: 0 }
     },
+    making: MakingPair::without_rows(build, build),
 };
 
 /// Returns the bytes of the tables of both transforms of length p; the factor 4 covers prime

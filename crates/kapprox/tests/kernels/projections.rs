@@ -3,7 +3,7 @@
 use faer::{Mat, Side};
 use kapprox::kernel::{AnyKernel, Domain, KernelFamily, registry as kernels};
 use kapprox::landmark::{LandmarkSet, Landmarks, Scan, registry as schemes};
-use kapprox::map::{MOST_FEATURES, Making, MapRequest, MapSpec, OnLandmarks, families as maps};
+use kapprox::map::{MOST_FEATURES, Making, MapRequest, MapSpec, OnLandmarks, registry as maps};
 use kapprox::{FeatureMap, Kernel, NystromMap, Real};
 use kpass::{MemoryRows, Pass, Workers};
 use std::sync::Arc;

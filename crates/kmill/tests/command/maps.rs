@@ -23,7 +23,7 @@ fn every_map_learns_and_its_model_predicts_what_the_fit_saw() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     ok(at, "generate friedman1 --rows 3000 -o train.parquet -q");
-    for family in kapprox::map::families() {
+    for family in kapprox::map::registry() {
         let (map, (kernel, lambda)) = (family.name, kernel(family.name));
         let fit = ok(
             at,
@@ -79,7 +79,7 @@ fn landmarks_that_nothing_reads_are_refused() {
     ok(at, "generate friedman1 --rows 500 -o t.parquet -q");
     ok(at, "convert t.parquet --rows ..40 -o few.parquet -q");
     let fit = "fit ridge t.parquet --target y --lambda 1e-6 --rank 20 -q -o refused";
-    for family in kapprox::map::families() {
+    for family in kapprox::map::registry() {
         if !family.name.parse::<kapprox::MapSpec>().unwrap().is_without_rows() {
             continue;
         }

@@ -22,7 +22,7 @@ mod quantile;
 
 pub use frequencies::Sampling;
 
-use super::family::{Built, MapFamily, MapRequest, MapShape, WithoutRows};
+use super::family::{Built, MakingPair, MapFamily, MapRequest, MapShape, WithoutRows};
 use super::{FeatureMap, MapSpec, contiguous, contiguous_mut, nystrom::strips};
 use crate::kernel::{Explicit, Law, Spectrum, row, skewed_chi_squared::logarithm};
 use crate::{Error, Real, Result, real::cosine_sine, vectorised};
@@ -50,12 +50,20 @@ pub(super) const FOURIER: MapFamily = MapFamily {
     sparse: true,
     passes: 0,
     shape,
+    making: MakingPair::without_rows(
+        |given| waves_of(given, Sampling::Plain),
+        |given| waves_of(given, Sampling::Plain),
+    ),
 };
 
 pub(super) const ORTHOGONAL: MapFamily = MapFamily {
     name: "orthogonal",
     about: "random Fourier features with orthogonal frequencies",
     sparse: false,
+    making: MakingPair::without_rows(
+        |given| waves_of(given, Sampling::Orthogonal),
+        |given| waves_of(given, Sampling::Orthogonal),
+    ),
     ..FOURIER
 };
 
@@ -63,6 +71,10 @@ pub(super) const STRUCTURED: MapFamily = MapFamily {
     name: "structured",
     about: "orthogonal frequencies by Hadamard transforms: log d instead of d operations each",
     sparse: false,
+    making: MakingPair::without_rows(
+        |given| waves_of(given, Sampling::Structured),
+        |given| waves_of(given, Sampling::Structured),
+    ),
     ..FOURIER
 };
 
@@ -70,6 +82,10 @@ pub(super) const QUASI: MapFamily = MapFamily {
     name: "quasi",
     about: "Fourier features at the points of a randomised Halton sequence",
     sparse: false,
+    making: MakingPair::without_rows(
+        |given| waves_of(given, Sampling::Quasi),
+        |given| waves_of(given, Sampling::Quasi),
+    ),
     ..FOURIER
 };
 
