@@ -183,7 +183,7 @@ def remote(capfd):
 def connected(remote, key=None):
     """A connection that has shown the key."""
     channel = Channel(socket.create_connection(remote._address, 5))
-    channel.greet(remote._key if key is None else key, driver=False)
+    channel.authenticate(remote._key if key is None else key, driver=False)
     return channel
 
 
@@ -308,21 +308,21 @@ def until(true, seconds=60.0):
 
 def test_connections_are_bounded_and_forgotten(monkeypatch):
     # strangers stay while they are counted, however slow the machine is
-    monkeypatch.setattr(_place, "STRANGE", 3600.0)
+    monkeypatch.setattr(_place, "AUTH_TIMEOUT", 3600.0)
     server = Server("127.0.0.1", 1)
     with server as remote:
         assert remote.create("a", b"1")
-        strangers = [socket.create_connection(remote._address, 5) for _ in range(2 * server._most)]
-        assert until(lambda: len(server._ends) == server._most)
-        monkeypatch.setattr(_place, "STRANGE", 0.1)
-        server._ends.update({end: 0.0 for end, until in server._ends.items() if until < float("inf")})
+        strangers = [socket.create_connection(remote._address, 5) for _ in range(2 * server._max_connections)]
+        assert until(lambda: len(server._connections) == server._max_connections)
+        monkeypatch.setattr(_place, "AUTH_TIMEOUT", 0.1)
+        server._connections.update({end: 0.0 for end, until in server._connections.items() if until < float("inf")})
         # a worker is heard once strangers have had their time, and those that had the key stay
         assert connected(remote) is not None and remote.read("a") == b"1"
-        assert len(server._ends) <= server._most
+        assert len(server._connections) <= server._max_connections
         for end in strangers:
             end.close()
-        assert until(lambda: len(server._ends) == 1)
+        assert until(lambda: len(server._connections) == 1)
         for _ in range(100):
             connected(remote).close()
-        assert until(lambda: len(server._ends) == 1)
-    assert until(lambda: not server._ends)
+        assert until(lambda: len(server._connections) == 1)
+    assert until(lambda: not server._connections)

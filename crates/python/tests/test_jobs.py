@@ -286,7 +286,7 @@ def test_dates_are_features_wherever_the_rows_are(tmp_path):
         model.save(tmp_path / name)
         assert np.array_equal(model.predict(table), of_frame.predict(table))
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-    assert "day.weekday.sin" in of_files[0]._names_of_card()["features"]
+    assert "day.weekday.sin" in of_files[0]._read_card()["features"]
     left_out = new().fit_files(tmp_path / "t.csv", "y", features=["a", "day"], times="position")
     assert left_out.score(table, y) < 0.5
 

@@ -16,14 +16,14 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from . import _kmill
-from ._html import Report, framed
-from ._job import Described
-from ._kernel import is_given
-from ._matrix import Coordinates, is_told, refuse
+from ._html import Report, iframe
+from ._job import JobParameters
+from ._kernel import is_precomputed
+from ._matrix import Coordinates, needs_coordinates, reject_feature_parameters
 from ._parameters import check, check_arguments
 from ._progress import Progress
 from ._splits import choose
-from ._rows import free, has_names, is_stream, of_numbers, paths_of, stream_table, table_of, unmasked
+from ._rows import unused_name, has_names, is_stream, check_numeric, paths_of, stream_table, table_of, check_storage
 
 _LOG = logging.getLogger("kmill")
 
@@ -33,18 +33,18 @@ def figures_of(report: dict[str, Any]) -> dict[str, Any]:
     return {figure["name"]: figure["values"] for figure in report.get("figures", [])}
 
 
-def _numbers(rows: Any) -> Any:
+def _row_indices(rows: Any) -> Any:
     """Row numbers, of which masks are another form."""
     rows = np.asarray(rows)
     return np.flatnonzero(rows) if rows.dtype == bool else rows
 
 
-def _given(**values: Any) -> dict[str, Any]:
+def _nonempty(**values: Any) -> dict[str, Any]:
     """The values that are set."""
     return {name: value for name, value in values.items() if value}
 
 
-def _checked_weights(weight: Any, X: Any) -> Any:
+def _check_weights(weight: Any, X: Any) -> Any:
     """Weights as numbers, checked as scikit-learn does; None if all rows count alike."""
     if weight is None:
         return None
@@ -53,10 +53,10 @@ def _checked_weights(weight: Any, X: Any) -> Any:
 
 
 # deviations of two features beyond this ratio leave the kernel but one of them to see, and rows that tell deviations
-_UNLIKE, _FEW = 100.0, 1000
+_MAX_RATIO, _SPREAD_ROWS = 100.0, 1000
 
 
-_SAID: set[str] = set()
+_ISSUED: set[str] = set()
 
 
 def _warn(text: str) -> None:
@@ -64,23 +64,23 @@ def _warn(text: str) -> None:
     every fold."""
     text = text.replace("`no_clip` of the fit", "`clip=False`")
     action = next((entry[0] for entry in warnings.filters if issubclass(UserWarning, entry[2])), "default")
-    if action != "default" or text not in _SAID:
-        _SAID.add(text)
+    if action != "default" or text not in _ISSUED:
+        _ISSUED.add(text)
         warnings.warn(text, UserWarning, stacklevel=4)
 
 
 def _warn_of_spread(X: Any, name: str) -> None:
     """Warns of features of an array that a kernel on them as they are does not see."""
-    few = X[:: max(1, len(X) // _FEW)].astype(np.float64)
+    few = X[:: max(1, len(X) // _SPREAD_ROWS)].astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         deviations = few.std(axis=0)
     deviations = deviations[deviations > 0.0]
-    if deviations.size and deviations.max() > _UNLIKE * deviations.min():
-        _warn(f"{name}: the deviations of the features differ more than {_UNLIKE:.0f} times, so that the kernel sees the widest alone; "
+    if deviations.size and deviations.max() > _MAX_RATIO * deviations.min():
+        _warn(f"{name}: the deviations of the features differ more than {_MAX_RATIO:.0f} times, so that the kernel sees the widest alone; "
               "scale='standard' scales them")
 
 
-class KernelEstimator(Described, BaseEstimator):
+class KernelEstimator(JobParameters, BaseEstimator):
     """The base of all estimators; its subclasses name a solver.
 
     Attributes
@@ -103,41 +103,41 @@ class KernelEstimator(Described, BaseEstimator):
     _target: str | None = None  # "numbers", "classes", or nothing to learn from
     _kernel_of_arrays = False  # whether a kernel that is a function takes two arrays, as in sklearn.svm, or two rows
     _learn = staticmethod(_kmill.fit)
-    _searches = False  # whether `tune` learns, which compares on folds
-    _coded = False  # whether columns of the model are categories
+    _is_search = False  # whether `tune` learns, which compares on folds
+    _has_categories = False  # whether columns of the model are categories
     _by_name = False  # whether the rows of the fit were a table whose columns the engine chose among
 
     # -- fits
 
     def _fit_rows(self, X: Any, y: Any = None, sample_weight: Any = None, group: Any = None) -> Any:
         """Fits rows in memory or of a stream, and returns the estimator."""
-        sample_weight = _checked_weights(sample_weight, X)
+        sample_weight = _check_weights(sample_weight, X)
         more: list[tuple[str, Any]] = []
         given = X
-        self._forget()
+        self._reset_fit()
         self._is_table = is_stream(X) or has_names(X)
         self._by_name = is_stream(X) and has_names(X)
         if is_stream(X):
             stream = stream_table(X, self._run().get("memory"))
             names, count = [name for name, _, _ in stream.columns], stream.rows
         else:
-            unmasked(X, "X")
-            unmasked(y, "y")
-            of_numbers(X)
+            check_storage(X, "X")
+            check_storage(y, "y")
+            check_numeric(X)
             numeric = {"y_numeric": True, "multi_output": True} if self._target == "numbers" else {}
-            sparse = False if is_told(self.kernel) else "csr"
+            sparse = False if needs_coordinates(self.kernel) else "csr"
             options = {"dtype": [np.float64, np.float32], "order": "C", "ensure_min_samples": 2, "accept_sparse": sparse,
-                       "ensure_all_finite": self._finite(), **numeric}
+                       "ensure_all_finite": self._ensure_finite(), **numeric}
             if self._target is None:
-                X = self._validated(X, **options)
+                X = self._validate(X, **options)
             else:
-                X, y = self._validated(X, y, **options)
-            if self._finite() is True and not self._is_table and self.scale is None and not issparse(X) and not is_told(self.kernel):
+                X, y = self._validate(X, y, **options)
+            if self._ensure_finite() is True and not self._is_table and self.scale is None and not issparse(X) and not needs_coordinates(self.kernel):
                 _warn_of_spread(X, type(self).__name__)
             known = getattr(self, "feature_names_in_", None)
-            if is_told(self.kernel):
-                refuse(self)
-                self._coordinates = Coordinates(self, X, self._seed(), self._most(X))
+            if needs_coordinates(self.kernel):
+                reject_feature_parameters(self)
+                self._coordinates = Coordinates(self, X, self._seed(), self._max_rank(X))
                 X, known = self._coordinates.rows, None
             names = [f"x{j}" for j in range(X.shape[1])] if known is None else [str(name) for name in known]
             count = X.shape[0]
@@ -153,9 +153,9 @@ class KernelEstimator(Described, BaseEstimator):
         else:
             table = table_of(X, names, more)
         total = None if sample_weight is None else float(np.sum(sample_weight))
-        self._fit_table(table, {"targets": targets, **self._values()}, self._run(), options, total)
+        self._fit_table(table, {"targets": targets, **self._row_options()}, self._run(), options, total)
         if is_stream(X):
-            self._after_files(self._names_of_card())
+            self._after_files(self._read_card())
         else:
             self._after_rows(given)
         return self
@@ -179,7 +179,7 @@ class KernelEstimator(Described, BaseEstimator):
         if is_stream(X):
             raise ValueError("cv must be a number, or text such as 'blocks:6', where rows come as a stream")
         try:
-            splits = [tuple(map(_numbers, split)) for split in check_cv(cv, y).split(X, y, given[2])]
+            splits = [tuple(map(_row_indices, split)) for split in check_cv(cv, y).split(X, y, given[2])]
         except ValueError as error:
             if "groups" not in str(error):
                 raise
@@ -192,7 +192,7 @@ class KernelEstimator(Described, BaseEstimator):
         def learns(rows: Any) -> bool:
             return not overlap and all(np.array_equal(np.sort(train), np.flatnonzero(rows(number))) for number, (train, _) in enumerate(splits))
 
-        name = free("fold", names)
+        name = unused_name("fold", names)
         if np.all(folds >= 0) and learns(lambda number: folds != number):
             more.append((name, folds))
             return {"folds": f"column:{name}"}
@@ -200,7 +200,7 @@ class KernelEstimator(Described, BaseEstimator):
             # the rows before the first test come first
             more.append((name, folds + 1))
             return {"folds": f"forward:{len(splits)}:{name}"}
-        if self._searches:
+        if self._is_search:
             raise ValueError("tune compares on folds: cv must hold every row out once and learn from all others, or, of ridge and any solver, "
                              "from all rows before a fold")
         return choose(self, y, splits, *given)
@@ -209,7 +209,7 @@ class KernelEstimator(Described, BaseEstimator):
         """Adds the column of the weights to ``more``, and returns the option that names it."""
         if weight is None:
             return {}
-        name = free("sample_weight", names)
+        name = unused_name("sample_weight", names)
         more.append((name, np.ascontiguousarray(weight, dtype=np.float64)))
         return {"weights": name}
 
@@ -219,7 +219,7 @@ class KernelEstimator(Described, BaseEstimator):
             return {} if group is None else {"group": group}
         group = column_or_1d(group)
         check_consistent_length(np.empty(count), group)
-        name = free("group", names)
+        name = unused_name("group", names)
         more.append((name, np.unique(group, return_inverse=True)[1].astype(np.int64)))
         return {"group": name}
 
@@ -228,7 +228,7 @@ class KernelEstimator(Described, BaseEstimator):
         job, landmarks = self._job(table, rows, run, options, total)
         with Progress(self.verbose) as show:
             model, report = self._learn(json.dumps(job), table, landmarks, show, **shared)
-        self._take(model, json.loads(report))
+        self._set_model(model, json.loads(report))
 
     def fit_files(
         self,
@@ -297,22 +297,22 @@ class KernelEstimator(Described, BaseEstimator):
                  "hash": hash, "times": times, "text": text, "types": types, "missing_words": missing_words,
                  "sample_weight": sample_weight, "memory": memory, "scratch": scratch}
         check_arguments(KernelEstimator.fit_files, **asked, patience=patience)
-        self._forget()
+        self._reset_fit()
         if engine is not None:
             self.__dict__.update(engine.fit(clone(self), paths_of(paths), asked, patience).__dict__)
             return self
         self._is_table = True
         table = _kmill.Table.open(paths_of(paths), types or {}, list(missing_words or []))
         targets = [target] if isinstance(target, str) else list(target or [])
-        selection = {"features": features or [], "targets": targets, **_given(where=where, rows=rows, hash=hash),
-                     **self._values(missing, categories, times, text)}
+        selection = {"features": features or [], "targets": targets, **_nonempty(where=where, rows=rows, hash=hash),
+                     **self._row_options(missing, categories, times, text)}
         options = {"weights": sample_weight} if sample_weight else {}
         shared = {} if states is None else {"states": states, "patience": patience}
         self._fit_table(table, selection, self._run(memory=memory, scratch=scratch), options, **shared)
-        self._after_files(self._names_of_card())
+        self._after_files(self._read_card())
         return self
 
-    def _values(self, missing: str | None = None, categories: Any = None, times: str | None = None,
+    def _row_options(self, missing: str | None = None, categories: Any = None, times: str | None = None,
                 text: Any = None) -> dict[str, Any]:
         """How values become features, as it was given here or in the constructor."""
         given = {"missing": missing, "categories": categories, "times": times, "text": text}
@@ -324,7 +324,7 @@ class KernelEstimator(Described, BaseEstimator):
             given[name] = [value] if isinstance(value, str) else None if value is None else list(value)
         return {name: value for name, value in given.items() if value is not None}
 
-    def _validated(self, X: Any, *y: Any, **options: Any) -> Any:
+    def _validate(self, X: Any, *y: Any, **options: Any) -> Any:
         """The rows as scikit-learn checks them; its message about missing values names the parameter that treats them."""
         try:
             return validate_data(self, X, *y, **options)
@@ -335,14 +335,14 @@ class KernelEstimator(Described, BaseEstimator):
             remedy = "missing='indicator' or 'mean' fills them, missing='drop' leaves the rows out"
             raise ValueError(f"{found} {type(self).__name__} reads missing values if it is told how: {remedy}; or clean the data.") from None
 
-    def _forget(self) -> None:
+    def _reset_fit(self) -> None:
         """Forgets what an earlier fit learned from rows in memory."""
-        for name in ("classes_", "labels_", "cv_results_", "_coordinates", "_coded"):
+        for name in ("classes_", "labels_", "cv_results_", "_coordinates", "_has_categories"):
             self.__dict__.pop(name, None)
 
-    def _names_of_card(self) -> dict[str, Any]:
+    def _read_card(self) -> dict[str, Any]:
         card = self._card()
-        self._name(card)
+        self._set_feature_names(card)
         return card
 
     def _columns(self) -> list[str]:
@@ -350,17 +350,17 @@ class KernelEstimator(Described, BaseEstimator):
         card = self._card()
         return [column["name"] for column in card.get("encoding", [])] or card["features"]
 
-    def _name(self, card: dict[str, Any]) -> None:
+    def _set_feature_names(self, card: dict[str, Any]) -> None:
         """Takes the names of the columns."""
         names = self._columns()
         self.feature_names_in_ = np.array(names, dtype=object)
         self.n_features_in_ = len(names)
-        self._coded = "encoding" in card
+        self._has_categories = "encoding" in card
 
     def _after_files(self, card: dict[str, Any]) -> None:
         """Sets what a fit in memory learns from the target."""
 
-    def _take(self, model: Any, found: dict[str, Any]) -> None:
+    def _set_model(self, model: Any, found: dict[str, Any]) -> None:
         """Takes the model and the report as learned state."""
         self.model_ = model
         report = found["report"]
@@ -369,13 +369,13 @@ class KernelEstimator(Described, BaseEstimator):
         self._set_attributes(report)
         if self._coordinates is not None:
             # of the columns that were taken; the linear kernel on them is exact
-            self.kernel_ = self.kernel if is_given(self.kernel) else repr(self.kernel)
+            self.kernel_ = self.kernel if is_precomputed(self.kernel) else repr(self.kernel)
             self.trace_error_ = self._coordinates.trace_error
         figures = figures_of(report)
         steps = figures.get("steps") or figures.get("newton steps") or [len(figures.get("mistakes of each sweep", []))]
         if hasattr(self, "max_iter"):
             self.n_iter_ = max(1, int(steps[0]))
-        self._tell(found["warnings"])
+        self._warn_all(found["warnings"])
 
     def _set_attributes(self, found: dict[str, Any]) -> None:
         """Sets the attributes that the report of a fit and the metadata of a model both hold."""
@@ -384,7 +384,7 @@ class KernelEstimator(Described, BaseEstimator):
         if found["lambda"] is not None:
             self.lambda_ = found["lambda"]
 
-    def _tell(self, warnings: list[str]) -> None:
+    def _warn_all(self, warnings: list[str]) -> None:
         """Passes warnings of the engine on."""
         for text in warnings:
             told = f"{type(self).__name__}: {text}"
@@ -416,20 +416,20 @@ class KernelEstimator(Described, BaseEstimator):
             except ValueError:
                 pass  # a value that is not finite: scikit-learn's check says where
         check_is_fitted(self, "model_")
-        if self._streams(X):
-            return self._told_of(X)[0]
-        return self._outputs(self._checked(X))
+        if self._reads_by_name(X):
+            return self._table_scores(X)[0]
+        return self._outputs(self._check_rows(X))
 
-    def _streams(self, X: Any) -> bool:
+    def _reads_by_name(self, X: Any) -> bool:
         """Whether the engine finds the columns of these rows by their names."""
-        return is_stream(X) or (self._coded or self._by_name) and has_names(X)
+        return is_stream(X) or (self._has_categories or self._by_name) and has_names(X)
 
     def _outputs(self, X: Any) -> Any:
         """The outputs of the model for checked rows. The engine reads columns of categories, and warns of rows far outside, only in tables."""
-        whole = self._finite() is True and not issparse(X) and self.model_.plain
-        return self.model_.predict(X) if whole else self._told_of(X)[0]
+        whole = self._ensure_finite() is True and not issparse(X) and self.model_.plain
+        return self.model_.predict(X) if whole else self._table_scores(X)[0]
 
-    def _answered(self, scores: Any) -> Any:
+    def _require_scores(self, scores: Any) -> Any:
         """The scores, if every row has them: a class or a cluster has no value for a row without."""
         lacking = np.flatnonzero(np.isnan(scores).any(axis=1))
         if lacking.size:
@@ -438,28 +438,28 @@ class KernelEstimator(Described, BaseEstimator):
                              "leave them out, or fit with missing='indicator' or 'mean'")
         return scores
 
-    def _finite(self) -> Any:
+    def _ensure_finite(self) -> Any:
         """Whether values of arrays must be there, as scikit-learn's check is told."""
         return True if getattr(self, "missing", "error") == "error" else "allow-nan"
 
-    def _checked(self, X: Any) -> Any:
-        if self._coded:
+    def _check_rows(self, X: Any) -> Any:
+        if self._has_categories:
             raise ValueError("the model has columns of categories: give a table with its columns, such as a DataFrame")
-        unmasked(X, "X")
-        of_numbers(X)
+        check_storage(X, "X")
+        check_numeric(X)
         sparse = False if self._coordinates is not None else "csr"
-        X = self._validated(X, reset=False, dtype=[np.float64, np.float32], order="C", accept_sparse=sparse,
-                            ensure_all_finite=self._finite())
+        X = self._validate(X, reset=False, dtype=[np.float64, np.float32], order="C", accept_sparse=sparse,
+                            ensure_all_finite=self._ensure_finite())
         return X if self._coordinates is None else self._coordinates.of(X)
 
-    def _told_of(self, X: Any, *extras: str) -> Any:
+    def _table_scores(self, X: Any, *extras: str) -> Any:
         *found, warnings = self.model_.scores(self._table(X), json.dumps({"run": self._run(), "extras": extras}))
-        self._tell(warnings)
+        self._warn_all(warnings)
         return found
 
     def _table(self, X: Any, more: Any = ()) -> Any:
         """The rows as a table of the engine, with more columns."""
-        if self._streams(X):
+        if self._reads_by_name(X):
             table = stream_table(X, self._run().get("memory"))
             return table.with_columns(list(more)) if more else table
         names = self._columns() if self.model_.sparse is None else [f"x{j}" for j in range(X.shape[1])]
@@ -468,7 +468,7 @@ class KernelEstimator(Described, BaseEstimator):
     def _extra(self, X: Any, extra: str) -> tuple[Any, Any]:
         """The outputs, and what the model tells beside them."""
         check_is_fitted(self, "model_")
-        return self._told_of(X if self._streams(X) else self._checked(X), extra)
+        return self._table_scores(X if self._reads_by_name(X) else self._check_rows(X), extra)
 
     def predict_files(
         self,
@@ -507,12 +507,12 @@ class KernelEstimator(Described, BaseEstimator):
         if self._coordinates is not None:
             raise ValueError("files have no rows of a precomputed kernel, of distances or of a function: use predict")
         check_arguments(KernelEstimator.predict_files, keep=keep, extras=extras, where=where, rows=rows, missing=missing, memory=memory)
-        selection = {"keep": keep or [], **_given(missing=missing, where=where, rows=rows)}
+        selection = {"keep": keep or [], **_nonempty(missing=missing, where=where, rows=rows)}
         table = _kmill.Table.open(paths_of(paths))
         with Progress(self.verbose) as show:
             request = {"rows": selection, "run": self._run(memory=memory), "extras": extras or []}
             count, warnings = self.model_.write(table, json.dumps(request), os.fspath(output), show)
-        self._tell(warnings)
+        self._warn_all(warnings)
         return int(count)
 
     # -- the model file
@@ -558,12 +558,12 @@ class KernelEstimator(Described, BaseEstimator):
         inherited: str = super()._repr_html_inner()
         if hasattr(self, "report_"):
             return inherited + self.report_._repr_html_()
-        return inherited + framed(self.model_.contents()) if hasattr(self, "model_") else inherited
+        return inherited + iframe(self.model_.contents()) if hasattr(self, "model_") else inherited
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = self._finite() is not True
-        tags.input_tags.pairwise = is_given(self.kernel)
+        tags.input_tags.allow_nan = self._ensure_finite() is not True
+        tags.input_tags.pairwise = is_precomputed(self.kernel)
         return tags
 

@@ -16,11 +16,11 @@ from typing import Any
 from ._place import Server
 
 
-def work(estimator: Any, paths: list[str], asked: dict[str, Any], states: Any, patience: float, threads: int | None) -> Any:
+def fit_worker(estimator: Any, paths: list[str], arguments: dict[str, Any], states: Any, patience: float, threads: int | None) -> Any:
     """What every worker does: the whole fit, with shared passes. Returns the fitted estimator."""
     if threads is not None and getattr(estimator, "n_jobs", None) is None and "n_jobs" in estimator.get_params():
         estimator.set_params(n_jobs=threads)
-    return estimator.fit_files(paths, **asked, states=states, patience=patience)
+    return estimator.fit_files(paths, **arguments, states=states, patience=patience)
 
 
 class Engine:
@@ -30,10 +30,10 @@ class Engine:
                  states: str | os.PathLike[str] | None = None, host: str | None = None):
         self.workers, self.threads, self.memory, self.states, self.host = workers, threads, memory, states, host
 
-    def fit(self, estimator: Any, paths: list[str], asked: dict[str, Any], patience: float) -> Any:
+    def fit(self, estimator: Any, paths: list[str], arguments: dict[str, Any], patience: float) -> Any:
         """Returns the estimator, fitted on files by the workers."""
-        asked = {**asked, "memory": asked["memory"] if asked["memory"] is not None else self._memory(estimator)}
-        make = partial(work, estimator, paths, asked, patience=patience, threads=self._threads())
+        arguments = {**arguments, "memory": arguments["memory"] if arguments["memory"] is not None else self._memory(estimator)}
+        make = partial(fit_worker, estimator, paths, arguments, patience=patience, threads=self._threads())
         if self.states is not None:
             fitted = self._run(partial(make, states=os.fspath(self.states)), self._workers())
         else:

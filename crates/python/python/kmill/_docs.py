@@ -39,14 +39,14 @@ def _entries(section: str) -> dict[str, str]:
     return {entry.partition(" : ")[0]: entry for entry in re.split(r"\n(?=\S)", section) if entry}
 
 
-def _joined(sections: dict[str, str]) -> str:
+def _docstring(sections: dict[str, str]) -> str:
     """The docstring of these sections, without the empty ones."""
     summary = sections.pop("Summary")
     headings = sorted(filter(sections.get, sections), key=_ORDER.index)
     return "\n\n".join([summary, *(f"{heading}\n{'-' * len(heading)}\n{sections[heading]}" for heading in headings)])
 
 
-def described(method: Method) -> Method:
+def document(method: Method) -> Method:
     """Completes the docstring of a method by the shared arguments.
 
     A method without a section "Returns" returns the estimator.
@@ -56,7 +56,7 @@ def described(method: Method) -> Method:
     names = [name for name in inspect.signature(method).parameters if name != "self"]
     sections["Parameters"] = "\n".join(own.get(name) or _ARGUMENTS[name] for name in names)
     sections.setdefault("Returns", "self")
-    method.__doc__ = _joined(sections)
+    method.__doc__ = _docstring(sections)
     return method
 
 
@@ -68,4 +68,4 @@ def describe_class(cls: type, parameters: str) -> None:
         if base.__module__.startswith("kmill."):
             for names, entry in _entries(_sections(base.__doc__).get("Attributes", "")).items():
                 attributes.setdefault(names, entry)
-    cls.__doc__ = _joined({**sections, "Parameters": parameters, "Attributes": "\n".join(attributes.values())})
+    cls.__doc__ = _docstring({**sections, "Parameters": parameters, "Attributes": "\n".join(attributes.values())})

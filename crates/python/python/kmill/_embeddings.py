@@ -42,8 +42,8 @@ class _Neighbours(Transformer):
     kernel = None
     n_neighbors: Any
 
-    def _engine(self, rows: float | None) -> dict[str, str]:
-        engine = super()._engine(rows)
+    def _solver_options(self, rows: float | None) -> dict[str, str]:
+        engine = super()._solver_options(rows)
         # as for ranks: a few rows have no more neighbours than there are others
         if rows is not None and isinstance(self.n_neighbors, int) and self.n_neighbors >= rows > 1:
             engine["neighbours"] = str(int(rows) - 1)
@@ -149,7 +149,7 @@ class _Directed(Supervised, Transformer):
     """Coordinates that depend on a target."""
 
     _target = "either"
-    _several = False
+    _multi_output = False
     task: Any
 
     def _targets(self, y: Any, count: int, names: list[str], more: list[tuple[str, Any]]) -> list[str]:
@@ -158,11 +158,11 @@ class _Directed(Supervised, Transformer):
         kind: Any = Classifier if self._labelled else Regressor
         return kind._targets(self, y, count, names, more)
 
-    def _engine(self, rows: float | None) -> dict[str, str]:
-        return {**super()._engine(rows), **({"task": "classification"} if getattr(self, "_labelled", False) else {})}
+    def _solver_options(self, rows: float | None) -> dict[str, str]:
+        return {**super()._solver_options(rows), **({"task": "classification"} if getattr(self, "_labelled", False) else {})}
 
-    def _forget(self) -> None:
-        super()._forget()
+    def _reset_fit(self) -> None:
+        super()._reset_fit()
         self.__dict__.pop("_labelled", None)
 
     def __sklearn_tags__(self) -> Any:

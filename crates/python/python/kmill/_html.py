@@ -8,7 +8,7 @@ from typing import Any
 from . import _kmill
 
 
-def framed(contents: str) -> str:
+def iframe(contents: str) -> str:
     """The page of contents as the engine tells them; a frame keeps its style from that of the notebook."""
     page = html.escape(_kmill.page(contents))
     return f'<iframe srcdoc="{page}" title="kmill" style="width: 100%; height: 40em; border: 0"></iframe>'
@@ -25,4 +25,4 @@ class Report(dict[str, Any]):
         return Report, (dict(self), self._contents)
 
     def _repr_html_(self) -> str:
-        return framed(self._contents)
+        return iframe(self._contents)

@@ -14,7 +14,7 @@ from . import _kernel, _kmill, _parameters
 from ._matrix import Coordinates
 
 
-class Described:
+class JobParameters:
     """An estimator whose parameters describe a job of the engine."""
 
     _solver: str
@@ -26,13 +26,13 @@ class Described:
     kernel: Any
     random_state: Any
 
-    def _engine(self, rows: float | None) -> dict[str, str]:
+    def _solver_options(self, rows: float | None) -> dict[str, str]:
         """The parameters of the solver as texts; ``rows`` is the number of rows, or the sum of their weights, where it is known."""
         engine = dict(self._fixed)
         for parameter in self._parameters:
             value = getattr(self, parameter.name)
             if isinstance(value, dict):
-                value = {self._told(label): weight for label, weight in value.items()}
+                value = {self._class_label(label): weight for label, weight in value.items()}
             splitter = parameter.engine == "folds" and not isinstance(value, (int, str))
             value = None if splitter else _parameters.text(value)
             if parameter.engine is not None and value is not None:
@@ -41,7 +41,7 @@ class Described:
             engine.pop("C", None)
         return engine
 
-    def _told(self, label: Any) -> str:
+    def _class_label(self, label: Any) -> str:
         """A class as the engine tells it."""
         return str(label)
 
@@ -81,13 +81,13 @@ class Described:
 
         # what was not given is found for a table, and scikit-learn's for an array
         usual = next((p.default for p in self._parameters if p.name == "gamma"), None)
-        free = self._is_table and getattr(self, "gamma", None) == usual
+        choose_scale = self._is_table and getattr(self, "gamma", None) == usual
         kernel = "linear()" if self._coordinates is not None else None if self.kernel is None else _kernel.expression(
             self.kernel, getattr(self, "gamma", None), getattr(self, "coef0", None), getattr(self, "degree", None),
-            lambda variance: survey(variance)[:2], free)
+            lambda variance: survey(variance)[:2], choose_scale)
         job: dict[str, Any] = {
             "solver": self._solver,
-            "options": {**self._engine(survey()[2] if total is None else total), **options},
+            "options": {**self._solver_options(survey()[2] if total is None else total), **options},
             "kernel": kernel,
             "seed": self._seed() if self._coordinates is None else 0,
             "rows": rows,
@@ -140,8 +140,8 @@ class Described:
             raise ValueError(f"{self._rank_name} must be a whole number above 0, got {rank!r}")
         return int(rank)
 
-    def _most(self, X: Any) -> int:
+    def _max_rank(self, X: Any) -> int:
         """The largest rank that is asked for."""
         ranks = getattr(self, "ranks", None)
-        listed = [] if ranks is None or isinstance(ranks, str) else [int(rank) for rank in ranks]
-        return min(X.shape[0], max(listed, default=self._rank() or 1000))
+        requested = [] if ranks is None or isinstance(ranks, str) else [int(rank) for rank in ranks]
+        return min(X.shape[0], max(requested, default=self._rank() or 1000))

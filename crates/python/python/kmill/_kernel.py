@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 # name of scikit-learn -> (expression, numbers that it reads)
-_NAMES = {
+_EXPRESSIONS = {
     "rbf": ("gaussian(sigma={sigma})", "gamma"),
     "gaussian": ("gaussian(sigma={sigma})", "gamma"),
     "laplacian": ("laplacian(sigma={inverse})", "gamma"),
@@ -20,26 +20,26 @@ _NAMES = {
 }
 
 # of these X is a matrix between all pairs of rows: of kernel values, and of distances
-_GIVEN = ("precomputed", "distances")
+_PRECOMPUTED = ("precomputed", "distances")
 
 
-def is_given(kernel: Any) -> bool:
+def is_precomputed(kernel: Any) -> bool:
     """Whether X is a matrix between all pairs of rows."""
-    return isinstance(kernel, str) and kernel in _GIVEN
+    return isinstance(kernel, str) and kernel in _PRECOMPUTED
 
 
 def is_expression(kernel: Any) -> bool:
     """Whether a kernel is an expression of the engine, such as ``matern(nu=2.5, sigma=3)``."""
-    return isinstance(kernel, str) and kernel not in _NAMES and kernel not in _GIVEN
+    return isinstance(kernel, str) and kernel not in _EXPRESSIONS and kernel not in _PRECOMPUTED
 
 
-def expression(kernel: Any, gamma: Any, coef0: Any, degree: Any, survey: Any, free: bool = False) -> str:
+def expression(kernel: Any, gamma: Any, coef0: Any, degree: Any, survey: Any, choose_scale: bool = False) -> str:
     """The expression of a kernel.
 
     ``survey`` is called, only where it is needed, for the number of features and, where its argument is true, the variance of all
-    values. Where the length scale is ``free`` the engine finds it.
+    values. Where the length scale is ``choose_scale`` the engine finds it.
     """
-    if is_given(kernel) or callable(kernel):
+    if is_precomputed(kernel) or callable(kernel):
         raise ValueError(
             "kernel must be the name of a kernel or an expression such as 'matern(nu=2.5, sigma=3)' for files, streams and two views: "
             "precomputed matrices, distances and functions need rows in memory"
@@ -50,10 +50,10 @@ def expression(kernel: Any, gamma: Any, coef0: Any, degree: Any, survey: Any, fr
         if isinstance(gamma, (int, float)):
             raise ValueError(f"kernel {kernel!r} holds its own numbers; leave gamma out")
         return kernel if "(" in kernel else f"{kernel}()"
-    form, reads = _NAMES[kernel]
+    form, reads = _EXPRESSIONS[kernel]
     if not reads:
         return form
-    if free and not form.startswith(("poly", "sigmoid")):
+    if choose_scale and not form.startswith(("poly", "sigmoid")):
         return f"{form.split('(')[0]}()"
     if gamma == "median":
         if form.startswith(("poly", "sigmoid")):

@@ -19,8 +19,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
 from ._base import KernelEstimator
-from ._docs import described
-from ._rows import free
+from ._docs import document
+from ._rows import unused_name
 
 
 class Linear:
@@ -51,7 +51,7 @@ class Linear:
 class Supervised(KernelEstimator):
     """Estimators that learn from rows and a target."""
 
-    @described
+    @document
     def fit(self, X: Any, y: Any) -> Any:
         """Learn from rows."""
         return self._fit_rows(X, y)
@@ -60,7 +60,7 @@ class Supervised(KernelEstimator):
 class Weighted(Supervised):
     """Estimators that learn from rows and a target, with a weight for each row."""
 
-    @described
+    @document
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Learn from rows."""
         return self._fit_rows(X, y, sample_weight)
@@ -70,31 +70,31 @@ class Regressor(RegressorMixin, Linear, Supervised):
     """Estimators that predict numbers, one or several for each row."""
 
     _target = "numbers"
-    _several = False
+    _multi_output = False
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = self._several
+        tags.target_tags.multi_output = self._multi_output
         return tags
 
     def _targets(self, y: Any, count: int, names: list[str], more: list[tuple[str, Any]]) -> list[str]:
-        self._single = True
+        self._single_target = True
         if isinstance(y, str):
             return [y]
         y = np.asarray(y, dtype=np.float64)
-        if y.ndim == 2 and y.shape[1] == 1 or not self._several:
+        if y.ndim == 2 and y.shape[1] == 1 or not self._multi_output:
             y = column_or_1d(y, warn=True)
         check_consistent_length(np.empty(count), y)
-        self._single = y.ndim == 1
-        columns = [("y", y)] if self._single else [(f"y{j}", y[:, j]) for j in range(y.shape[1])]
-        named = [(free(name, names), np.ascontiguousarray(column)) for name, column in columns]
+        self._single_target = y.ndim == 1
+        columns = [("y", y)] if self._single_target else [(f"y{j}", y[:, j]) for j in range(y.shape[1])]
+        named = [(unused_name(name, names), np.ascontiguousarray(column)) for name, column in columns]
         more.extend(named)
         return [name for name, _ in named]
 
     def _after_files(self, card: dict[str, Any]) -> None:
-        self._single = len(card["targets"]) == 1
+        self._single_target = len(card["targets"]) == 1
 
-    @described
+    @document
     def predict(self, X: Any) -> Any:
         """Predict the target of rows.
 
@@ -104,7 +104,7 @@ class Regressor(RegressorMixin, Linear, Supervised):
             The predictions.
         """
         scores = self._scores(X)
-        return scores.ravel() if self._single else scores
+        return scores.ravel() if self._single_target else scores
 
 
 class Classifier(ClassifierMixin, Linear, Supervised):
@@ -127,11 +127,11 @@ class Classifier(ClassifierMixin, Linear, Supervised):
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"{type(self).__name__} needs at least two classes; y has {len(self.classes_)} class")
-        name = free("y", names)
+        name = unused_name("y", names)
         more.append((name, _labels(y, self.classes_, codes)))
         return [name]
 
-    def _told(self, label: Any) -> str:
+    def _class_label(self, label: Any) -> str:
         known = getattr(self, "classes_", None)
         if known is not None and np.any(known == label):
             label = _labels(known, known, np.arange(len(known)))[np.flatnonzero(known == label)[0]]
@@ -142,7 +142,7 @@ class Classifier(ClassifierMixin, Linear, Supervised):
             self.classes_ = np.array([next(iter(label.values())) if isinstance(label, dict) else label
                                       for label in card["classes"]])
 
-    @described
+    @document
     def decision_function(self, X: Any) -> Any:
         """Scores of the classes.
 
@@ -154,7 +154,7 @@ class Classifier(ClassifierMixin, Linear, Supervised):
         scores = self._scores(X)
         return scores.ravel() if scores.shape[1] == 1 else scores
 
-    @described
+    @document
     def predict(self, X: Any) -> Any:
         """Predict the class of rows.
 
@@ -163,7 +163,7 @@ class Classifier(ClassifierMixin, Linear, Supervised):
         array of shape (n_samples,)
             The classes.
         """
-        scores = self._answered(self._scores(X))
+        scores = self._require_scores(self._scores(X))
         return self.classes_[self.model_.decide(scores)]
 
 
@@ -174,7 +174,7 @@ class Probabilities:
     _scores: Any
 
     @available_if(lambda self: getattr(self, "probability", True))
-    @described
+    @document
     def predict_proba(self, X: Any) -> Any:
         """Compute the probabilities of the classes.
 
@@ -192,7 +192,7 @@ class Probabilities:
         return probabilities
 
     @available_if(lambda self: getattr(self, "probability", True))
-    @described
+    @document
     def predict_log_proba(self, X: Any) -> Any:
         """Compute the logarithms of the probabilities of the classes.
 
@@ -211,11 +211,11 @@ class Ranker(Supervised):
     """Estimators that learn from grades, by which the rows of a group are ordered."""
 
     _target = "numbers"
-    _several = False
+    _multi_output = False
     _targets = Regressor._targets
     _after_files = Regressor._after_files
 
-    @described
+    @document
     def fit(self, X: Any, y: Any, group: Any = None) -> Any:
         """Learn from rows.
 
@@ -228,7 +228,7 @@ class Ranker(Supervised):
         """
         return self._fit_rows(X, y, group=group)
 
-    @described
+    @document
     def predict(self, X: Any) -> Any:
         """Score rows: within a group the row of the larger score comes first.
 
@@ -281,7 +281,7 @@ def _labels(y: Any, classes: Any, codes: Any) -> Any:
 class WithoutTarget(KernelEstimator):
     """Estimators that learn from rows alone."""
 
-    @described
+    @document
     def fit(self, X: Any, y: Any = None) -> Any:
         """Learn from rows.
 
@@ -295,7 +295,7 @@ class WithoutTarget(KernelEstimator):
 class WeightedRows(WithoutTarget):
     """Estimators that learn from rows alone, with a weight for each row."""
 
-    @described
+    @document
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Learn from rows.
 
@@ -309,7 +309,7 @@ class WeightedRows(WithoutTarget):
 class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, WithoutTarget):
     """Estimators that compute features of rows."""
 
-    @described
+    @document
     def transform(self, X: Any) -> Any:
         """Compute the features of rows.
 
@@ -331,7 +331,7 @@ class Coordinates(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     model_: Any
     _extra: Any
 
-    @described
+    @document
     def transform(self, X: Any) -> Any:
         """Compute the coordinates of rows along the components.
 
@@ -358,7 +358,7 @@ class Novelty(OutlierMixin, WithoutTarget):
 
     offset_ = 0.0
 
-    @described
+    @document
     def decision_function(self, X: Any) -> Any:
         """Scores of rows, negative for novel ones.
 
@@ -373,7 +373,7 @@ class Novelty(OutlierMixin, WithoutTarget):
         """The scores of :meth:`decision_function` plus ``offset_``, which is 0."""
         return self.decision_function(X)
 
-    @described
+    @document
     def predict(self, X: Any) -> Any:
         """Predict which rows are outliers.
 
@@ -382,7 +382,7 @@ class Novelty(OutlierMixin, WithoutTarget):
         array of shape (n_samples,)
             -1 for an outlier, 1 for any other row.
         """
-        return np.where(self._answered(self._scores(X)).ravel() < 0.0, -1, 1)
+        return np.where(self._require_scores(self._scores(X)).ravel() < 0.0, -1, 1)
 
 
 class Clusters(ClusterMixin, WithoutTarget):
@@ -397,7 +397,7 @@ class Clusters(ClusterMixin, WithoutTarget):
     def _after_rows(self, X: Any) -> None:
         self.labels_ = self.predict(X)
 
-    @described
+    @document
     def predict(self, X: Any) -> Any:
         """Predict the cluster of rows.
 
@@ -406,7 +406,7 @@ class Clusters(ClusterMixin, WithoutTarget):
         array of shape (n_samples,)
             The clusters, numbered from 0.
         """
-        return np.argmax(self._answered(self._scores(X)), axis=1)
+        return np.argmax(self._require_scores(self._scores(X)), axis=1)
 
 
 def landmarks_of(model: Any) -> tuple[Any, Any]:
@@ -435,7 +435,7 @@ class SupportVectors(Linear):
         kernel sees them, their dual coefficients (one row for each output), and the intercepts.
     """
 
-    def _machine(self) -> Any:
+    def _exact_model(self) -> Any:
         check_is_fitted(self, "model_")
         if self.map != "exact":
             raise AttributeError(f"a model on landmarks has no support vectors; fit {type(self).__name__} with map='exact'")
@@ -444,19 +444,19 @@ class SupportVectors(Linear):
     @property
     def support_(self) -> Any:
         """The rows that are support vectors."""
-        return landmarks_of(self._machine())[1]
+        return landmarks_of(self._exact_model())[1]
 
     @property
     def support_vectors_(self) -> Any:
         """The support vectors, scaled as the kernel sees them."""
-        return landmarks_of(self._machine())[0]
+        return landmarks_of(self._exact_model())[0]
 
     @property
     def dual_coef_(self) -> Any:
         """The coefficients of the support vectors, one row for each output."""
-        return np.ascontiguousarray(self._machine().coefficients()[0].T)
+        return np.ascontiguousarray(self._exact_model().coefficients()[0].T)
 
     @property
     def intercept_(self) -> Any:
         """The constant of each output."""
-        return self._machine().coefficients()[1] if self.map == "exact" else super().intercept_
+        return self._exact_model().coefficients()[1] if self.map == "exact" else super().intercept_

@@ -27,10 +27,10 @@ def load(path: Any) -> Any:
         model as ``card_``; there is no report of the fit.
     """
     model = _kmill.Model.load(os.fspath(path))
-    return filled(model, json.loads(model.card()))
+    return from_model(model, json.loads(model.card()))
 
 
-def of_solver(solver: str, task: str | None) -> Any:
+def estimator_class(solver: str, task: str | None) -> Any:
     """Returns the class of the estimators of a solver."""
     cls = ESTIMATORS.get((solver, task)) or ESTIMATORS.get((solver, None))
     if cls is None:
@@ -38,9 +38,9 @@ def of_solver(solver: str, task: str | None) -> Any:
     return cls
 
 
-def filled(model: Any, card: dict[str, Any], **more: Any) -> KernelEstimator:
+def from_model(model: Any, card: dict[str, Any], **more: Any) -> KernelEstimator:
     """A model as an estimator with the parameters that its card holds, and more of them."""
-    cls = of_solver(card["solver"], card["task"])
+    cls = estimator_class(card["solver"], card["task"])
     options = card["options"]
     # the options of these hold the number of nodes in its place; of landmarks the card tells, but for mvu
     rank = {"isomap": card["rank"], "lle": card["rank"], "mvu": None}.get(card["solver"], options.get("rank"))
@@ -56,7 +56,7 @@ def filled(model: Any, card: dict[str, Any], **more: Any) -> KernelEstimator:
     given = {name: value for name, value in values.items() if name in known and (value is not None or name == "gamma")}
     found: KernelEstimator = cls(**given, **more)
     found.model_, found.card_ = model, card
-    found._name(card)
+    found._set_feature_names(card)
     found._set_attributes(card)
     found._after_files(card)
     return found

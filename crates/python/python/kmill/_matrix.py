@@ -16,13 +16,13 @@ import numpy as np
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from . import _kmill
-from ._kernel import is_given
+from ._kernel import is_precomputed
 from ._progress import Progress
 
 
-def is_told(kernel: Any) -> bool:
+def needs_coordinates(kernel: Any) -> bool:
     """Whether a kernel is a matrix that is given, or a function."""
-    return callable(kernel) or is_given(kernel)
+    return callable(kernel) or is_precomputed(kernel)
 
 
 # what rounding may do to distances, as a share of the largest: as in `kmill coordinates`
@@ -52,7 +52,7 @@ class Coordinates:
     _squares: Any = None  # of distances, the squared ones from the first row
 
     def __init__(self, estimator: Any, X: Any, seed: int, rank: int) -> None:
-        self._kernel = None if is_given(estimator.kernel) else estimator.kernel
+        self._kernel = None if is_precomputed(estimator.kernel) else estimator.kernel
         self._parameters = estimator.kernel_params or {}
         self._in_blocks = estimator._kernel_of_arrays
         n = len(X)
@@ -62,11 +62,11 @@ class Coordinates:
             _check_distances(X)
             self._squares = diagonal = np.square(X[:, 0], dtype=np.float64)
         else:
-            diagonal = np.diagonal(X) if self._kernel is None else [self._values(X[i : i + 1], X[i : i + 1])[0, 0] for i in range(n)]
+            diagonal = np.diagonal(X) if self._kernel is None else [self._kernel_values(X[i : i + 1], X[i : i + 1])[0, 0] for i in range(n)]
 
         def block(first: int, last: int, columns: Any) -> Any:
             part = X[first:last]
-            found = self._given(part, columns) if self._kernel is None else self._values(part, X[columns])
+            found = self._precomputed_values(part, columns) if self._kernel is None else self._kernel_values(part, X[columns])
             return np.asarray(found, dtype=np.float64)
 
         tolerance = getattr(estimator, "tolerance", None)
@@ -90,12 +90,12 @@ class Coordinates:
         """The coordinates of the pivots."""
         return self._lower
 
-    def _values(self, A: Any, B: Any) -> Any:
+    def _kernel_values(self, A: Any, B: Any) -> Any:
         if self._in_blocks:
             return np.asarray(self._kernel(A, B, **self._parameters), dtype=np.float64)
         return pairwise_kernels(A, B, metric=self._kernel, **self._parameters)
 
-    def _given(self, X: Any, columns: Any) -> Any:
+    def _precomputed_values(self, X: Any, columns: Any) -> Any:
         """Kernel values of rows of the matrix, at some of its columns."""
         if self._squares is None:
             return X[:, columns]
@@ -108,11 +108,11 @@ class Coordinates:
         if self._squares is not None and np.any(X < 0.0):
             row, column = np.argwhere(X < 0.0)[0]
             raise ValueError(f"distances must be at least 0: row {row}, column {column} has {X[row, column]}")
-        values = self._given(X, self.pivots) if self.points is None else self._values(X, self.points)
+        values = self._precomputed_values(X, self.pivots) if self.points is None else self._kernel_values(X, self.points)
         return np.ascontiguousarray(solve_triangular(self._lower, values.T, lower=True).T, dtype=np.float64)
 
 
-def refuse(estimator: Any) -> None:
+def reject_feature_parameters(estimator: Any) -> None:
     """Refuses parameters that need features, or numbers that such a kernel does not read."""
     usual = {parameter.name: parameter.default for parameter in estimator._parameters}
     name = type(estimator).__name__

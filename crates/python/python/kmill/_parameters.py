@@ -106,7 +106,7 @@ _TYPES = {
 
 
 # types that read better in words
-_TOLD = {"Any": "int, str or splitter", "dict[Any, float] | str | None": "dict, 'balanced' or None"}
+_TYPE_NAMES = {"Any": "int, str or splitter", "dict[Any, float] | str | None": "dict, 'balanced' or None"}
 
 
 def _default(parameter: dict[str, Any]) -> Any:
@@ -123,7 +123,7 @@ def _default(parameter: dict[str, Any]) -> Any:
     return None if kind in ("penalty", "penalties") else text
 
 
-def of_solver(solver: str) -> list[Parameter]:
+def solver_parameters(solver: str) -> list[Parameter]:
     """The parameters of a solver, with scikit-learn's names."""
     parameters = []
     for known in _SOLVERS[solver]["parameters"]:
@@ -144,14 +144,14 @@ def _sentences(about: str) -> str:
     return re.sub(r"--([a-z]+)(-[a-z]+)?", lambda flag: "``" + (flag[1] + (flag[2] or "")).replace("-", "_") + "``", told)
 
 
-def _numbers(value: Any) -> bool:
+def _is_numeric_array(value: Any) -> bool:
     try:
         return np.asarray(value, dtype=float).ndim > 0
     except (TypeError, ValueError):
         return False
 
 
-def _each(kind: type) -> Callable[[Any], bool]:
+def _iterable_of(kind: type) -> Callable[[Any], bool]:
     """Whether a value is a list of such values, and no text."""
     return lambda value: hasattr(value, "__iter__") and not isinstance(value, str) and all(isinstance(item, kind) for item in value)
 
@@ -163,17 +163,17 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "bool": ("True or False", lambda value: isinstance(value, (bool, np.bool_))),
     "str": ("text", lambda value: isinstance(value, str)),
     "None": ("None", lambda value: value is None),
-    "_Array": ("an array of numbers", _numbers),
+    "_Array": ("an array of numbers", _is_numeric_array),
     "_RandomState": ("a RandomState", lambda value: isinstance(value, np.random.RandomState)),
-    "Sequence[float]": ("several numbers", _each(Real)),
-    "Sequence[int]": ("several whole numbers", _each(Integral)),
-    "Sequence[str]": ("several texts", _each(str)),
-    "Iterable[int]": ("several whole numbers", _each(Integral)),
-    "Iterable[str]": ("several texts", _each(str)),
+    "Sequence[float]": ("several numbers", _iterable_of(Real)),
+    "Sequence[int]": ("several whole numbers", _iterable_of(Integral)),
+    "Sequence[str]": ("several texts", _iterable_of(str)),
+    "Iterable[int]": ("several whole numbers", _iterable_of(Integral)),
+    "Iterable[str]": ("several texts", _iterable_of(str)),
 }
 
 
-def listed(values: Any) -> Any:
+def as_list(values: Any) -> Any:
     """The list of what can be gone through but once; anything else as it is."""
     return list(values) if hasattr(values, "__iter__") and not isinstance(values, str) else values
 
@@ -233,7 +233,7 @@ def estimator(
 
     def make(cls: Class) -> Class:
         fixed_values = fixed or {}
-        known = {p.name: p for p in [*own, *of_solver(solver), *SHARED]}
+        known = {p.name: p for p in [*own, *solver_parameters(solver), *SHARED]}
         names = [n for n in known if n not in without and known[n].engine not in fixed_values]
         names = [*first, *(n for n in names if n not in first)]
         parameters = [known[n] for n in names]
@@ -251,7 +251,7 @@ def estimator(
 
 def _entry(parameter: Parameter) -> str:
     """A parameter as an entry of a docstring."""
-    type_ = _TOLD.get(parameter.type, parameter.type.replace("_Array", "array").replace("_RandomState", "RandomState"))
+    type_ = _TYPE_NAMES.get(parameter.type, parameter.type.replace("_Array", "array").replace("_RandomState", "RandomState"))
     about = textwrap.fill(parameter.about, 96, initial_indent="    ", subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
     return f"{parameter.name} : {type_}, default={parameter.default!r}\n{about}"
 

@@ -25,13 +25,13 @@ from typing import Any
 METHODS = ("create", "replace", "read", "has", "remove", "names", "put", "get")
 
 #: The longest text and the most bytes of a message: the sums of 20,000 features in float64 have 3.2 GB.
-LONGEST, MOST = 1 << 12, 1 << 33
+MAX_TEXT, MAX_CONTENT = 1 << 12, 1 << 33
 
 #: Seconds in which a connection must show that it has the key, and in which a driver must answer a new one.
-STRANGE, REACHED = 10.0, 60.0
+AUTH_TIMEOUT, CONNECT_TIMEOUT = 10.0, 60.0
 
 #: Connections beside one for each worker: of workers that were started again, and of strangers.
-SPARE = 32
+SPARE_CONNECTIONS = 32
 
 _LENGTHS = struct.Struct(">HQ")
 _NONCE = _CODE = 32
@@ -109,7 +109,7 @@ class Channel:
             self._file.close()
         self._end.close()
 
-    def greet(self, key: bytes, driver: bool) -> None:
+    def authenticate(self, key: bytes, driver: bool) -> None:
         """Shows the other end that this one has the key, and hears the same of it."""
         ours = secrets.token_bytes(_NONCE)
         self._file.write(ours)
@@ -141,7 +141,7 @@ class Channel:
             self._file.write(part)
         self._file.flush()
 
-    def receive(self, longest: int = LONGEST, most: int = MOST) -> tuple[str, bytes]:
+    def receive(self, longest: int = MAX_TEXT, most: int = MAX_CONTENT) -> tuple[str, bytes]:
         lengths = self._bytes(_LENGTHS.size)
         letters, count = _LENGTHS.unpack(lengths)
         if letters > longest or count > most:
@@ -157,23 +157,23 @@ class Server:
 
     def __init__(self, host: str, workers: int):
         self._folder = tempfile.TemporaryDirectory(prefix="kmill-states-")
-        self._place, self._key, self._most = Place(self._folder.name), secrets.token_bytes(32), workers + SPARE
+        self._place, self._key, self._max_connections = Place(self._folder.name), secrets.token_bytes(32), workers + SPARE_CONNECTIONS
         self._listener = socket.create_server((host, 0), backlog=64)
         self._listener.settimeout(0.2)
         # the connections, each with the time until which it is a stranger's
-        self._ends: dict[socket.socket, float] = {}
+        self._connections: dict[socket.socket, float] = {}
         self._open = True
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
         while self._open:
             now = time.monotonic()
-            self._end([end for end, until in list(self._ends.items()) if until < now])
+            self._end([end for end, until in list(self._connections.items()) if until < now])
             # whoever comes where there are too many waits until a stranger has gone
-            if len(self._ends) < self._most:
+            if len(self._connections) < self._max_connections:
                 with suppress(OSError):
                     end, _ = self._listener.accept()
-                    self._ends[end] = now + STRANGE
+                    self._connections[end] = now + AUTH_TIMEOUT
                     # a caller without the key, or one that says nothing, keeps no other waiting
                     threading.Thread(target=self._answer, args=(end,), daemon=True).start()
                     continue
@@ -182,11 +182,11 @@ class Server:
     def _answer(self, end: socket.socket) -> None:
         """Answers the calls of a worker that has the key until it has gone."""
         with suppress(OSError, MemoryError), end, closing(Channel(end)) as channel:
-            channel.greet(self._key, driver=True)
-            self._ends[end] = float("inf")
+            channel.authenticate(self._key, driver=True)
+            self._connections[end] = float("inf")
             while True:
                 channel.send(*self._place.answer(*channel.receive()))
-        del self._ends[end]
+        del self._connections[end]
 
     def _end(self, ends: list[socket.socket]) -> None:
         for end in ends:
@@ -200,7 +200,7 @@ class Server:
         self._open = False
         self._listener.close()
         # workers that are still at it hear that nobody waits for them
-        self._end(list(self._ends))
+        self._end(list(self._connections))
         self._folder.cleanup()
 
 
@@ -230,9 +230,9 @@ class RemotePlace:
         with self._lock:
             try:
                 if self._channel is None:
-                    end = socket.create_connection(self._address, REACHED)
+                    end = socket.create_connection(self._address, CONNECT_TIMEOUT)
                     self._channel = Channel(end)
-                    self._channel.greet(self._key, driver=False)
+                    self._channel.authenticate(self._key, driver=False)
                     end.settimeout(None)
                 self._channel.send(f"{method} {name}", content)
                 kind, content = self._channel.receive()

@@ -13,7 +13,7 @@ from scipy.sparse import issparse
 from sklearn.utils.validation import check_is_fitted
 
 from . import _kmill
-from ._rows import is_stream, paths_of, stream_of, unmasked
+from ._rows import is_stream, paths_of, stream_of, check_storage
 
 
 class Picture:
@@ -95,7 +95,7 @@ def _files(model: Any, X: Any, y: Any, folder: str) -> list[str]:
             table = table.append_column(targets[0], pyarrow.array(np.asarray(y)))
         pyarrow.parquet.write_table(table, path)
         return [path]
-    unmasked(X, "X")
+    check_storage(X, "X")
     rows, path = X.toarray() if issparse(X) else np.asarray(X), os.path.join(folder, "rows.csv")
     names, columns = model._columns(), list(rows.T)
     if y is not None and targets:

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils import check_array
 
 from . import _kernel, _kmill
-from ._parameters import check_arguments, listed
+from ._parameters import check_arguments, as_list
 from ._progress import Progress
 from ._rows import is_stream, paths_of, stream_table
 from ._unsupervised import Nystroem
@@ -25,7 +25,7 @@ def _table(X: Any, memory: int | str | None = None) -> Any:
     return _kmill.Table.from_array(X, [f"x{j}" for j in range(X.shape[1])])
 
 
-def frame(columns: dict[str, list[Any]]) -> Any:
+def data_frame(columns: dict[str, list[Any]]) -> Any:
     """A DataFrame where pandas is installed, else the columns."""
     try:
         import pandas
@@ -83,7 +83,7 @@ def curve(
     >>> len(found["trace_error"])
     4
     """
-    methods, ranks = listed(methods), listed(ranks)
+    methods, ranks = as_list(methods), as_list(ranks)
     check_arguments(curve, methods=methods, ranks=ranks, scale=scale, repeats=repeats, sample=sample, features=features,
                     precision=precision, random_state=random_state)
     table = _table(X, memory)
@@ -114,7 +114,7 @@ def curve(
             cell[name] = None if cell[name] is None else cell[name]["value"]
         for name, value in cell.items():
             columns.setdefault(name, []).append(value)
-    return frame(columns)
+    return data_frame(columns)
 
 
 def landmarks(X: Any, *, kernel: str = "rbf", gamma: Any = "median", rank: int = 100, scheme: str = "rpcholesky",
@@ -154,4 +154,4 @@ def landmarks(X: Any, *, kernel: str = "rbf", gamma: Any = "median", rank: int =
         model.fit_files(X, features=features)
     else:
         model.fit(X)
-    return frame({"row": model.component_indices_.tolist()})
+    return data_frame({"row": model.component_indices_.tolist()})

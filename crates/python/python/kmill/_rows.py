@@ -26,13 +26,13 @@ def has_more_than_numbers(X: Any) -> bool:
         if column.dtype == "category":
             column = column.cat.categories
         if column.dtype.kind in "iuf":
-            return has_names(X) and _is_odd(column.to_numpy()[:1000])
+            return has_names(X) and _may_be_code(column.to_numpy()[:1000])
         return column.dtype.kind == "M" or column.dtype.kind not in "biufcm" and infer_dtype(column, skipna=True) in ("string", "date", "time")
 
     return any(more(X.iloc[:, j]) for j in range(X.shape[1]))
 
 
-def _is_odd(values: Any) -> bool:
+def _may_be_code(values: Any) -> bool:
     """Whether the first numbers of a column may be times of day such as 517, or count the rows: the engine then looks at all of them."""
     values = values[np.isfinite(values)]
     if len(values) < 50 or np.any(values % 1):
@@ -72,7 +72,7 @@ def table_of(X: Any, names: list[str], more: list[tuple[str, Any]] | None = None
     return _kmill.Table.from_array(X, names, more or [])
 
 
-def unmasked(values: Any, name: str) -> None:
+def check_storage(values: Any, name: str) -> None:
     """Refuses masked values, which scikit-learn's check would take as they are, and sparse matrices that point outside their arrays, which
     scipy's own loops would follow out of memory."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
@@ -90,7 +90,7 @@ def unmasked(values: Any, name: str) -> None:
         raise ValueError(f"the sparse matrix {name} is damaged: {error}; build it again from its rows, columns and values") from None
 
 
-def of_numbers(X: Any) -> None:
+def check_numeric(X: Any) -> None:
     """Refuses columns of a table of pandas that hold no numbers, such as durations, before numpy looks for a type of all columns."""
     if type(X).__module__.startswith("pandas") and hasattr(X, "columns"):
         for name, dtype in X.dtypes.items():
@@ -98,7 +98,7 @@ def of_numbers(X: Any) -> None:
                 raise ValueError(f"column {name!r} of X holds {dtype}, and a feature holds numbers or text: make it a number, or leave it out")
 
 
-def free(name: str, names: list[str]) -> str:
+def unused_name(name: str, names: list[str]) -> str:
     """A name that no feature has."""
     while name in names:
         name += "_"

@@ -22,7 +22,7 @@ def choose(estimator: Any, y: Any, splits: list[Any], X: Any, weight: Any, group
                          "or be a number, or text such as 'blocks:6'")
     if not splits:
         raise ValueError("cv has no splits; give a splitter, or a list of pairs of train and test rows")
-    engine = estimator._engine(float(len(y) if weight is None else np.sum(weight)))
+    engine = estimator._solver_options(float(len(y) if weight is None else np.sum(weight)))
     lambdas, ranks = _kmill.grid(engine.get("lambda", "1"), engine.get("ranks", "1"))
     own = {"lambdas": lambdas if "lambda" in engine else [None], estimator._rank_name: ranks if "ranks" in engine else [estimator._rank()]}
     (penalty, penalties), (rank, values) = own.items()

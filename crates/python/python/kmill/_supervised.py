@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from ._base import figures_of
-from ._docs import described
+from ._docs import document
 from ._learners import Classifier, Coordinates, Probabilities, Ranker, Regressor, SupportVectors, Weighted
 from ._parameters import Parameter, estimator, text
-from ._rows import is_stream, unmasked
+from ._rows import is_stream, check_storage
 
 _ALPHA = Parameter("alpha", 1.0, "float", "The penalty in scikit-learn's convention: alpha |w|^2 beside the sum of squared errors; "
                    "the engine's lambda is alpha / n_samples.")
@@ -33,8 +33,8 @@ class _Ridge(Weighted):
     alpha: Any
     alphas: Any
 
-    def _engine(self, rows: int | None) -> dict[str, str]:
-        engine: dict[str, str] = super()._engine(rows)
+    def _solver_options(self, rows: int | None) -> dict[str, str]:
+        engine: dict[str, str] = super()._solver_options(rows)
         if "lambda" not in engine:
             if rows is None:
                 raise ValueError(
@@ -47,8 +47,8 @@ class _Ridge(Weighted):
             engine["lambda"] = text([float(alpha) / rows for alpha in alphas]) or ""
         return engine
 
-    def _take(self, model: Any, found: dict[str, Any]) -> None:
-        super()._take(model, found)
+    def _set_model(self, model: Any, found: dict[str, Any]) -> None:
+        super()._set_model(model, found)
         report = found["report"]
         weight = report.get("weight", report["rows"])
         self.alpha_ = report["lambda"] * weight
@@ -90,9 +90,9 @@ class KernelRidge(_Ridge, Regressor):
     True
     """
 
-    _several = True
+    _multi_output = True
 
-    @described
+    @document
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict the target of rows.
 
@@ -109,7 +109,7 @@ class KernelRidge(_Ridge, Regressor):
         if not return_std:
             return super().predict(X)
         mean, deviation = self._extra(X, "std")
-        return (mean.ravel(), deviation.ravel()) if self._single else (mean, deviation)
+        return (mean.ravel(), deviation.ravel()) if self._single_target else (mean, deviation)
 
 
 @estimator("ridge", first=("alpha",), own=(_ALPHA, _ALPHAS), without=("task", "std", "weights"),
@@ -214,14 +214,14 @@ class OnlineRegressor(Regressor):
     True
     """
 
-    _several = True
+    _multi_output = True
 
-    def _engine(self, rows: int | None) -> dict[str, str]:
-        engine: dict[str, str] = super()._engine(rows)
+    def _solver_options(self, rows: int | None) -> dict[str, str]:
+        engine: dict[str, str] = super()._solver_options(rows)
         # what it takes to go on learning
         return engine if engine.get("rule") == "lms" else {**engine, "std": "true"}
 
-    @described
+    @document
     def partial_fit(self, X: Any, y: Any) -> Any:
         """Continue learning by recursive least squares: each row is predicted, and then learned.
 
@@ -238,8 +238,8 @@ class OnlineRegressor(Regressor):
             self.running_mse_ = figures_of(self.report_)["running mse of each pass"][0]
             return self
         more: list[tuple[str, Any]] = []
-        unmasked(y, "y")
-        X = X if self._streams(X) else self._checked(X)
+        check_storage(y, "y")
+        X = X if self._reads_by_name(X) else self._check_rows(X)
         count = len(y) if is_stream(X) else X.shape[0]
         targets = self._targets(y, count, self._columns(), more)
         request = json.dumps({"rows": {"targets": targets}, "run": self._run()})
@@ -307,8 +307,8 @@ class KernelFisher(Coordinates, Classifier):
 
     n_components: Any
 
-    def _engine(self, rows: float | None) -> dict[str, str]:
-        engine = super()._engine(rows)
+    def _solver_options(self, rows: float | None) -> dict[str, str]:
+        engine = super()._solver_options(rows)
         if self.n_components is None and hasattr(self, "classes_"):
             engine["components"] = str(len(self.classes_) - 1)
         return engine
@@ -335,7 +335,7 @@ class KernelPLS(Coordinates, Regressor):
     (True, (500, 8))
     """
 
-    _several = True
+    _multi_output = True
 
 
 # of a target in its own units most of the loss stays, and a gap of 1e-3 of it is some percent of the target's deviation: 1e-6 is as near to the

@@ -10,9 +10,9 @@ import numpy as np
 
 from . import _kernel, _kmill
 from ._base import _warn
-from ._load import filled, of_solver
-from ._parameters import check_arguments, listed
-from ._research import frame
+from ._load import from_model, estimator_class
+from ._parameters import check_arguments, as_list
+from ._research import data_frame
 from ._rows import paths_of
 
 _FILES = ("features", "where", "rows", "types", "missing_words", "scratch")
@@ -87,11 +87,11 @@ def tune(
     >>> type(model).__name__, bool(model.score(X, np.sin(2 * X[:, 0])) > 0.95)
     ('KernelRidge', True)
     """
-    kernels = listed(kernels)
+    kernels = as_list(kernels)
     check_arguments(tune, solver=solver, time=time, work=work, kernels=kernels, score=score, measure=measure, sample=sample)
     from_files = isinstance(X, str) or hasattr(X, "__fspath__") or isinstance(X, (list, tuple)) and isinstance(X[0], str)
     classes = task == "classification" if task is not None else _holds_labels(X, y, from_files)
-    asked = of_solver("ridge" if solver == "any" else solver, "classification" if classes else "regression")
+    asked = estimator_class("ridge" if solver == "any" else solver, "classification" if classes else "regression")
     files = {name: parameters.pop(name) for name in _FILES if name in parameters}
     if files and not from_files:
         raise TypeError(f"{', '.join(files)} are for files")
@@ -129,7 +129,7 @@ def tune(
         found.update(model=model, report=report)
         base.model_ = model
 
-    base._learn, base._take, base._searches = learn, take, True
+    base._learn, base._set_model, base._is_search = learn, take, True
     if from_files:
         base.fit_files(paths_of(X), y, **files)
     else:
@@ -139,9 +139,9 @@ def tune(
 
 def _winner(base: Any, model: Any, report: dict[str, Any]) -> Any:
     """The estimator of the solver that won, with what the fit has learned of the rows."""
-    fitted = filled(model, json.loads(model.card()), verbose=base.verbose, n_jobs=base.n_jobs, memory=base.memory)
-    fitted._take(model, report)
-    for name in ("feature_names_in_", "n_features_in_", "classes_", "_single"):
+    fitted = from_model(model, json.loads(model.card()), verbose=base.verbose, n_jobs=base.n_jobs, memory=base.memory)
+    fitted._set_model(model, report)
+    for name in ("feature_names_in_", "n_features_in_", "classes_", "_single_target"):
         fitted.__dict__.pop(name, None)
         if name in base.__dict__:
             fitted.__dict__[name] = base.__dict__[name]
@@ -151,7 +151,7 @@ def _winner(base: Any, model: Any, report: dict[str, Any]) -> Any:
     solvers = choice.pop("solvers") or [{"solver": choice["solver"], "kernel": fitted.kernel_, "chosen": True}]
     last = float("inf")
     solvers.sort(key=lambda tried: last if tried.get("mean") is None else tried["mean"])
-    fitted.leaderboard_, fitted.kernels_, fitted.choice_ = frame(_columns(solvers)), frame(_columns(kernels)), choice
+    fitted.leaderboard_, fitted.kernels_, fitted.choice_ = data_frame(_columns(solvers)), data_frame(_columns(kernels)), choice
     return fitted
 
 

@@ -11,9 +11,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from ._base import figures_of
-from ._docs import described
+from ._docs import document
 from ._learners import Clusters, Novelty, SupportVectors, Transformer, WeightedRows, landmarks_of
-from ._matrix import is_told
+from ._matrix import needs_coordinates
 from ._parameters import Parameter, estimator
 from ._rows import is_stream
 from ._supervised import KernelRidge
@@ -64,7 +64,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, WeightedRo
     2
     """
 
-    @described
+    @document
     def transform(self, X: Any) -> Any:
         """Compute the distances of rows from the centres of the clusters, in feature space.
 
@@ -215,25 +215,25 @@ class KernelPCA(WeightedRows, Transformer):
     fit_inverse_transform: Any
     remove_zero_eig: Any
 
-    def _engine(self, rows: float | None) -> dict[str, str]:
-        engine = super()._engine(rows)
+    def _solver_options(self, rows: float | None) -> dict[str, str]:
+        engine = super()._solver_options(rows)
         if self.n_components is None:
             engine["components"] = str(self._rank() or 1000)
         return engine
 
     def _fit_rows(self, X: Any, y: Any = None, sample_weight: Any = None, group: Any = None) -> Any:
-        if self.fit_inverse_transform and (is_stream(X) or is_told(self.kernel) or issparse(X)):
+        if self.fit_inverse_transform and (is_stream(X) or needs_coordinates(self.kernel) or issparse(X)):
             told = "a precomputed kernel or distances" if isinstance(self.kernel, str) else "a kernel that is a function"
-            raise ValueError(f"Cannot fit_inverse_transform with {told if is_told(self.kernel) else 'sparse rows or a stream'}.")
+            raise ValueError(f"Cannot fit_inverse_transform with {told if needs_coordinates(self.kernel) else 'sparse rows or a stream'}.")
         return super()._fit_rows(X, None, sample_weight)
 
     def _after_rows(self, X: Any) -> None:
         if self.fit_inverse_transform:
-            rows = self._checked(X)
+            rows = self._check_rows(X)
             shared = {parameter.name for parameter in self._parameters} & set(KernelRidge().get_params())
             values = {name: getattr(self, name) for name in shared - {"alpha", "metric", "map", "landmarks", "tolerance", "scale"}}
-            self._back = KernelRidge(alpha=self.alpha, intercept="none", scale="none", **values)
-            self._back.fit(self._outputs(rows), rows)
+            self._inverse = KernelRidge(alpha=self.alpha, intercept="none", scale="none", **values)
+            self._inverse.fit(self._outputs(rows), rows)
 
     def inverse_transform(self, X: Any) -> Any:
         """Rows with these coordinates, where the estimator has ``fit_inverse_transform=True``.
@@ -248,21 +248,21 @@ class KernelPCA(WeightedRows, Transformer):
         array of shape (n_samples, n_features)
             The rows. :meth:`preimage` finds rows without a regression.
         """
-        if getattr(self, "_back", None) is None:
+        if getattr(self, "_inverse", None) is None:
             raise NotFittedError("the way back was not learned: set fit_inverse_transform=True before the fit")
-        return self._back.predict(X)
+        return self._inverse.predict(X)
 
-    def _forget(self) -> None:
-        super()._forget()
-        self.__dict__.pop("_back", None)
+    def _reset_fit(self) -> None:
+        super()._reset_fit()
+        self.__dict__.pop("_inverse", None)
 
-    def _take(self, model: Any, found: dict[str, Any]) -> None:
-        super()._take(model, found)
+    def _set_model(self, model: Any, found: dict[str, Any]) -> None:
+        super()._set_model(model, found)
         values = np.array(figures_of(found["report"])["variance"]) * found["report"].get("weight", found["report"]["rows"])
         missing = 0 if self.remove_zero_eig or self.n_components is None else self.n_components - len(values)
         self.eigenvalues_ = np.pad(values, (0, max(missing, 0)))
 
-    @described
+    @document
     def transform(self, X: Any) -> Any:
         """Compute the coordinates of rows along the components.
 
@@ -278,7 +278,7 @@ class KernelPCA(WeightedRows, Transformer):
     def _n_features_out(self) -> int:
         return max(self.model_.outputs, len(getattr(self, "eigenvalues_", ())))
 
-    @described
+    @document
     def distance(self, X: Any) -> Any:
         """Compute the squared distances of rows from the components; needs ``novelty=True``.
 
@@ -289,7 +289,7 @@ class KernelPCA(WeightedRows, Transformer):
         """
         return self._extra(X, "novelty")[1].ravel()
 
-    @described
+    @document
     def preimage(self, X: Any) -> Any:
         """Compute the nearest rows to what the components keep; needs ``novelty=True``.
 

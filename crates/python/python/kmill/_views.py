@@ -11,9 +11,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import _kmill
 from ._base import KernelEstimator
-from ._docs import described
+from ._docs import document
 from ._parameters import estimator
-from ._rows import free, has_names, of_numbers, unmasked
+from ._rows import unused_name, has_names, check_numeric, check_storage
 
 
 class TwoViews(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimator):
@@ -21,7 +21,7 @@ class TwoViews(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimato
 
     _target = "numbers"
 
-    @described
+    @document
     def fit(self, X: Any, y: Any) -> Any:
         """Learn from two views of the same rows.
 
@@ -32,17 +32,17 @@ class TwoViews(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimato
         y : array of shape (n_samples,) or (n_samples, n_targets)
             The second view.
         """
-        self._forget()
-        unmasked(X, "X")
-        unmasked(y, "y")
-        of_numbers(X)
+        self._reset_fit()
+        check_storage(X, "X")
+        check_storage(y, "y")
+        check_numeric(X)
         self._is_table = has_names(X)
         options = {"dtype": [np.float64, np.float32], "order": "C", "ensure_min_samples": 2, "y_numeric": True}
         X, y = validate_data(self, X, y, multi_output=True, **options)
         second = np.asarray(y, dtype=np.float64).reshape(len(X), -1)
         names = [f"x{j}" for j in range(X.shape[1])]
-        others = [free(f"y{j}", names) for j in range(second.shape[1])]
-        self._places = list(range(X.shape[1])), list(range(X.shape[1], X.shape[1] + second.shape[1]))
+        others = [unused_name(f"y{j}", names) for j in range(second.shape[1])]
+        self._view_columns = list(range(X.shape[1])), list(range(X.shape[1], X.shape[1] + second.shape[1]))
         more: list[tuple[str, Any]] = []
         folds = self._folds(X, y, names + others, more, (X, None, None))
         table = _kmill.Table.from_array(np.ascontiguousarray(np.hstack([X, second])), names + others, more)
@@ -69,9 +69,9 @@ class TwoViews(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimato
             The coordinates of the first view; where both are given, of each.
         """
         check_is_fitted(self, "model_")
-        X = self._checked(X)
+        X = self._check_rows(X)
         # the coordinates of a view do not depend on the other
-        first, second = self._places
+        first, second = self._view_columns
         rows = np.zeros((len(X), len(first) + len(second)))
         rows[:, first] = X
         if y is not None:
@@ -86,7 +86,7 @@ class TwoViews(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimato
         patterns = wanted.split(",") if isinstance(wanted, str) else wanted
         second = [j for j, name in enumerate(names) if any(fnmatchcase(name, pattern) for pattern in patterns)]
         first = [j for j in range(len(names)) if j not in second]
-        self._places = first, second
+        self._view_columns = first, second
         self.feature_names_in_, self.n_features_in_ = np.array([names[j] for j in first], dtype=object), len(first)
 
     @property

@@ -40,20 +40,20 @@ class Engine(_cluster.Engine):
         super().__init__(workers, **run)
         self._client = client
 
-    def _described(self) -> list[dict[str, Any]]:
+    def _worker_info(self) -> list[dict[str, Any]]:
         workers = list(self._client.scheduler_info(n_workers=-1)["workers"].values())
         if not workers:
             raise RuntimeError("the Dask cluster has no workers yet: client.wait_for_workers(n) waits for them")
         return workers
 
     def _workers(self) -> int:
-        return self.workers or len(self._described())
+        return self.workers or len(self._worker_info())
 
     def _threads(self) -> int | None:
-        return self.threads or min(worker["nthreads"] for worker in self._described())
+        return self.threads or min(worker["nthreads"] for worker in self._worker_info())
 
     def _memory(self, estimator: Any) -> int | str | None:
-        limits = [worker["memory_limit"] for worker in self._described() if worker.get("memory_limit")]
+        limits = [worker["memory_limit"] for worker in self._worker_info() if worker.get("memory_limit")]
         return super()._memory(estimator) or (int(0.6 * min(limits)) if limits else None)
 
     def _host(self) -> str:
@@ -64,7 +64,7 @@ class Engine(_cluster.Engine):
 
     def _run(self, task: Callable[[], Any], count: int) -> Any:
         # a task that is lost with its worker is started again elsewhere
-        futures = [self._client.submit(_numbered, task, number, pure=False) for number in range(count)]
+        futures = [self._client.submit(_call, task, number, pure=False) for number in range(count)]
         error: BaseException | None = None
         try:
             for future in as_completed(futures):
@@ -79,5 +79,5 @@ class Engine(_cluster.Engine):
         raise error or RuntimeError("the Dask cluster has cancelled the fit")
 
 
-def _numbered(task: Callable[[], Any], _: int) -> Any:
+def _call(task: Callable[[], Any], _: int) -> Any:
     return task()

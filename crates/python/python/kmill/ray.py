@@ -41,7 +41,7 @@ class Engine(_cluster.Engine):
         return ray.util.get_node_ip_address()
 
     def _run(self, task: Callable[[], Any], count: int) -> Any:
-        remote = ray.remote(num_cpus=self.threads, max_retries=3)(task_of)
+        remote = ray.remote(num_cpus=self.threads, max_retries=3)(_call)
         left = [remote.remote(task) for _ in range(count)]
         error: BaseException | None = None
         while left:
@@ -57,5 +57,5 @@ class Engine(_cluster.Engine):
         raise error or RuntimeError("the Ray cluster has run no task")
 
 
-def task_of(task: Callable[[], Any]) -> Any:
+def _call(task: Callable[[], Any]) -> Any:
     return task()
