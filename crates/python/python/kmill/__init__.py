@@ -1,6 +1,6 @@
 """Kernel machines on tables larger than memory, as scikit-learn estimators.
 
-Estimators learn from arrays, Arrow streams and files of any size, say how good their approximation is, and write the model
+Estimators learn from arrays, Arrow streams and files of any size, report the error of their approximation, and write model
 files that the command and the Rust library read.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from ._kmill import Error, __version__
 
-# estimators stand on scikit-learn, whose import takes longer than everything else: they are loaded when they are first asked for
+# the import of scikit-learn dominates the import time, so the modules of the estimators are loaded on first use
 _MODULES = {
     **dict.fromkeys(
         ["KernelFisher", "KernelLogisticRegression", "KernelPLS", "KernelRanker", "KernelRidge", "KernelRidgeClassifier",
