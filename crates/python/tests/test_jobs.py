@@ -298,5 +298,5 @@ def test_a_column_of_durations_is_named():
     model = kmill.KernelRidge(rank=5).fit(table, y)
     table["b"] = pandas.to_timedelta(np.arange(60), unit="D")
     for call in (lambda: model.predict(table), lambda: kmill.KernelRidge(rank=5).fit(table, y)):
-        with pytest.raises(ValueError, match="column 'b' of X holds timedelta64.*make it a number, or leave it out"):
+        with pytest.raises(ValueError, match="column 'b' of X has type timedelta64.*convert the column to numbers, or drop it"):
             call()

@@ -49,7 +49,7 @@ def test_a_picture_is_that_of_the_command(tmp_path):
     assert picture.svg.startswith("<svg") and picture.svg.count("<circle") > 200 and picture._repr_svg_() == picture.svg
     picture.save(tmp_path / "picture.svg")
     assert (tmp_path / "picture.svg").read_text() == picture.svg
-    with pytest.raises(ValueError, match="ends otherwise"):
+    with pytest.raises(ValueError, match="does not end with .svg"):
         picture.save(tmp_path / "picture.png")
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"size": X[:, 0], "age": X[:, 1], "city": np.where(y, "Ulm", "Bonn")})

@@ -37,7 +37,7 @@ class JobParameters:
             if isinstance(value, dict):
                 value = {self._class_label(label): weight for label, weight in value.items()}
             splitter = parameter.engine == "folds" and not isinstance(value, (int, str))
-            value = None if splitter else _parameters.text(value)
+            value = None if splitter else _parameters.option_text(value)
             if parameter.engine is not None and value is not None:
                 engine[parameter.engine] = value
         if "lambda" in engine:

@@ -10,7 +10,7 @@ import numpy as np
 from ._base import figures_of
 from ._docs import document
 from ._learners import Classifier, Coordinates, Probabilities, Ranker, Regressor, SupportVectors, Weighted
-from ._parameters import Parameter, estimator, text
+from ._parameters import Parameter, estimator, option_text
 from ._rows import is_stream, check_storage
 
 _ALPHA = Parameter("alpha", 1.0, "float", "The penalty in scikit-learn's convention: alpha |w|^2 beside the sum of squared errors; "
@@ -44,7 +44,7 @@ class _Ridge(Weighted):
             if np.ndim(self.alpha) > 0:
                 raise ValueError("alpha must be one number, which all targets share; fit targets with penalties of their own one by one")
             alphas = [self.alpha] if self.alphas is None else self.alphas
-            engine["lambda"] = text([float(alpha) / rows for alpha in alphas]) or ""
+            engine["lambda"] = option_text([float(alpha) / rows for alpha in alphas]) or ""
         return engine
 
     def _set_model(self, model: Any, found: dict[str, Any]) -> None:
