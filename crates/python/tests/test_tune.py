@@ -87,7 +87,7 @@ def test_the_kernel_itself_where_there_is_time():
 
 def test_what_tune_refuses():
     X, y = rows(100)
-    with pytest.raises(TypeError, match="where are for files"):
+    with pytest.raises(TypeError, match="arguments for files were passed with rows in memory: .*where"):
         kmill.tune(X, y, where="x0 > 0")
     with pytest.raises(ValueError, match="score"):
         kmill.tune(X, y, score="other")
@@ -113,7 +113,7 @@ def test_a_ranking_of_files_is_chosen_by_pairs_within_whole_groups(tmp_path):
 def test_integers_of_few_values_are_classes():
     X, y = rows(300, 2)
     given = {"rank": 30, "work": "1,2", "kernels": ["gaussian"]}
-    with pytest.warns(UserWarning, match="2 whole numbers, each in many rows"):
+    with pytest.warns(UserWarning, match="2 distinct integer values with many rows each"):
         found = kmill.tune(X, (y > 0).astype(int), **given)
     assert list(found.classes_) == [0, 1] and found.score(X, (y > 0).astype(int)) > 0.85
     assert type(kmill.tune(X, (y > 0).astype(int), task="regression", **given)) is kmill.KernelRidge

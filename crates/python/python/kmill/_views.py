@@ -1,4 +1,4 @@
-"""Components of two sets of columns."""
+"""Estimators that compute components of two views: two sets of columns of the same rows."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from . import _kmill
 from ._base import KernelEstimator
 from ._docs import document
 from ._parameters import estimator
-from ._rows import unused_name, has_names, check_numeric, check_storage
+from ._rows import check_numeric, check_storage, has_names, unused_name
 
 
 class TwoViews(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimator):
-    """Estimators that learn from two views: two arrays of the same rows."""
+    """Estimators for two views: two arrays with the same rows."""
 
     _target = "numbers"
 
     @document
     def fit(self, X: Any, y: Any) -> Any:
-        """Learn from two views of the same rows.
+        """Fit the model on two views of the same rows.
 
         Parameters
         ----------
@@ -50,7 +50,7 @@ class TwoViews(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimato
         return self
 
     def fit_transform(self, X: Any, y: Any) -> Any:
-        """Learn from two views, and return the coordinates of the first."""
+        """Fit the model on two views, and return the coordinates of the first view."""
         return self.fit(X, y).transform(X)
 
     def transform(self, X: Any, y: Any = None) -> Any:
@@ -66,11 +66,11 @@ class TwoViews(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimato
         Returns
         -------
         array of shape (n_samples, n_components), or a pair of them
-            The coordinates of the first view; where both are given, of each.
+            The coordinates of the first view; if ``y`` is given, a pair of the coordinates of each view.
         """
         check_is_fitted(self, "model_")
         X = self._check_rows(X)
-        # the coordinates of a view do not depend on the other
+        # the coordinates of a view do not depend on the other view, which may be 0
         first, second = self._view_columns
         rows = np.zeros((len(X), len(first) + len(second)))
         rows[:, first] = X
@@ -81,9 +81,9 @@ class TwoViews(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimato
         return both[:, :q] if y is None else (both[:, :q], both[:, q:])
 
     def _after_files(self, card: dict[str, Any]) -> None:
-        """Tells the columns of the two views of a model that was loaded apart."""
-        names, wanted = card["features"], card["options"]["solver_options"]["with"]
-        patterns = wanted.split(",") if isinstance(wanted, str) else wanted
+        """Assigns the columns of a loaded model to the two views."""
+        names, option = card["features"], card["options"]["solver_options"]["with"]
+        patterns = option.split(",") if isinstance(option, str) else option
         second = [j for j, name in enumerate(names) if any(fnmatchcase(name, pattern) for pattern in patterns)]
         first = [j for j in range(len(names)) if j not in second]
         self._view_columns = first, second
@@ -104,18 +104,21 @@ class TwoViews(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimato
 
 @estimator("cca", without=("with", "landmarks", "missing", "categories", "times", "text"), lambdas=1e-3)
 class KernelCCA(TwoViews):
-    """Kernel canonical correlation analysis: the directions of two views of the same rows that correlate most.
+    """Kernel canonical correlation analysis: the directions of largest correlation between two views of the same rows.
 
     Attributes
     ----------
     lambda_ : float
-        The penalty on the norm of the directions; several ``lambdas`` are compared by the folds of ``cv``.
+        The regularisation parameter, which penalises the norm of the directions; several ``lambdas``
+        are cross-validated on the folds of ``cv``.
     report_ : dict
-        The report of the fit; its figures have the correlations, on held-out rows too where there are folds.
+        The report of the fit; its figures include the correlations, with folds also those on the
+        validation rows.
 
     Notes
     -----
-    With many features any two views correlate wholly on the rows of the fit: the penalty is needed, and correlations of other rows count.
+    With many features, any two views are perfectly correlated on the training rows. Regularisation is therefore required, and only the
+    correlations on other rows are meaningful.
 
     References
     ----------
@@ -135,14 +138,14 @@ class KernelCCA(TwoViews):
 
 @estimator("covariance", without=("with", "landmarks", "missing", "categories", "times", "text"))
 class KernelPLSSVD(TwoViews):
-    """Maximal covariance: the directions of two views of the same rows that vary together most.
+    """Maximal covariance analysis: the directions of largest covariance between two views of the same rows.
 
-    With linear kernels it is ``sklearn.cross_decomposition.PLSSVD(scale=False)``; no penalty is needed.
+    With linear kernels it equals ``sklearn.cross_decomposition.PLSSVD(scale=False)``; it needs no regularisation.
 
     Attributes
     ----------
     report_ : dict
-        The report of the fit; its figures have the covariances.
+        The report of the fit; its figures include the covariances.
 
     References
     ----------
