@@ -41,7 +41,7 @@ class Engine(_cluster.Engine):
         return ray.util.get_node_ip_address()
 
     def _run(self, task: Callable[[], Any], count: int) -> Any:
-        remote = ray.remote(num_cpus=self.threads, max_retries=3)(_call)
+        remote = ray.remote(num_cpus=self.threads, max_retries=3)(run_task)
         pending = [remote.remote(task) for _ in range(count)]
         error: BaseException | None = None
         while pending:
@@ -57,5 +57,5 @@ class Engine(_cluster.Engine):
         raise error or RuntimeError("the Ray cluster ran no task; set workers to 1 or more")
 
 
-def _call(task: Callable[[], Any]) -> Any:
+def run_task(task: Callable[[], Any]) -> Any:
     return task()
