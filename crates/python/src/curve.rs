@@ -1,8 +1,8 @@
-//! The error of approximations against their rank.
+//! Error curves: the error of approximations against their rank.
 
-use crate::run::{RunText, described};
+use crate::run::{RunText, parse_json};
 use crate::table::Table;
-use crate::watch::watched;
+use crate::watch::run_watched;
 use kapprox::Real;
 use kfit::request::Resources;
 use ksolve::curve::{CurveCell, CurveOptions, Method, Setting};
@@ -14,7 +14,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde::Deserialize;
 
-/// The description of a curve.
+/// The options of an error curve.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Curve {
@@ -37,9 +37,9 @@ struct Curve {
 #[pyfunction]
 #[pyo3(signature = (curve, table, show=None))]
 pub(crate) fn curve(py: Python<'_>, curve: &str, table: &Table, show: Option<Py<PyAny>>) -> PyResult<String> {
-    let curve: Curve = described(curve)?;
+    let curve: Curve = parse_json(curve)?;
     let run = curve.run.run(None)?;
-    let cells = watched(py, show, |progress| {
+    let cells = run_watched(py, show, |progress| {
         let selected = run.coded(&table.0.select(&curve.rows)?)?;
         let (options, precision) = (options(&curve, &selected)?, curve.precision.parse::<ElementType>()?);
         let run = progress.of(&run);

@@ -7,17 +7,17 @@ create_exception!(
     kmill,
     KmillError,
     PyException,
-    "A fit or a prediction that could not be done, for a reason that is no wrong argument."
+    "Raised if a fit or a prediction fails for a reason other than an invalid argument."
 );
 
 /// Converts an error of the engine: `MemoryError` for a plan over the budget, `OSError` for files
 /// that cannot be read or written, `ValueError` for errors that the caller can correct,
 /// [`KmillError`] for the rest.
-pub(crate) fn raised(error: impl Into<ksolve::Error>) -> PyErr {
+pub(crate) fn to_py_err(error: impl Into<ksolve::Error>) -> PyErr {
     let error = error.into();
     let text = error.to_string();
     match error {
-        ksolve::Error::Store(error) | ksolve::Error::Approx(kapprox::Error::Store(error)) => stored(&error, text),
+        ksolve::Error::Store(error) | ksolve::Error::Approx(kapprox::Error::Store(error)) => store_error(&error, text),
         ksolve::Error::Approx(_)
         | ksolve::Error::Option { .. }
         | ksolve::Error::Missing { .. }
@@ -32,7 +32,7 @@ pub(crate) fn raised(error: impl Into<ksolve::Error>) -> PyErr {
     }
 }
 
-fn stored(error: &kstore::Error, text: String) -> PyErr {
+fn store_error(error: &kstore::Error, text: String) -> PyErr {
     match error {
         kstore::Error::OverBudget { .. } | kstore::Error::LargeRow { .. } => PyMemoryError::new_err(text),
         kstore::Error::NotFound { .. } => PyFileNotFoundError::new_err(text),

@@ -1,7 +1,7 @@
-//! The meeting place of the processes of a run: a folder, or a Python object with the methods of a
-//! medium.
+//! The medium through which the processes of a run exchange sums: a folder, or a Python object with
+//! the methods of a medium.
 
-use crate::error::raised;
+use crate::error::to_py_err;
 use kstore::pass::{Fetched, Medium, SharedEngine};
 use kstore::{Error, Result};
 use pyo3::{prelude::*, pybacked::PyBackedBytes, types::PyBytes};
@@ -77,11 +77,11 @@ impl Medium for Object {
     }
 }
 
-/// Returns the engine that shares passes through a folder, given by name, or through an object; a
-/// process without a sign of life for `patience` seconds counts as gone.
+/// Returns the engine that shares passes through a folder, if `states` is a path, or through an
+/// object. A process without activity for `patience` seconds counts as lost.
 pub(crate) fn engine(states: &Bound<'_, PyAny>, patience: f64) -> PyResult<SharedEngine> {
     let engine = match states.extract::<PathBuf>() {
-        Ok(folder) => SharedEngine::folder(folder).map_err(raised)?,
+        Ok(folder) => SharedEngine::folder(folder).map_err(to_py_err)?,
         Err(_) => SharedEngine::new(Arc::new(Object(states.clone().unbind()))),
     };
     Ok(engine.patience(Duration::try_from_secs_f64(patience).unwrap_or(Duration::MAX)))

@@ -1,7 +1,7 @@
 //! The contents of the registries, from which the Python side generates estimators, their
 //! signatures and their documentation.
 
-use crate::error::raised;
+use crate::error::to_py_err;
 use kfit::solver::parameter::{Parameter, ParameterKind};
 use kmodel::lists;
 use pyo3::{exceptions::PyValueError, prelude::*};
@@ -10,7 +10,7 @@ use serde_json::json;
 /// Parses lists or ranges of regularisation parameters and of ranks.
 #[pyfunction]
 pub(crate) fn grid(lambdas: &str, ranks: &str) -> PyResult<(Vec<f64>, Vec<usize>)> {
-    Ok((lists::penalties("lambda", lambdas).map_err(raised)?, lists::ranks(ranks).map_err(raised)?))
+    Ok((lists::penalties("lambda", lambdas).map_err(to_py_err)?, lists::ranks(ranks).map_err(to_py_err)?))
 }
 
 /// Returns solvers with their parameters, kernels, landmark schemes and maps, as JSON.

@@ -1,4 +1,4 @@
-//! Numpy and scipy arrays with further columns as a table; dense arrays are not copied.
+//! Tables of numpy and scipy arrays with further columns. Dense arrays are not copied.
 
 use crate::foreign::Borrowed;
 use kstore::arrow::array::{Array, ArrayRef, BooleanArray, Float64Array, Int64Array, StringViewArray};
@@ -229,7 +229,7 @@ impl FileCursor for Cursor<'_> {
         let values = values.ok_or_else(|| Error::Malformed {
             path: "memory".into(),
             format: "arrays",
-            detail: format!("column {column} is of a type that is not read"),
+            detail: format!("column {column} has an unsupported type"),
         })?;
         Ok(View { values, nulls: None })
     }

@@ -1,12 +1,12 @@
 //! The complete search: kernels, metrics, solvers and regularisation parameters on a sample, then
 //! the fit of the winner on all rows.
 
-use crate::error::raised;
-use crate::job::{Job, learned, opened};
+use crate::error::to_py_err;
+use crate::job::{Job, with_inputs, with_report};
 use crate::model::Model;
-use crate::run::described;
+use crate::run::parse_json;
 use crate::table::Table;
-use crate::watch::{Progress, watched};
+use crate::watch::{Progress, run_watched};
 use kapprox::{Kernel, Real};
 use ksolve::Error;
 use ksolve::job::Stages;
@@ -18,7 +18,7 @@ use serde::Deserialize;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// The options of a search; the job defines the rows and what is given.
+/// The options of a search. The job defines the rows, and the options that the search must keep.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Search {
@@ -31,7 +31,7 @@ struct Search {
     score: String,
     select: Option<String>,
     sample: usize,
-    /// True to try other scalings.
+    /// Whether to try other scalings.
     scalings: bool,
 }
 
@@ -71,23 +71,23 @@ pub(crate) fn tune(
     landmarks: Option<&Table>,
     show: Option<Py<PyAny>>,
 ) -> PyResult<(Model, String)> {
-    let (job, search): (Job, Search) = (Job::told(job)?, described(search)?);
-    let tune = search.tune(&job, landmarks.is_some()).map_err(raised)?;
+    let (job, search): (Job, Search) = (Job::parse(job)?, parse_json(search)?);
+    let tune = search.tune(&job, landmarks.is_some()).map_err(to_py_err)?;
     let prepared = tune.prepared();
-    let selection = prepared.selection(prepared.selected_rows()).map_err(raised)?;
+    let selection = prepared.selection(prepared.selected_rows()).map_err(to_py_err)?;
     let scratch = job.run.scratch()?;
     let run = job.run.run(scratch.as_ref())?;
-    let (fitted, chosen, warnings) = watched(py, show, |progress| {
+    let (fitted, chosen, warnings) = run_watched(py, show, |progress| {
         let run = progress.of(&run);
         let selected = run.coded(&table.0.select(&selection)?)?;
         let notes = progress.warnings();
         let pace = Pace::new(search.time());
         let watch = Watch { progress, pace: &pace, warnings: Mutex::new(Vec::new()) };
         let fit = tune.for_features(prepared, selected.shape().features);
-        let base = opened(fit, &selected, landmarks)?;
+        let base = with_inputs(fit, &selected, landmarks)?;
         let (fitted, chosen) = match base.element_type() {
-            ElementType::F32 => chosen::<f32>(&tune, &base, &selected, &run, &watch),
-            ElementType::F64 => chosen::<f64>(&tune, &base, &selected, &run, &watch),
+            ElementType::F32 => search_and_fit::<f32>(&tune, &base, &selected, &run, &watch),
+            ElementType::F64 => search_and_fit::<f64>(&tune, &base, &selected, &run, &watch),
         }?;
         Ok(((fitted, notes), chosen, watch.warnings.into_inner().unwrap_or_else(PoisonError::into_inner)))
     })?;
@@ -109,7 +109,7 @@ pub(crate) fn tune(
         "history": chosen.history,
         "warnings": warnings,
     });
-    learned(fitted, table, &run, job.run.threads(), Some(choice))
+    with_report(fitted, table, &run, job.run.threads(), Some(choice))
 }
 
 impl Search {
@@ -118,7 +118,7 @@ impl Search {
         self.time.filter(|time| time.is_finite() && *time > 0.0).map(Duration::from_secs_f64)
     }
 
-    /// Returns the search; `has_landmarks` is true if a table of landmarks was given.
+    /// Returns the search; `has_landmarks` is true if the job has a table of landmarks.
     fn tune(&self, job: &Job, has_landmarks: bool) -> ksolve::Result<Tune> {
         let (metric, landmarks) = job.has;
         // a named kernel is passed as the only entry of `kernels`
@@ -140,7 +140,7 @@ impl Search {
 }
 
 /// Runs the search and the fit.
-fn chosen<T: Real>(
+fn search_and_fit<T: Real>(
     tune: &Tune,
     base: &Fit,
     selected: &Selected,

@@ -74,7 +74,7 @@ def test_splitters_with_every_kind_of_estimator():
     for cls, target in [(kmill.KernelPCA, None), (kmill.KernelCCA, y)]:
         with pytest.raises(ValueError, match="hold every row out once"):
             cls(rank=50, cv=cv).fit(X, target)
-    with pytest.raises(ValueError, match="needs groups, which fit does not take.*list"):
+    with pytest.raises(ValueError, match="needs groups, which fit does not accept.*list"):
         kmill.KernelRidge(alphas=[0.1, 1.0], cv=LeaveOneGroupOut()).fit(X, y)
     # tune supports folds only
     tuned = kmill.tune(X, y, work="1,1", rank=20, cv=TimeSeriesSplit(3))
