@@ -161,7 +161,7 @@ fn folders_that_a_run_would_empty_are_refused_where_they_hold_anything_else() {
         (format!("{curve} -o d.html"), "this is a link"),
         (format!("{curve} -o e.html"), "this is a link"),
         (format!("{curve} -o f.html -o ./f.html.cells.json"), "it goes at the end"),
-        ("demo --rows 100 --keep demo -q".to_string(), "it holds train.parquet, which would be lost"),
+        ("demo --rows 100 --keep demo -q".to_string(), "it contains train.parquet, which would be overwritten"),
     ] {
         let (code, _, stderr) = kmill(at, &line);
         assert!(code == 1 && stderr.contains(part), "{line}: {stderr}");

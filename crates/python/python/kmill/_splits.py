@@ -25,8 +25,8 @@ def choose(estimator: Any, y: Any, splits: list[Any], X: Any, weight: Any, group
     engine = estimator._solver_options(float(len(y) if weight is None else np.sum(weight)))
     lambdas, ranks = _kmill.grid(engine.get("lambda", "1"), engine.get("ranks", "1"))
     candidates = {"lambdas": lambdas if "lambda" in engine else [None], estimator._rank_name: ranks if "ranks" in engine else [estimator._rank()]}
-    (lambda_name, lambdas), (rank_name, ranks) = candidates.items()
-    cells = [{lambda_name: lambda_, rank_name: value} for value in ranks for lambda_ in lambdas]
+    (lambda_name, lambda_grid), (rank_name, rank_grid) = candidates.items()
+    cells = [{lambda_name: lambda_, rank_name: value} for value in rank_grid for lambda_ in lambda_grid]
     errors = np.array([[_error(estimator, cell, split, X, y, weight, group) for split in splits] for cell in cells])
     best = cells[int(np.argmin(errors.mean(axis=1)))]
     estimator.cv_results_ = {"lambda": [cell[lambda_name] for cell in cells], "rank": [cell[rank_name] for cell in cells],
