@@ -146,7 +146,8 @@ class KernelEstimator(JobParameters, BaseEstimator):
                 X, names_in = self._coordinates.rows, None
             names = [f"x{j}" for j in range(X.shape[1])] if names_in is None else [str(name) for name in names_in]
             count = X.shape[0]
-        options = {**self._weights(sample_weight, names, more), **self._folds(X, y, names, more, (original, sample_weight, group)), **self._group(group, count, names, more)}
+        options = {**self._weights(sample_weight, names, more), **self._folds(X, y, names, more, (original, sample_weight, group)),
+                   **self._group(group, count, names, more)}
         if sample_weight is not None and not is_stream(X) and np.any(sample_weight == 0.0):
             # rows of weight 0 are removed: they must not become landmarks, nor add a class
             kept = np.flatnonzero(sample_weight)
@@ -274,7 +275,8 @@ class KernelEstimator(JobParameters, BaseEstimator):
         missing, categories, times, text : optional
             As in the constructor, and they override its values.
         hash : int, optional
-            Number of hashed features for each text column with too many values to be categories. None leaves such a column out.
+            Number of hashed features for each text column with more than 1,000 values. None uses target encoding instead, and leaves a
+            column out if the fit has no target or if nearly every row has a different value.
         types : dict, optional
             Types of columns of text files by name, ``{"zip": "text", "day": "date"}``: text, number, or date, which also reads seconds
             since 1970. The types of other columns are inferred from the first rows.
@@ -538,8 +540,8 @@ class KernelEstimator(JobParameters, BaseEstimator):
         """
         check_is_fitted(self, "model_")
         if self._coordinates is not None:
-            raise _kmill.Error("a model file stores the kernel as an expression, and a precomputed kernel, distances and a callable have none; such "
-                               "an estimator can be pickled")
+            raise _kmill.Error("a model file stores the kernel as an expression, and a precomputed kernel, distances and a callable have "
+                               "none; such an estimator can be pickled")
         self.model_.save(os.fspath(path))
 
     def to_onnx(self) -> bytes:

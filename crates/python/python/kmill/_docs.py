@@ -17,9 +17,9 @@ _ORDER = ("Parameters", "Attributes", "Returns", "Notes", "References", "Example
 _ARGUMENTS = {
     "X": """X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
     The rows.""",
-    "y": """y : array of shape (n_samples,), or (n_samples, n_targets) for several numeric targets, or str
-    The target: numbers for a regression, class labels for a classification. For a stream it may be
-    the name of a column.""",
+    "y": """y : array of shape (n_samples,) or (n_samples, n_targets), or str
+    The target: numbers for a regression (with a column for each target), class labels for a
+    classification. For a stream it may be the name of a column.""",
     "sample_weight": """sample_weight : array of shape (n_samples,), optional
     Row weights: a row of weight 2 counts as two copies of the row. None is 1 for each row.""",
 }

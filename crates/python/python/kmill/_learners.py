@@ -263,7 +263,7 @@ class Ranker(Supervised):
                 below, up_to = np.searchsorted(worse, better, side="left"), np.searchsorted(worse, better, side="right")
                 correct, pairs = correct + 0.5 * float(np.sum(below + up_to)), pairs + len(better) * len(worse)
         if pairs == 0.0:
-            raise ValueError("no two rows of a group have different grades, so there is no order to score; pass rows with different grades per group")
+            raise ValueError("no two rows of a group have different grades, so there is no order to score; pass groups with different grades")
         return correct / pairs
 
 

@@ -77,7 +77,8 @@ SHARED = [
     Parameter("missing", "error", "str", "Treatment of missing values: error; drop (remove the row); mean (fill in the mean of the training "
               "rows); or indicator (as mean, and add a feature that marks missing values). The model applies it to new rows too."),
     Parameter("categories", None, "str | Sequence[str] | None", "Categorical columns of a data frame, a stream or files, with a feature "
-              "for each value: names or patterns, 'all' (every text column) or 'none'. None is the text columns with up to 1,000 values."),
+              "for each value: names or patterns, 'all' (every text column) or 'none'. None is the text columns with up to 1,000 "
+              "values; text columns with more are target-encoded."),
     Parameter("times", None, "str | None", "Features of dates and times: position (days since 1970), cyclic (also the hour, the weekday and "
               "the day of the year, if the rows cover the whole cycle) or none. None is cyclic."),
     Parameter("text", None, "str | Sequence[str] | None", "Text columns of a data frame, a stream or files whose words are counted as "

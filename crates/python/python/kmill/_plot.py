@@ -37,8 +37,8 @@ class Picture:
             The file; its name must end with ``.svg``.
         """
         if Path(path).suffix != ".svg":
-            raise ValueError(f"{os.fspath(path)} does not end with .svg, the only format of Picture.save; name an .svg file, or write .png with the "
-                             "command, kmill plot")
+            raise ValueError(f"{os.fspath(path)} does not end with .svg, the only format of Picture.save; name an .svg file, or write "
+                             "another format with the command, kmill plot")
         Path(path).write_text(self.svg, encoding="utf-8")
 
     def _repr_svg_(self) -> str:

@@ -104,7 +104,8 @@ def check_numeric(X: Any) -> None:
     if type(X).__module__.startswith("pandas") and hasattr(X, "columns"):
         for name, dtype in X.dtypes.items():
             if dtype.kind in "mMc":
-                raise ValueError(f"column {name!r} of X has type {dtype}, but a feature must have numbers or text; convert the column to numbers, or drop it")
+                raise ValueError(f"column {name!r} of X has type {dtype}, but a feature must have numbers or text; convert the column to numbers, "
+                                 "or drop it")
 
 
 def unused_name(name: str, names: list[str]) -> str:

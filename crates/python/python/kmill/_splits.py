@@ -13,13 +13,13 @@ from . import _kmill
 
 
 def choose(estimator: Any, y: Any, splits: list[Any], X: Any, weight: Any, group: Any) -> dict[str, str]:
-    """Chooses the rank and the regularisation parameter of least mean test error over the splits, and returns them as options of the engine.
+    """Returns the rank and the regularisation parameter of least mean test error over the splits, as options of the engine.
 
     *Cost*: a fit for each split, rank and regularisation parameter.
     """
     if not (is_regressor(estimator) or is_classifier(estimator) or estimator._solver == "ranking"):
-        raise ValueError(f"the splits of cv are not folds, and {type(estimator).__name__} has no predictions to score them; cv must hold every row out "
-                         "once and train on all other rows, or be a number, or text such as 'blocks:6'")
+        raise ValueError(f"the splits of cv are not folds, and {type(estimator).__name__} has no predictions to score them; cv must hold "
+                         "every row out once and train on all other rows, or be a number, or text such as 'blocks:6'")
     if not splits:
         raise ValueError("cv has no splits; pass a splitter, or a list of pairs of training and test rows")
     engine = estimator._solver_options(float(len(y) if weight is None else np.sum(weight)))

@@ -43,7 +43,8 @@ class _Ridge(Weighted):
                     "regularisation parameter per row, instead"
                 )
             if np.ndim(self.alpha) > 0:
-                raise ValueError("alpha must be a single number for all targets; to use a different alpha for each target, fit each target separately")
+                raise ValueError("alpha must be a single number for all targets; to use a different alpha for each target, fit the targets one "
+                                 "by one")
             alphas = [self.alpha] if self.alphas is None else self.alphas
             engine["lambda"] = option_text([float(alpha) / rows for alpha in alphas]) or ""
         return engine

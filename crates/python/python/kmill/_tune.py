@@ -184,6 +184,6 @@ def _are_labels(y: Any) -> bool:
     counts = np.unique(y, return_counts=True)[1]
     labels = 2 <= counts.size <= 20 and counts.min() >= 20
     if labels:
-        _warn(f"the target has {counts.size} distinct integer values with many rows each, so it is treated as classes (classification); if it is a "
-              "quantity, set task='regression'")
+        _warn(f"the target has {counts.size} distinct integer values with many rows each, so it is treated as classes (classification); if it "
+              "is a quantity, set task='regression'")
     return bool(labels)

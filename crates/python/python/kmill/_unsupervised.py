@@ -224,7 +224,8 @@ class KernelPCA(WeightedRows, Transformer):
     def _fit_rows(self, X: Any, y: Any = None, sample_weight: Any = None, group: Any = None) -> Any:
         if self.fit_inverse_transform and (is_stream(X) or needs_coordinates(self.kernel) or issparse(X)):
             kind = "a precomputed kernel or distances" if isinstance(self.kernel, str) else "a callable kernel"
-            raise ValueError(f"Cannot fit_inverse_transform with {kind if needs_coordinates(self.kernel) else 'sparse rows or a stream'}: it needs dense rows in memory.")
+            source = kind if needs_coordinates(self.kernel) else "sparse rows or a stream"
+            raise ValueError(f"Cannot fit_inverse_transform with {source}: it needs dense rows in memory.")
         return super()._fit_rows(X, None, sample_weight)
 
     def _after_rows(self, X: Any) -> None:
