@@ -150,11 +150,11 @@ def test_rows_that_the_fit_would_drop_have_no_prediction(what, tmp_path):
     X[::9, 0] = np.nan
     incomplete = np.isnan(X[:, 0])
     for rows in [X, pandas.DataFrame(X, columns=["x0", "x1"]), arrow.table({"x0": X[:, 0], "x1": X[:, 1]})]:
-        with warnings.catch_warnings(record=True) as issued:
+        with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             model = MODELS[what](missing="drop").fit(rows, target)
             actual = [getattr(model, name)(rows) for name in ("decision_function", "predict_proba", "transform") if hasattr(model, name)]
-        assert any("have a missing value and get no prediction" in str(text.message) for text in issued) or what == "values"
+        assert any("have a missing value and get no prediction" in str(text.message) for text in told) or what == "values"
         for values in actual:
             assert len(values) == N and np.array_equal(np.isnan(np.reshape(values, (N, -1))).any(axis=1), incomplete)
         if what == "values":
@@ -173,25 +173,25 @@ def test_messages_of_fits_and_predictions_are_warnings(tmp_path):
                           "k": np.arange(n)})
     y = X.a + (X.s == "u")
 
-    def messages(work):
+    def told(work):
         with warnings.catch_warnings(record=True) as texts:
             warnings.simplefilter("always")
             work()
         return " ".join(str(text.message) for text in texts)
 
     model = kmill.KernelRidge(rank=30)
-    messages_of_fit = messages(lambda: model.fit(X, y))
-    assert "KernelRidge: column id is left out" in messages_of_fit and "column k is left out" in messages_of_fit
+    said = told(lambda: model.fit(X, y))
+    assert "KernelRidge: column id is left out" in said and "column k is left out" in said
     assert list(model.feature_names_in_) == ["a", "s"] and any("column id" in text for text in model.report_["warnings"])
-    assert "column s: 300 of 300 rows have a value that the fit did not see" in messages(lambda: model.predict(X.assign(s="zz")))
-    far = messages(lambda: model.predict(X.assign(a=1e6)))
+    assert "column s: 300 of 300 rows have a value that the fit did not see" in told(lambda: model.predict(X.assign(s="zz")))
+    far = told(lambda: model.predict(X.assign(a=1e6)))
     assert "300 of 300 rows lie outside what the fit saw" in far and "clip=False" in far
-    assert messages(lambda: model.predict(X)) == ""
+    assert told(lambda: model.predict(X)) == ""
     X.assign(s="zz").to_csv(tmp_path / "u.csv", index=False)
-    assert "column s: 300 of 300" in messages(lambda: model.predict_files(tmp_path / "u.csv", tmp_path / "p.csv"))
+    assert "column s: 300 of 300" in told(lambda: model.predict_files(tmp_path / "u.csv", tmp_path / "p.csv"))
     # purely numeric frames
     plain = kmill.KernelRidge(rank=30).fit(X[["a"]], y)
-    assert "lie outside" in messages(lambda: plain.predict(pandas.DataFrame({"a": [1e6, 0.0]}))) and messages(lambda: plain.predict(X[["a"]])) == ""
+    assert "lie outside" in told(lambda: plain.predict(pandas.DataFrame({"a": [1e6, 0.0]}))) and told(lambda: plain.predict(X[["a"]])) == ""
 
 
 def test_the_message_about_missing_values_names_the_parameter():
