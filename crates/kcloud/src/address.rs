@@ -21,14 +21,15 @@ pub(crate) fn find(address: &str) -> Result<Vec<Found>> {
     let syntax = |expected: String| Error::Syntax { what: "the address", text: redacted(address), expected };
     if address.len() > LONGEST {
         let (text, length) = (redacted(address).chars().take(80).collect(), address.len());
-        let expected = format!("it has {length} letters; an address has at most {LONGEST}");
+        let expected = format!("it has {length} bytes; expected at most {LONGEST}");
         return Err(Error::Syntax { what: "the address", text, expected });
     }
     let web = address.starts_with("http");
     // a pattern is not parsed as part of the URL: its `?` would start a query
     let fixed = if web { address } else { without_pattern(address) };
-    let url = Url::parse(fixed).map_err(|error| syntax(format!("such as s3://bucket/rows.parquet ({error})")))?;
-    let (store, path) = store(&url).map_err(|error| syntax(format!("an address of a store: {error}")))?;
+    let url = Url::parse(fixed)
+        .map_err(|error| syntax(format!("expected an address such as s3://bucket/rows.parquet ({error})")))?;
+    let (store, path) = store(&url).map_err(|error| syntax(format!("expected the address of a store: {error}")))?;
     let root = &address[..address.len() - tail(address, &path)];
     let io = |error: object_store::Error| Error::io("read", redacted(address))(failed(address, error));
     let has_pattern = fixed.len() < address.len();
@@ -39,7 +40,7 @@ pub(crate) fn find(address: &str) -> Result<Vec<Found>> {
         let listed = list(Arc::clone(&store), path).map_err(Error::io("read", redacted(address)))?.map_err(io)?;
         foreign::refuse_logs(address.as_ref(), listed.iter().map(|meta| meta.location.as_ref()))?;
         let wanted = has_pattern.then(|| Pattern::new(&address[root.len()..])).transpose();
-        let wanted = wanted.map_err(|error| syntax(format!("a pattern: {error}")))?;
+        let wanted = wanted.map_err(|error| syntax(format!("expected a valid pattern: {error}")))?;
         listed.into_iter().filter(|meta| takes(wanted.as_ref(), meta)).collect()
     };
     let web_address = |meta: &ObjectMeta| if web { address.to_string() } else { format!("{root}{}", meta.location) };

@@ -87,7 +87,7 @@ where
         match result.recv_timeout(LOOK) {
             Ok(found) => return Ok(found),
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(io::Error::other("the thread of the network has ended"));
+                return Err(io::Error::other("the network thread has ended"));
             }
             Err(RecvTimeoutError::Timeout) if is_stopped() => {
                 task.abort();

@@ -41,9 +41,9 @@ impl Object {
         // servers that ignore the conditions of a request still return the version
         let (was, is) = (&self.meta, &found.meta);
         let change = match (was.e_tag.is_some() && is.e_tag.is_some(), was.e_tag != is.e_tag) {
-            (true, true) => Some("its ETag is another one"),
-            (false, _) if was.last_modified != is.last_modified => Some("its time is another one"),
-            _ if was.size != is.size => Some("its length is another one"),
+            (true, true) => Some("its ETag changed"),
+            (false, _) if was.last_modified != is.last_modified => Some("its modification time changed"),
+            _ if was.size != is.size => Some("its length changed"),
             _ => None,
         };
         if let Some(change) = change {
@@ -72,7 +72,7 @@ impl remote::Object for Object {
             let (from, to) = (range.start.checked_sub(run.start)?, range.end.checked_sub(run.start)?);
             Some(bytes.get(usize::try_from(from).ok()?..usize::try_from(to).ok()?)?.to_vec())
         };
-        let short = || io::Error::new(io::ErrorKind::UnexpectedEof, "the store gave fewer bytes than it was asked for");
+        let short = || io::Error::new(io::ErrorKind::UnexpectedEof, "the store returned fewer bytes than requested");
         ranges.iter().map(|range| cut(range).ok_or_else(short)).collect()
     }
 }
@@ -97,7 +97,7 @@ pub(crate) fn failed(address: &str, error: object_store::Error) -> io::Error {
     let (kind, remedy) = match &error {
         Error::NotFound { .. } => (io::ErrorKind::NotFound, "check the address"),
         Error::Precondition { .. } | Error::NotModified { .. } => {
-            (io::ErrorKind::Other, "it was replaced while it was read: start again, when nobody writes to it")
+            (io::ErrorKind::Other, "it was replaced while it was read: run again when no other process writes to it")
         }
         Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => (
             io::ErrorKind::PermissionDenied,

@@ -182,6 +182,6 @@ fn an_address_without_end_is_refused_in_a_line() {
     server();
     for address in ["s3://bucket/", "http://host/"] {
         let error = Table::open(&[format!("{address}{}", "a/".repeat(50_000))]).unwrap_err().to_string();
-        assert!(error.contains("letters; an address has at most 8192") && error.len() < 300, "{error}");
+        assert!(error.contains("bytes; expected at most 8192") && error.len() < 300, "{error}");
     }
 }

@@ -251,7 +251,7 @@ fn absent(path: &Path) -> Result<PathBuf> {
         file = folder(&file).join(target);
     }
     if !folder(&file).is_dir() {
-        let why = format!("there is no folder {}", folder(&file).display());
+        let why = format!("the folder {} does not exist", folder(&file).display());
         return Err(refusal(path, why, "create it first"));
     }
     writable(folder(&file), path)?;
@@ -276,7 +276,7 @@ fn kind(metadata: &std::fs::Metadata) -> &'static str {
             return "a socket";
         }
     }
-    if metadata.is_dir() { "a folder" } else { "no regular file" }
+    if metadata.is_dir() { "a folder" } else { "not a regular file" }
 }
 
 /// Checks, before any work, that new files can be made in the folder, which replacing a file also

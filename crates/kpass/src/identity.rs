@@ -131,13 +131,13 @@ impl Identity {
         }
         let changed = |change: String| Err(Error::Changed { path: self.path.clone(), change });
         let Some(metadata) = Error::unless_absent(std::fs::metadata(&self.path), "read", &self.path)? else {
-            return changed("it is gone".to_string());
+            return changed("it was removed".to_string());
         };
         let now = Self { length: metadata.len(), modified: modified(&metadata), ..self.clone() };
         if let Some(change) = self.difference(&now) {
             return changed(change);
         }
-        if self.place != place(&metadata) { changed("another file has its name now".to_string()) } else { Ok(()) }
+        if self.place != place(&metadata) { changed("another file replaced it".to_string()) } else { Ok(()) }
     }
 
     /// Returns how the file `now` differs from this earlier one; ignores the place.
@@ -146,9 +146,9 @@ impl Identity {
             return Some(format!("it had {} bytes and has {}", self.length, now.length));
         }
         if self.modified != now.modified {
-            return Some("it was written to, as its time says".to_string());
+            return Some("it was written to: its modification time changed".to_string());
         }
-        (self.digest != now.digest).then(|| "its first or last bytes differ".to_string())
+        (self.digest != now.digest).then(|| "its first or last bytes changed".to_string())
     }
 }
 
@@ -206,9 +206,9 @@ mod tests {
         let other = folder.path().join("b");
         put(&whole, old);
         std::fs::rename(&path, &other).unwrap();
-        told("it is gone");
+        told("it was removed");
         put(&whole, old);
-        told("another file has its name");
+        told("another file replaced it");
         std::fs::rename(&other, &path).unwrap();
         identity.check().unwrap();
     }

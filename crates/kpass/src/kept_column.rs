@@ -211,7 +211,7 @@ impl KeptColumn {
                 v.extend_from(later, rows.clone());
             }
             (KeptValues::Sparse(v), KeptValues::Sparse(later)) => v.extend(&later.rows(), rows.clone()),
-            (mine, _) => panic!("a column of {:?} goes on as {:?}", mine.as_output().kind(), later.kind()),
+            (mine, _) => panic!("a column of {:?} cannot continue as {:?}", mine.as_output().kind(), later.kind()),
         }
         let later = later.valid.as_ref().map(|valid| &valid[rows.clone()]).filter(|valid| valid.contains(&false));
         if self.valid.is_some() || later.is_some() {
@@ -268,7 +268,7 @@ fn exact(value: i128, digits: u32, float: &str) -> Result<i128, String> {
     if value.unsigned_abs() <= 1 << digits {
         Ok(value)
     } else {
-        Err(format!("{value}, which {float} may have to round"))
+        Err(format!("{value}, outside the range of integers that {float} represents exactly"))
     }
 }
 

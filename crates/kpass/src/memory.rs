@@ -37,7 +37,7 @@ impl<T: Real> MemoryRows<T> {
     /// Returns a source of the rows in `x`, row-major, with `d` features each.
     pub fn new(x: Vec<T>, d: usize) -> Result<Self> {
         if d == 0 || !x.len().is_multiple_of(d) {
-            return Err(shape(format!("{} values are no whole rows of {d} features", x.len())));
+            return Err(shape(format!("{} values are not a multiple of {d} columns", x.len())));
         }
         Ok(Self { n: x.len() / d, x, d, ..Self::default() })
     }
@@ -51,7 +51,7 @@ impl<T: Real> MemoryRows<T> {
     /// Adds targets, `t` per row.
     pub fn with_targets(mut self, y: Vec<f64>, t: usize) -> Result<Self> {
         if y.len() != self.n * t {
-            return Err(shape(format!("{} targets for {} rows of {t}", y.len(), self.n)));
+            return Err(shape(format!("{} targets for {} rows with {t} targets each", y.len(), self.n)));
         }
         (self.y, self.t) = (y, t);
         Ok(self)
@@ -163,7 +163,7 @@ impl<T: Real> MemoryRows<T> {
 }
 
 fn shape(text: String) -> Error {
-    Error::Syntax { what: "arrays", text, expected: "one entry per row in every array".to_string() }
+    Error::Syntax { what: "arrays", text, expected: "every array needs one entry per row".to_string() }
 }
 
 impl<T: Real> RowSource<T> for MemoryRows<T> {

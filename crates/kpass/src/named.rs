@@ -58,11 +58,11 @@ impl<E: Named> Registry<E> {
         let name = entry.name();
         let refuse = |why| Err(Error::Register { what: E::WHAT, name, why });
         if !is_word(name) {
-            return refuse("a name is made of small letters, digits and _, and begins with a letter");
+            return refuse("a name consists of lower-case letters, digits and _, and begins with a letter");
         }
         let mut registered = self.registered.write().unwrap_or_else(PoisonError::into_inner);
         if self.own.iter().chain(registered.iter().copied()).any(|other| other.name() == name) {
-            return refuse("the name is taken");
+            return refuse("the name is already registered; choose another");
         }
         registered.push(entry);
         Ok(())

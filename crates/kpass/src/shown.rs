@@ -55,9 +55,9 @@ pub fn json(error: &serde_json::Error) -> &'static str {
     use serde_json::error::Category;
     match error.classify() {
         Category::Io => "it cannot be read",
-        Category::Syntax => "it is no JSON",
+        Category::Syntax => "it is not valid JSON",
         Category::Eof => "its JSON ends too early",
-        Category::Data => "its JSON lacks a part, or has one of another kind",
+        Category::Data => "its JSON has a missing field, or a field of the wrong type",
     }
 }
 

@@ -196,7 +196,7 @@ impl SparseColumn {
             let index = indices(at).ok_or("a row with a missing index")?;
             let place = u32::try_from(index).ok().filter(|place| (*place as usize) < self.shape.width);
             let most = self.shape.width.saturating_sub(1);
-            let place = place.ok_or_else(|| format!("a row with index {index}, where 0 to {most} are expected"))?;
+            let place = place.ok_or_else(|| format!("a row with index {index} (expected 0 to {most})"))?;
             self.add(place, *value);
         }
         if sort && self.places[start..].windows(2).any(|pair| pair[1] < pair[0]) {
@@ -204,14 +204,10 @@ impl SparseColumn {
         }
         if let Some(pair) = self.places[start..].windows(2).find(|pair| pair[1] <= pair[0]) {
             let (index, last) = (pair[1], pair[0]);
-            return Err(format!("a row with index {index} after {last}, where indices ascend and none comes twice"));
+            return Err(format!("a row with index {index} after {last} (indices must increase strictly)"));
         }
         if values.len() > self.shape.longest {
-            return Err(format!(
-                "a row of {} entries, where at most {} are expected",
-                values.len(),
-                self.shape.longest
-            ));
+            return Err(format!("a row of {} entries (expected at most {})", values.len(), self.shape.longest));
         }
         self.end_row();
         Ok(())

@@ -140,7 +140,7 @@ fn folders_that_a_run_would_empty_are_refused_where_they_hold_anything_else() {
             let before = there(&place);
             for resume in ["", "--resume"] {
                 let (code, _, stderr) = kmill(at, &format!("{line} {resume}"));
-                assert!(code == 1 && stderr.contains("is no part of one; move it away"), "{line}: {stderr}");
+                assert!(code == 1 && stderr.contains("is not part of a checkpoint; move it away"), "{line}: {stderr}");
                 assert!(there(&place) == before && !at.join("n").exists(), "{line}: {:?}", before.keys());
             }
             std::fs::remove_dir_all(&place).unwrap();

@@ -90,9 +90,9 @@ impl Plan {
     pub fn process(what: impl Into<String>, budget: usize, threads: usize, held: usize) -> Self {
         let threads = threads.saturating_mul(THREAD);
         Self::new(what, budget).term("the program itself", PROCESS.saturating_add(threads), "").term(
-            "what files say about themselves",
+            "metadata of the open files",
             held,
-            "read fewer files, or files of fewer row groups",
+            "read fewer files, or files with fewer row groups",
         )
     }
 

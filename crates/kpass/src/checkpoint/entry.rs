@@ -90,7 +90,7 @@ fn open(path: &Path, head: &Head) -> Result<(Stored<'static>, Head)> {
     let found: Head = stored.head()?;
     let expected = Head { done: found.done, rows: found.rows, complete: found.complete, ..head.clone() };
     if found != expected {
-        return Err(stored.damaged(format!("it is of the pass \"{}\" of another run", found.pass)));
+        return Err(stored.damaged(format!("it belongs to the pass \"{}\" of another run", found.pass)));
     }
     Ok((stored, expected))
 }

@@ -231,12 +231,12 @@ impl<'a> Stored<'a> {
         let failed = |error| Error::io("read", path)(error);
         let mut size = [0; 8];
         if length < 8 {
-            return Err(damaged(path, format!("it has {length} bytes")));
+            return Err(damaged(path, format!("it has only {length} bytes")));
         }
         input.read_exact(&mut size).map_err(failed)?;
         let size = u64::from_le_bytes(size);
         if size > MOST_HEADER_BYTES || size + 8 > length {
-            return Err(damaged(path, format!("a header of {size} bytes in a file of {length}")));
+            return Err(damaged(path, format!("its header would have {size} bytes, but the file has {length}")));
         }
         let mut json = vec![0; size as usize];
         input.read_exact(&mut json).map_err(failed)?;
@@ -246,11 +246,11 @@ impl<'a> Stored<'a> {
             let expected = metadata.data_len();
             return Err(damaged(
                 path,
-                format!("{expected} bytes of arrays were announced, {} are there", length - base),
+                format!("its header announces {expected} bytes of arrays, but the file has {}", length - base),
             ));
         }
         let described = metadata.metadata().as_ref().and_then(|keys| keys.get(KEY));
-        let described = described.ok_or_else(|| damaged(path, "it has no kmill entry in its metadata"))?;
+        let described = described.ok_or_else(|| damaged(path, "its metadata has no entry named kmill"))?;
         let described = serde_json::from_str(described).map_err(|error| damaged(path, shown::json(&error)))?;
         Ok(Self { path: path.to_path_buf(), input, base, metadata, described, prefix: String::new() })
     }
@@ -289,7 +289,7 @@ impl<'a> Stored<'a> {
         let (dtype, expected) = (N::DTYPE, out.len());
         if info.dtype != dtype || info.shape != [expected] {
             let (got, shape) = (info.dtype, &info.shape);
-            return Err(self.damaged(format!("array {name} is {got:?} {shape:?}, not {dtype:?} [{expected}]")));
+            return Err(self.damaged(format!("array {name} is {got:?} {shape:?} instead of {dtype:?} [{expected}]")));
         }
         self.take(&name, &info, bytemuck::cast_slice_mut(out))
     }
@@ -305,7 +305,7 @@ impl<'a> Stored<'a> {
     fn compare(&self, name: &str, digest: String) -> Result<()> {
         match self.described.digests.get(name) == Some(&digest) {
             true => Ok(()),
-            false => Err(self.damaged(format!("array {name} is not as it was written"))),
+            false => Err(self.damaged(format!("the digest of array {name} does not match"))),
         }
     }
 

@@ -41,11 +41,13 @@ impl Manifest {
     /// Returns the first difference between this run and a saved one, as the end of a sentence.
     pub fn difference(&self, saved: &Self) -> Option<String> {
         if self.version != saved.version {
-            return Some(format!("it was written by version {}, this is {}", saved.version, self.version));
+            return Some(format!("it was written by version {}, but this is version {}", saved.version, self.version));
         }
         if self.instruction_set != saved.instruction_set {
             let (there, here) = (&saved.instruction_set, &self.instruction_set);
-            return Some(format!("it was written on {there}, which rounds otherwise than this machine's {here}"));
+            return Some(format!(
+                "it was written with {there} instructions, which round differently from the {here} of this machine"
+            ));
         }
         self.options(saved).or_else(|| self.files(saved))
     }
@@ -61,11 +63,11 @@ impl Manifest {
 
     fn files(&self, saved: &Self) -> Option<String> {
         if self.files.len() != saved.files.len() {
-            return Some(format!("it is of a table of {} files, this one has {}", saved.files.len(), self.files.len()));
+            return Some(format!("its table has {} files, but this one has {}", saved.files.len(), self.files.len()));
         }
         self.files.iter().zip(&saved.files).find_map(|(now, then)| {
             let change = then.difference(now)?;
-            Some(format!("{} is not the file it was: {change}", now.path.display()))
+            Some(format!("{} has changed: {change}", now.path.display()))
         })
     }
 }

@@ -160,7 +160,7 @@ impl<'a> Journal<'a> {
             Resume::Never => Ok(false),
             _ if !parts.is_empty() => compare(&folder, &run, &parts, manifest, listener),
             Resume::Required => {
-                listener.note(format!("there is no checkpoint {}: starting afresh", folder.display()));
+                listener.note(format!("the checkpoint {} does not exist: starting over", folder.display()));
                 Ok(false)
             }
             Resume::IfSame => Ok(false),
@@ -174,8 +174,7 @@ impl<'a> Journal<'a> {
         };
         if resumed && resume == Resume::IfSame {
             let folder = folder.display();
-            listener
-                .note(format!("the same run was stopped before: it continues from {folder} (`fresh` starts afresh)"));
+            listener.note(format!("the same run was stopped before: continuing from {folder} (`fresh` starts over)"));
         }
         Ok(Self { run, page, every, resumed, saved: AtomicBool::new(resumed), ..Self::at(folder, listener, None) })
     }
@@ -228,8 +227,10 @@ impl<'a> Journal<'a> {
         if self.holds_work()
             && let Err(error) = clear(&self.folder)
         {
-            self.listener
-                .warn(format!("the checkpoint {} is not needed any more, but: {error}", self.folder.display()));
+            self.listener.warn(format!(
+                "the checkpoint {} of the completed run was not removed: {error}",
+                self.folder.display()
+            ));
         }
     }
 
@@ -252,7 +253,7 @@ impl<'a> Journal<'a> {
                     state = Some(restored);
                 }
                 Err(error) => {
-                    self.listener.warn(format!("{error}; the pass \"{}\" is done again", entry.head.pass));
+                    self.listener.warn(format!("{error}; the pass \"{}\" is repeated", entry.head.pass));
                 }
             }
         }
@@ -283,7 +284,7 @@ impl<'a> Journal<'a> {
     }
 
     fn found(&self, head: &Head, unit: &str) {
-        let whole = if head.complete { "whole" } else { "begun" };
+        let whole = if head.complete { "complete" } else { "incomplete" };
         self.listener.note(format!("{}: {} {unit} are in the checkpoint, {whole}", head.pass, head.rows));
     }
 
@@ -350,12 +351,12 @@ fn compare(folder: &Path, run: &str, parts: &[PathBuf], manifest: &Manifest, lis
     let own = folder.join(format!("{run}{MANIFEST}"));
     let Some(path) = parts.iter().find(|path| **path == own).or_else(|| parts.iter().find(|path| is_manifest(path)))
     else {
-        listener.warn(format!("the checkpoint {} has no manifest; starting afresh", folder.display()));
+        listener.warn(format!("the checkpoint {} has no manifest; starting over", folder.display()));
         return Ok(false);
     };
     let damaged = |detail: String| {
         let error = Error::Damaged { path: path.clone(), detail };
-        listener.warn(format!("{error}; starting afresh"));
+        listener.warn(format!("{error}; starting over"));
         Ok(false)
     };
     let text = std::fs::read(path).map_err(Error::io("read", path))?;
@@ -365,8 +366,8 @@ fn compare(folder: &Path, run: &str, parts: &[PathBuf], manifest: &Manifest, lis
     };
     match value["format"].as_u64() {
         Some(FORMAT) => {}
-        Some(format) => return other(format!("it has checkpoint format {format}, this version writes {FORMAT}")),
-        None => return damaged("it has no format".to_string()),
+        Some(format) => return other(format!("it has checkpoint format {format}, but this version writes {FORMAT}")),
+        None => return damaged("its format version is missing".to_string()),
     }
     match serde_json::from_value::<Page>(value) {
         Ok(page) => manifest.difference(&page.manifest).map_or(Ok(true), other),

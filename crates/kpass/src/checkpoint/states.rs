@@ -56,7 +56,7 @@ impl StateFile {
         let head: StatesHead = stored.head()?;
         match head.states_format {
             FORMAT => Ok(Self { stored, head }),
-            other => Err(damaged(path, format!("it has format {other}, this version reads {FORMAT}"))),
+            other => Err(damaged(path, format!("it has format {other}, but this version reads {FORMAT}"))),
         }
     }
 
@@ -91,7 +91,7 @@ impl StateFile {
     /// The errors of [`StateFile::load`].
     pub fn load_rows(&mut self, place: usize) -> Result<Vec<u8>> {
         match self.head.rows.get(place) {
-            None => Err(self.stored.damaged("it has fewer rows")),
+            None => Err(self.stored.damaged("it has fewer tiles of rows than expected")),
             Some(key) if key.rows == 0 => Ok(Vec::new()),
             Some(key) => self.stored.read(&key.name()),
         }
@@ -103,7 +103,9 @@ impl StateFile {
     /// # Errors
     /// [`Error::Damaged`] if arrays are missing or were changed.
     pub fn load(&mut self, place: usize, state: &mut dyn Persist) -> Result<Node> {
-        let Some(key) = self.head.states.get(place) else { return Err(self.stored.damaged("it has fewer states")) };
+        let Some(key) = self.head.states.get(place) else {
+            return Err(self.stored.damaged("it has fewer states than expected"));
+        };
         let (node, prefix) = (key.node.clone(), key.prefix());
         if node.rows > 0 {
             self.stored.within(&prefix, |from| state.load(from))?;
@@ -171,7 +173,7 @@ impl StateWriter {
     /// [`Error::Damaged`] if arrays were changed; errors of the file system.
     pub fn copy(&mut self, from: &mut StateFile, place: usize) -> Result<()> {
         let Some(key) = from.head.states.get(place).cloned() else {
-            return Err(from.stored.damaged("it has fewer states"));
+            return Err(from.stored.damaged("it has fewer states than expected"));
         };
         let prefix = format!("{}.", key.prefix());
         self.head.states.push(key);

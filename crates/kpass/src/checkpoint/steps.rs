@@ -70,7 +70,7 @@ impl<'j> Steps<'j> {
                     restore(&entry.path, &mut entry.head, state)?;
                     journal.found(&entry.head, STEPS);
                 }
-                Err(error) => journal.listener.warn(format!("{error}; \"{name}\" is done again")),
+                Err(error) => journal.listener.warn(format!("{error}; \"{name}\" is repeated")),
             }
         }
         let done = entry.rows();
@@ -190,6 +190,6 @@ mod tests {
         let mut fresh = Numbers(vec![7.0; 3]);
         let steps = Steps::resume(Some(&damaged), "sums", &mut fresh).unwrap();
         assert_eq!((steps.done(), fresh), (0, Numbers(vec![7.0; 3])));
-        assert!(heard.0.lock().unwrap().iter().any(|text| text.contains("\"sums\" is done again")));
+        assert!(heard.0.lock().unwrap().iter().any(|text| text.contains("\"sums\" is repeated")));
     }
 }

@@ -197,7 +197,8 @@ impl<T: Real> KeptCursor<'_, T> {
         let (rows, width) = (key.rows as usize, self.widths.iter().sum::<usize>());
         if Some(self.tile.len()) != rows.checked_mul(width) {
             let (stored, bytes) = (&key.stored, self.tile.len());
-            let detail = format!("rows {}..{} have {bytes} bytes, not {rows} times {width}", stored.start, stored.end);
+            let detail =
+                format!("rows {}..{} have {bytes} bytes instead of {rows} times {width}", stored.start, stored.end);
             return Err(Error::Damaged { path: PathBuf::from("kept rows"), detail });
         }
         (self.next, self.place, self.rows) = (at + 1, 0, rows);

@@ -84,7 +84,7 @@ impl Sign {
         self.inner.say(false)?;
         let inner = Arc::clone(&self.inner);
         let heart = std::thread::Builder::new().spawn(move || inner.beat());
-        let heart = heart.map_err(Error::io("start", "a thread for the signs of life"))?;
+        let heart = heart.map_err(Error::io("start", "a thread for the heartbeat"))?;
         *self.heart.lock().unwrap_or_else(PoisonError::into_inner) = Some(heart);
         Ok(())
     }

@@ -84,7 +84,7 @@ impl Folder {
         if name.is_empty() || matches!(name, "." | "..") || !name.bytes().all(letter) {
             let got = crate::shown::short(name);
             let why = format!(
-                "the name \"{}\" was given where one of letters, digits, - and . was expected",
+                "the item name \"{}\" is not valid: expected letters, digits, - and .",
                 crate::shown::line(&got)
             );
             return Err(Error::Engine { folder: self.0.clone(), why });
@@ -103,7 +103,7 @@ impl Folder {
             None => Ok(None),
             Some(there) if there.is_file() => Ok(Some(path)),
             Some(_) => {
-                let why = format!("{name} is a link, a folder or a device, where processes put files; remove it");
+                let why = format!("{name} is a link, a folder or a device instead of a regular file; remove it");
                 Err(Error::Engine { folder: self.place(), why })
             }
         }
@@ -201,7 +201,7 @@ mod tests {
             ];
             for refused in refused {
                 let text = refused.unwrap_err().to_string();
-                assert!(text.contains("where one of letters, digits, - and . was expected"), "{text}");
+                assert!(text.contains("is not valid: expected letters, digits, - and ."), "{text}");
             }
         }
         assert!(folder.names().unwrap().is_empty() && std::fs::read(&outside).unwrap() == b"mine");

@@ -69,7 +69,7 @@ fn refuse_others(medium: &dyn Medium, lives: &Lives, job: &Manifest) -> Result<(
             && lives.is_any_seen(&processes.collect::<Vec<_>>())?
         {
             let why = format!(
-                "another job is at work here: {difference}; start every process with the same options and rows, or name \
+                "another job is running here: {difference}; start every process with the same options and rows, or choose \
                  another folder"
             );
             return Err(Error::Engine { folder: medium.place(), why });

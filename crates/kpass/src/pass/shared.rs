@@ -161,7 +161,7 @@ impl SharedEngine {
     }
 
     fn member(&self) -> Result<&Member> {
-        self.member.get().ok_or_else(|| self.refused("no job was joined; join one before the first pass"))
+        self.member.get().ok_or_else(|| self.refused("no job has been joined; join one before the first pass"))
     }
 
     /// Reads the state under a name; `None` if there is none, or if it was just removed.
@@ -173,14 +173,14 @@ impl SharedEngine {
         };
         let other = |there: &str, wanted: &str| {
             Err(self
-                .refused(format!("{name} is of the {there} where the {wanted} is wanted; remove it and start again")))
+                .refused(format!("{name} belongs to the {there} instead of the {wanted}; remove it and start again")))
         };
         let (there, mark) = (file.about().as_str().unwrap_or("unknown"), &self.member()?.mark);
         if there != mark {
             return other(&format!("job {there}"), &format!("job {mark}"));
         }
         let [StateKey { pass: there, node }] = file.states() else {
-            return Err(self.refused(format!("{name} does not hold one state; remove it and start again")));
+            return Err(self.refused(format!("{name} does not contain exactly one state; remove it and start again")));
         };
         if there != pass {
             return other(&format!("pass \"{}\"", there.name), &format!("pass \"{}\"", pass.name));
@@ -255,7 +255,7 @@ impl SharedEngine {
 impl Engine for SharedEngine {
     fn join(&self, job: &Manifest) -> Result<()> {
         let member = Member::join(&self.medium, &self.lives, job)?;
-        self.member.set(member).map_err(|_| self.refused("a job was joined already; take another engine"))
+        self.member.set(member).map_err(|_| self.refused("this engine has joined a job already; create another engine"))
     }
 
     fn begin(&self, name: &str, cut: Cut) -> Result<(PassKey, Share)> {

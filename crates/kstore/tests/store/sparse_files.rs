@@ -151,9 +151,9 @@ fn odd_rows_are_read_in_order_or_refused_with_their_number() {
     let folder = folder();
     let with = |odd: Row| vec![row(&[(0, 1.0)]), row(&[]), row(&[(3, 1.0)]), odd];
     for (odd, arrow, npz) in [
-        (row(&[(4, 1.0), (1, 2.0)]), None, Some("index 1 after 4, where indices ascend")),
+        (row(&[(4, 1.0), (1, 2.0)]), None, Some("index 1 after 4 (indices must increase strictly)")),
         (row(&[(1, 1.0), (1, 2.0)]), Some("index 1 after 1"), Some("index 1 after 1")),
-        (row(&[(-1, 1.0)]), Some("a row with index -1, where 0 to 3 are expected"), Some("index -1, where 0 to 4")),
+        (row(&[(-1, 1.0)]), Some("a row with index -1 (expected 0 to 3)"), Some("index -1 (expected 0 to 4)")),
         (row(&[(2, f64::NAN)]), Some("is NaN"), Some("is NaN")),
         (row(&[(2, f64::INFINITY)]), Some("is infinite"), Some("is infinite")),
         (row(&[(2, 0.0)]), None, None),
@@ -198,7 +198,7 @@ fn metadata_tell_the_shape_and_are_not_trusted() {
     };
     assert_eq!(told(r#"{"x":{"width":9,"longest":2}}"#).unwrap().len(), 2);
     assert_eq!(Table::open(&[&path]).unwrap().bytes_read(), 0);
-    assert!(told(r#"{"x":{"width":4,"longest":2}}"#).unwrap_err().contains("index 4, where 0 to 3 are expected"));
+    assert!(told(r#"{"x":{"width":4,"longest":2}}"#).unwrap_err().contains("index 4 (expected 0 to 3)"));
     assert!(told(r#"{"x":{"width":9,"longest":1}}"#).unwrap_err().contains("a row of 2 entries"));
     // inconsistent metadata are ignored, and the file is scanned
     for text in ["", "[]", r#"{"x":{"width":4,"longest":5}}"#, r#"{"x":{"width":99999999999,"longest":1}}"#] {

@@ -202,7 +202,7 @@ fn pipes_and_empty_folders() {
     fails(at, &fit("empty", ""), 1, "the folder holds no .parquet");
     for name in ["pipe.csv", "pipe.svm", "pipe.npy"] {
         assert!(Command::new("mkfifo").arg(at.join(name)).status().unwrap().success());
-        fails(at, &format!("convert {name} -o out.csv"), 1, "no regular file");
+        fails(at, &format!("convert {name} -o out.csv"), 1, "is not a regular file");
     }
 }
 

@@ -30,7 +30,7 @@ fn files_that_are_no_tables() {
         ("nothing", "the folder holds no"),
         ("mixed", "is missing; clean the data"),
         ("twice.parquet", "called \"a\""),
-        ("/dev/null", "no regular file"),
+        ("/dev/null", "is not a regular file"),
     ] {
         fails(at, &fit(data, ""), 1, part);
     }

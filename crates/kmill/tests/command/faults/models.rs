@@ -26,7 +26,7 @@ fn models_that_do_not_fit_and_files_that_are_no_models() {
         ("foreign.bin", "not one that kmill wrote"),
         ("t.parquet", "is not a kmill model; name a file"),
         ("no", "no such file: no"),
-        (".", "no regular file"),
+        (".", "is not a regular file"),
     ] {
         fails(at, &format!("evaluate {model} t.parquet --json"), 1, part);
         fails(at, &format!("predict {model} t.parquet -o out.parquet --json"), 1, part);

@@ -189,7 +189,7 @@ fn a_limit_of_the_file_size_leaves_nothing() {
         let output = Command::new("sh").current_dir(at).args(["-c", &script]).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{name}: {stderr}");
-        assert!(stderr.contains("longer than it may be; raise the limit"), "{stderr}");
+        assert!(stderr.contains("the file would exceed the size limit; raise the limit"), "{stderr}");
         assert_eq!(files(at), before, "{name}");
     }
 }
