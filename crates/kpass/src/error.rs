@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 /// Result of a fallible operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error about data, disk or memory. The message is one sentence that a person can act on.
+/// An error about data, disk or memory. The message says what to do.
 ///
 /// Rows are counted from 0 and lines from 1, both within their file; sizes are in bytes. A `hint`
 /// begins with "; " or is empty, and a `remedy` is advice, such as a parameter to lower.
@@ -19,7 +19,7 @@ pub enum Error {
     /// An error of the operating system.
     #[error("cannot {action} {path}: {}; {}", crate::system_error::plain(source).0, crate::system_error::plain(source).1, path = path.display())]
     Io { action: &'static str, path: PathBuf, source: std::io::Error },
-    /// A path that a file must not replace, or at which no file can be made.
+    /// A path that a file must not replace, or at which no file can be created.
     #[error("{path} cannot be written: {why}; {remedy}", path = path.display())]
     Output { path: PathBuf, why: String, remedy: &'static str },
     /// A file that is damaged or does not have the expected format.
@@ -53,7 +53,7 @@ pub enum Error {
     /// A line of a text file that does not fit the table.
     #[error("{0}")]
     BadLine(Box<BadLine>),
-    /// A label column with too many distinct labels, which is surely a measurement.
+    /// A label column with too many distinct labels, which is most likely a measurement.
     #[error(
         "column {column:?} has more than {limit} distinct labels, or texts that are too long for labels; choose a column with short names of classes or groups, or regression for a quantity"
     )]
@@ -61,7 +61,7 @@ pub enum Error {
     /// A categorical column with more values than supported.
     #[error("column {column:?} has more than {} distinct values, too many for one input per value; set `hash` to 256 to hash its text, or exclude the column", crate::shown::count(*limit as u64))]
     TooManyValues { column: String, limit: usize },
-    /// A request for rows before the values of a categorical column are known.
+    /// A request for rows before the values of a categorical column were collected.
     #[error(
         "the categories of column {column:?} are not known yet; collect them first (`Run::coded`, or `Selected::search`), or set `categories` to none"
     )]
@@ -72,7 +72,7 @@ pub enum Error {
     /// A text that could not be parsed.
     #[error("cannot understand {what} {text:?}: {expected}")]
     Syntax { what: &'static str, text: String, expected: String },
-    /// A table or a selection without rows, or without features.
+    /// A table or a selection without rows, or without inputs.
     #[error("{what}: {why}")]
     Empty { what: String, why: String },
     /// A plan that exceeds the budget.
@@ -104,7 +104,7 @@ pub enum Error {
     /// A checkpoint from which this run cannot continue.
     #[error("{path} is the checkpoint of another run: {difference}; continue with the command of that run, or start over with `fresh`", path = path.display())]
     OtherCheckpoint { path: PathBuf, difference: String },
-    /// A folder at the path of the checkpoint, with something else in it.
+    /// A folder at the path of the checkpoint that contains other files.
     #[error("{path} is the folder for the checkpoint, but {found} is not part of a checkpoint; move it away or choose another name for the output", path = path.display(), found = found.display())]
     NotACheckpoint { path: PathBuf, found: PathBuf },
     /// A conflict between processes that share a run.
@@ -145,7 +145,7 @@ impl Error {
         Self::WrongType { path, column, got: got.into(), expected: expected.into() }
     }
 
-    /// Returns what was found at a path, or `None` if nothing is there; other errors as
+    /// Returns the value of a file operation, or `None` if the file does not exist; other errors as
     /// [`Error::io`].
     pub fn unless_absent<V>(found: std::io::Result<V>, action: &'static str, path: &Path) -> Result<Option<V>> {
         match found {
@@ -156,7 +156,7 @@ impl Error {
     }
 
     /// Returns true for errors that depend neither on the job nor on its rows, such as a stop
-    /// request or a full disk: the same job may succeed later.
+    /// request or a full disk. The same job may succeed later.
     pub fn may_pass(&self) -> bool {
         matches!(
             self,
@@ -169,8 +169,8 @@ impl Error {
         )
     }
 
-    /// Corrects an error of work whose budget was reduced by `bytes` that something else holds: it
-    /// then names the whole budget, and one with room for both.
+    /// Corrects an error of a stage whose budget was reduced by `bytes` that another part uses. The
+    /// message then names the whole budget, and the budget that both need.
     #[must_use]
     pub fn beside(mut self, bytes: usize) -> Self {
         match &mut self {
@@ -188,13 +188,13 @@ fn size(bytes: u64) -> String {
     crate::shown::bytes(usize::try_from(bytes).unwrap_or(usize::MAX))
 }
 
-/// Returns the place of a row in words, which say that rows are counted from 0.
+/// Returns the position of a row in words, which say that rows are counted from 0.
 fn place(row: u64, line: Option<u64>) -> String {
     let line = line.map_or(String::new(), |line| format!(", line {line}"));
     format!("row {row} (counted from 0){line}")
 }
 
-/// An error in a line of a text file: what was expected and what was found, in words.
+/// An error in a line of a text file: the expected and the actual text, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are the parts of the message")]
 pub struct BadLine {

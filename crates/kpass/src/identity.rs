@@ -27,8 +27,8 @@ pub fn scheme(path: &Path) -> Option<&str> {
 /// Properties that distinguish a file from others, and from itself before a change: length, time of
 /// the last change, place on the file system, and a digest of its first 4 KiB and last 64 KiB.
 ///
-/// The digest is compared between runs. Within a run, length, time and place are compared, which
-/// costs one system call and no reading.
+/// Different runs compare the digest. Within a run, length, time and place are compared, which
+/// costs one system call and reads no data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// Path of the file, as given.
@@ -40,8 +40,8 @@ pub struct Identity {
     pub modified: u64,
     /// Digest of both ends.
     pub digest: String,
-    /// Device and inode number, which change if another file takes the name. They do not survive a
-    /// copy or a mount and are therefore not part of a checkpoint.
+    /// Device and inode number, which change if another file takes the name. A copy or another
+    /// mount changes them too, so they are not part of a checkpoint.
     #[serde(skip)]
     place: (u64, u64),
 }
@@ -65,8 +65,8 @@ pub fn regular(path: &Path) -> Result<Metadata> {
     }
 }
 
-/// Rejects standard input that may have no end: anything but a regular file, a pipe, a socket and a
-/// terminal.
+/// Rejects standard input that may have no end: everything except a regular file, a pipe, a socket
+/// or a terminal.
 pub fn check_input() -> Result<()> {
     #[cfg(target_os = "linux")]
     {
@@ -95,8 +95,8 @@ impl Identity {
         Ok(Self { modified: modified(&metadata), place: place(&metadata), ..Self::of_content(path, &file)? })
     }
 
-    /// Returns the identity of the content of an open file, its length and digest; `path` is only a
-    /// name.
+    /// Returns the identity of the content of an open file: its length and digest. `path` is not
+    /// opened.
     pub fn of_content(path: &Path, mut file: &File) -> Result<Self> {
         let failed = |error| Error::io("read", path)(error);
         let length = file.metadata().map_err(failed)?.len();
@@ -119,13 +119,13 @@ impl Identity {
         Self { path: address.to_path_buf(), length, modified: 0, digest, place: (0, 0) }
     }
 
-    /// Checks that the path still names the same file, and that nobody wrote to it.
+    /// Checks that the path still names the same file, and that the file was not modified.
     ///
     /// # Errors
     /// [`Error::Changed`] with what changed.
     pub fn check(&self) -> Result<()> {
-        // standard input is in a file that nobody else knows, and requests to a store name the
-        // version
+        // no other process knows the file that stores standard input, and requests to an object
+        // store name the version
         if self.path == Path::new(STDIN) || scheme(&self.path).is_some() {
             return Ok(());
         }
@@ -140,7 +140,8 @@ impl Identity {
         if self.place != place(&metadata) { changed("another file replaced it".to_string()) } else { Ok(()) }
     }
 
-    /// Returns how the file `now` differs from this earlier one; ignores the place.
+    /// Returns the difference between this identity and the current one of the file, without the
+    /// place.
     pub(crate) fn difference(&self, now: &Self) -> Option<String> {
         if self.length != now.length {
             return Some(format!("it had {} bytes and has {}", self.length, now.length));
@@ -195,8 +196,7 @@ mod tests {
         told("it had 300000 bytes and has 299999");
         put(&whole, SystemTime::now());
         told("it was written to");
-        // same length and time, other bytes: seen in header and footer, otherwise only the time
-        // shows them
+        // same length and time, other bytes: the digest detects them at both ends of the file only
         for (at, seen) in [(0, true), (4095, true), (150_000, false), (299_999, true)] {
             let mut other = whole.clone();
             other[at] = 8;

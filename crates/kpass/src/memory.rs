@@ -6,9 +6,9 @@ use std::{ops::Range, sync::Arc};
 
 /// A source of rows in memory.
 ///
-/// Positions run from 0 to the number of rows, and segments are ranges of positions. Blocks carry
-/// the row *numbers* of [`MemoryRows::numbered`], such as the stored rows that the rows were copied
-/// from.
+/// Segments are ranges of *positions*, which count the rows from 0. Blocks contain the row
+/// *numbers* of [`MemoryRows::numbered`], such as the numbers of the stored rows from which the
+/// rows were copied.
 ///
 /// ```
 /// use kpass::{MemoryRows, RowBuf, RowSource};
@@ -34,7 +34,7 @@ pub struct MemoryRows<T> {
 }
 
 impl<T: Real> MemoryRows<T> {
-    /// Returns a source of the rows in `x`, row-major, with `d` features each.
+    /// Returns a source of the rows in `x`, row-major, with `d` inputs each.
     pub fn new(x: Vec<T>, d: usize) -> Result<Self> {
         if d == 0 || !x.len().is_multiple_of(d) {
             return Err(shape(format!("{} values are not a multiple of {d} columns", x.len())));
@@ -42,7 +42,7 @@ impl<T: Real> MemoryRows<T> {
         Ok(Self { n: x.len() / d, x, d, ..Self::default() })
     }
 
-    /// Returns a source without rows, with `d` features and `t` targets; [`MemoryRows::push`] adds
+    /// Returns a source without rows, with `d` inputs and `t` targets; [`MemoryRows::push`] adds
     /// rows.
     pub fn empty(d: usize, t: usize) -> Self {
         Self { d, t, rows: Some(Vec::new()), ..Self::default() }
@@ -109,7 +109,7 @@ impl<T: Real> MemoryRows<T> {
         self.n == 0
     }
 
-    /// Returns the features, row-major.
+    /// Returns the inputs, row-major.
     pub fn x(&self) -> &[T] {
         &self.x
     }
@@ -139,7 +139,7 @@ impl<T: Real> MemoryRows<T> {
         self.groups.as_ref().map(|(codes, _)| &codes[..])
     }
 
-    /// Returns the bytes held.
+    /// Returns the allocated bytes.
     pub fn bytes(&self) -> usize {
         let codes = |column: &Option<(Vec<u32>, _)>| column.as_ref().map_or(0, |(codes, _)| codes.capacity() * 4);
         self.x.capacity() * size_of::<T>()

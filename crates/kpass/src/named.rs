@@ -1,5 +1,5 @@
-//! Registries of named entries: the entries of a crate, and entries that a program registers when
-//! it starts.
+//! Registries of named entries: the built-in entries of a crate, and entries that a program
+//! registers when it starts.
 
 use crate::{Error, Result};
 use std::sync::{PoisonError, RwLock};
@@ -28,17 +28,17 @@ impl<E: Named> std::fmt::Debug for Registry<E> {
 }
 
 impl<E: Named> Registry<E> {
-    /// Returns a registry of the entries of a crate.
+    /// Returns a registry with these built-in entries.
     pub const fn new(own: &'static [E]) -> Self {
         Self { own, registered: RwLock::new(Vec::new()) }
     }
 
-    /// Returns the entries of this crate.
+    /// Returns the built-in entries.
     pub fn own(&self) -> &'static [E] {
         self.own
     }
 
-    /// Returns all entries: first the ones of this crate, then the registered ones, in the order of
+    /// Returns all entries: first the built-in entries, then the registered ones, in the order of
     /// registration.
     pub fn all(&self) -> Vec<&'static E> {
         let registered = self.registered.read().unwrap_or_else(PoisonError::into_inner);
@@ -69,7 +69,7 @@ impl<E: Named> Registry<E> {
     }
 }
 
-/// Returns whether expressions and options can hold a name unchanged.
+/// Returns whether a name can be used unquoted in expressions and options.
 fn is_word(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_lowercase())
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')

@@ -1,6 +1,6 @@
-//! Errors of the operating system in plain words.
+//! Messages for errors of the operating system.
 
-/// Returns the operating system's error in plain words, and advice on what to do.
+/// Returns the cause of an operating-system error, and what to do.
 pub(crate) fn plain(error: &std::io::Error) -> (String, &'static str) {
     use std::io::ErrorKind;
     let (why, remedy) = match error.kind() {
@@ -34,7 +34,7 @@ fn is_loop(error: &std::io::Error) -> bool {
     false
 }
 
-/// Returns the text without its number, beginning with a small letter:
+/// Returns the text without its error number, beginning with a lower-case letter:
 /// `Too many open files (os error 24)` becomes `too many open files`.
 fn without_number(text: &str) -> String {
     let text = text.split(" (os error").next().unwrap_or_default();
