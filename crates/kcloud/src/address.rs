@@ -52,8 +52,8 @@ pub(crate) fn find(address: &str) -> Result<Vec<Found>> {
     Ok(metas.into_iter().map(found).collect())
 }
 
-/// Returns the store of an address, opened with the options of the environment, and the path within
-/// the store.
+/// Opens the store of an address with the options of the environment, and returns it with the path
+/// within the store.
 fn store(url: &Url) -> object_store::Result<(Arc<dyn ObjectStore>, Path)> {
     let environment =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
@@ -71,8 +71,8 @@ fn without_pattern(address: &str) -> &str {
     address.find(WILD).map_or(address, |at| &address[..address[..at].rfind('/').map_or(0, |slash| slash + 1)])
 }
 
-/// Returns the length in bytes of the path within the store, including its pattern, at the end of
-/// an address.
+/// Returns the length in bytes of the end of an address that is the path within the store,
+/// including its pattern.
 fn tail(address: &str, path: &Path) -> usize {
     let fixed = without_pattern(address);
     let slash = usize::from(fixed.ends_with('/') && !path.as_ref().is_empty());
@@ -87,8 +87,9 @@ fn list(store: Arc<dyn ObjectStore>, folder: Path) -> io::Result<object_store::R
     })
 }
 
-/// Returns whether the pattern matches the object or, without a pattern, whether its extension is
-/// of a known format. Hidden objects match only a pattern with a hidden component.
+/// Returns whether the pattern matches the object or, without a pattern, whether the extension of
+/// the object belongs to a known format. Hidden objects match only a pattern with a hidden
+/// component.
 fn takes(pattern: Option<&Pattern>, meta: &ObjectMeta) -> bool {
     let options = MatchOptions { require_literal_separator: true, ..MatchOptions::default() };
     let name = meta.location.filename().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The bytes of an object.
+//! Reads ranges of bytes of an object.
 
 use crate::wait;
 use futures_util::future::try_join_all;
@@ -10,7 +10,7 @@ use std::{io, ops::Range, sync::Arc};
 /// less than another request.
 const GAP: u64 = 256 << 10;
 
-/// An object of a store, in the version it had when it was found.
+/// An object of a store, in the version that it had when the table was opened.
 #[derive(Clone, Debug)]
 pub(crate) struct Object {
     store: Arc<dyn ObjectStore>,
@@ -38,7 +38,7 @@ impl Object {
             ..GetOptions::default()
         };
         let found = self.store.get_opts(&self.path, version).await?;
-        // servers that ignore the conditions of a request still return the version
+        // checked again, because some servers ignore the conditions of a request
         let (was, is) = (&self.meta, &found.meta);
         let change = match (was.e_tag.is_some() && is.e_tag.is_some(), was.e_tag != is.e_tag) {
             (true, true) => Some("its ETag changed"),
@@ -109,11 +109,11 @@ pub(crate) fn failed(address: &str, error: object_store::Error) -> io::Error {
     io::Error::new(kind, format!("{}: {said}; {remedy}", redacted(address)))
 }
 
-/// Minimum length of a query value that may be a secret: shorter ones occur in other words by
-/// chance.
+/// Minimum length of a query value that may be a secret. Shorter values also occur in ordinary
+/// words.
 const SECRET: usize = 6;
 
-/// Replaces the parts of an address that [`redacted`] hides in the message of a store.
+/// Removes the secrets of an address, which [`redacted`] hides, from the message of a store.
 fn without_secrets(said: String, address: &str) -> String {
     let Some((_, rest)) = address.split_once("://") else { return said };
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));

@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// Everything that determines the states of a run's passes. Options for paths, threads, memory and
-/// time are not part of it, because they may differ.
+/// time are not part of it, because they do not change the states.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Version of the program.
     pub version: String,
-    /// Instruction set that kernels and products use: other instructions round differently.
+    /// Instruction set of kernels and matrix products: other instructions round differently.
     pub instruction_set: String,
     /// Options that determine the result, as text.
     pub options: BTreeMap<String, String>,
@@ -20,7 +20,8 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Returns a digest that is equal for copies of the files, whatever their names and times.
+    /// Returns a digest of the job. It does not depend on the names and times of the files, so
+    /// copies of the files give the same digest.
     pub fn mark(&self) -> String {
         let mut copied = self.clone();
         copied.files.iter_mut().for_each(|file| (file.path, file.modified) = (PathBuf::new(), 0));
