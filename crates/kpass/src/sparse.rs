@@ -232,7 +232,7 @@ pub fn entries<T: Real>(row: &[T]) -> (&[T], &[T]) {
     (&places[..count], &values[..count])
 }
 
-/// Returns rows of `numbers` values, each extended to `wanted` values, which must not be fewer.
+/// Returns rows of the first width, each padded to the second width, which must not be smaller.
 pub fn with_room<T: Real>(rows: &[T], numbers: usize, wanted: usize) -> Vec<T> {
     let mut roomy = Vec::with_capacity(rows.len() / numbers.max(1) * wanted);
     for row in rows.chunks_exact(numbers.max(1)) {

@@ -49,8 +49,8 @@ impl Entry<'_> {
         self.save_after(self.journal.every / WORTH, false, state);
     }
 
-    /// Saves the state if it contains unsaved work of at least the given time and, with `cheaply`,
-    /// if saving takes only a small fraction of that time.
+    /// Saves the state if it contains unsaved work of at least the given time and, if the flag is
+    /// set, if saving takes only a small fraction of that time.
     fn save_after(&mut self, least: Duration, cheaply: bool, state: &impl Persist) {
         let elapsed = self.since.elapsed();
         if !self.unsaved || elapsed < least {

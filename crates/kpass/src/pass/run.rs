@@ -25,7 +25,7 @@ pub(super) struct Delivery<S> {
     pub(super) state: S,
 }
 
-/// Folds the segments of the pass whose positions are in `part`, and passes each state to
+/// Folds the segments of the pass at the given positions, and passes each state to
 /// `deliver`, in order.
 pub(super) fn run<T: Real, F: Fold<T>>(
     pass: &Pass<'_>,

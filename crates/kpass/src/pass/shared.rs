@@ -211,7 +211,7 @@ impl SharedEngine {
     }
 
     /// Returns the state of the node that begins at `segment`, or the total, if one of them is
-    /// stored. With `time`, also checks whether other processes have gone, and may return a lot
+    /// stored. With the flag, also checks whether other processes have gone, and may return a lot
     /// that this process must fold.
     fn look(&self, pass: &PassKey, segment: u64, state: &mut dyn Persist, time: bool) -> Result<Option<Taken>> {
         let member = self.member()?;
