@@ -223,7 +223,7 @@ impl<T: Real> Chunk<'_, '_, T> {
                 Fault::Fraction(value) if !value.is_finite() => self.bad_value(slot, &self.views[slot], row, value),
                 Fault::Fraction(value) => {
                     let got = format!("{value} in row {}", self.open.first + row as u64);
-                    let expected = "classes and folds are whole numbers, truth values or text; for a quantity choose \
+                    let expected = "classes and folds must be integers, booleans or text; for a numeric target choose \
                                     `task` regression";
                     Error::wrong_type(self.path(), &self.source.name(slot), got, expected)
                 }
@@ -247,7 +247,7 @@ impl<T: Real> Chunk<'_, '_, T> {
             let (slot, before) = (first + i, kept.len());
             let loaded = kept_column::load(kept, &self.open.cursor.view(slot)?, at, rows);
             loaded.map_err(|(row, value)| {
-                self.bad(slot, row, value, "leave the column out, or give it one type in all files")
+                self.bad(slot, row, value, "exclude the column, or store it with one type in all files")
             })?;
             if self.source.selected.complete[i] {
                 let here = kept.first_missing(before).map(|place| (at.get(place), slot));

@@ -73,7 +73,7 @@ pub enum MissingTarget {
 impl std::str::FromStr for MissingTarget {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
-        let expected = || "drop or error".to_string();
+        let expected = || "choose drop or error".to_string();
         let wrong = |_| Error::Syntax { what: "`missing_target`", text: text.to_string(), expected: expected() };
         serde_json::from_value(text.into()).map_err(wrong)
     }

@@ -72,7 +72,7 @@ impl Scratch {
         if !folder.is_dir() {
             return Err(Error::NotFound {
                 path: folder.to_path_buf(),
-                hint: "; scratch needs a folder: name one that is there".to_string(),
+                hint: "; `scratch` needs an existing folder: create it, or name another".to_string(),
             });
         }
         Ok(Self { folder: folder.to_path_buf(), limit, used: Arc::default() })
@@ -203,9 +203,9 @@ impl<T: Real> CacheWriter<T> {
         if fits && ordered && labelled && n as u64 <= self.left() {
             return Ok(());
         }
-        let text = format!("{n} rows with {} features, {} targets", block.x.len(), block.y.len());
+        let text = format!("{n} rows with {} feature values and {} target values", block.x.len(), block.y.len());
         let left = self.left();
-        let expected = format!("at most {left} rows of {shape:?} in ascending order, with the same labels throughout");
+        let expected = format!("at most {left} rows of {shape:?} in ascending order, with the same label columns in all blocks");
         Err(Error::Syntax { what: "block for a cache", text, expected })
     }
 

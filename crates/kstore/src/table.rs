@@ -137,7 +137,7 @@ impl Table {
             return Self::open_with(paths, &options.clone().sparse());
         }
         if parts.is_empty() {
-            return Err(Error::Empty { what: "table".to_string(), why: "no files were given".to_string() });
+            return Err(Error::Empty { what: "table".to_string(), why: "no file was named; name at least one file, folder or pattern".to_string() });
         }
         let files: Vec<_> = parts.iter().map(|part| (part.path.as_path(), &part.file)).collect();
         let (schema, difference) = united::union(&files, options.without_header)?;
@@ -171,7 +171,7 @@ impl Table {
                 (ColumnType::Date(_), kind) => matches!(kind, Kind::Time(_)),
             };
             if !fits {
-                return Err(self.wrong_type(column, "`types` says how .csv is read; leave the column out of it"));
+                return Err(self.wrong_type(column, "`types` applies to .csv only, because other files store their types; remove the column from `types`"));
             }
         }
         Ok(())
@@ -232,7 +232,7 @@ impl Table {
     pub fn part_of(self, rows: u64, first: u64) -> Result<Self> {
         let end = first.saturating_add(self.stored_rows());
         if end > rows {
-            let expected = format!("the shard has {} rows and the whole {rows}", self.stored_rows());
+            let expected = format!("the {} rows of the shard from this row on must end within the {rows} rows of the whole table", self.stored_rows());
             return Err(Error::Syntax { what: "`first_row`", text: first.to_string(), expected });
         }
         let stub = |rows: Range<u64>| Part {
@@ -252,11 +252,11 @@ impl Table {
         let path = expand_one(path)?;
         let (right, identity) = open(&path, &TextOptions::default())?;
         let [column] = &right.facts().schema.columns[..] else {
-            let detail = format!("a target file has one column, this one {}", right.facts().schema.columns.len());
+            let detail = format!("a target file has one column, this file has {}; write the target as its only column", right.facts().schema.columns.len());
             return Err(Error::Malformed { path, format: "target file", detail });
         };
         if !column.kind.is_numeric() {
-            let expected = "a target file holds numbers";
+            let expected = "a target file must hold numbers";
             return Err(Error::wrong_type(&path, &column.name, column.kind.to_string(), expected));
         }
         if right.facts().rows != self.stored_rows() {
@@ -265,7 +265,7 @@ impl Table {
         }
         if self.schema.position(source::TARGET).is_some() {
             let difference =
-                format!("the table has a column {:?} already; rename it, or give no target file", source::TARGET);
+                format!("the table already has a column {:?}; rename it, or omit the target file", source::TARGET);
             return Err(Error::SchemaMismatch { first: self.first_path(), second: path, difference });
         }
         let join = |part: &Part| {

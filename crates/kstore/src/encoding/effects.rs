@@ -199,7 +199,7 @@ impl Search for EffectSearch {
             }
         }
         if columns.is_empty() {
-            return Err(self.selected.table.empty("no column is left to be a feature"));
+            return Err(self.selected.table.empty("no column remains as a feature"));
         }
         Ok((self.selected.encoded(features, Encoding::new(columns))?, notes))
     }

@@ -200,7 +200,7 @@ impl Search for EntrySearch {
                 let chosen = words.chosen(grams.features, if entries.is_dense() { 2 } else { 1 });
                 if chosen.is_empty() {
                     let has = if entries.is_dense() { "no two texts share" } else { "no text has" };
-                    let (what, why) = (format!("column {name:?}"), format!("{has} one of {grams}"));
+                    let (what, why) = (format!("column {name:?}"), format!("{has} a feature of {grams}; choose others in `text`, or exclude the column"));
                     return Err(Error::Empty { what, why });
                 }
                 if words.dropped || chosen.len() < words.rows.len() {

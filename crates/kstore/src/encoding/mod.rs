@@ -107,7 +107,7 @@ impl std::fmt::Display for Code {
             Self::Values(values) => write!(f, "{} value{}", values.len(), if values.len() == 1 { "" } else { "s" }),
             Self::Buckets(buckets) => write!(f, "{buckets} buckets"),
             Self::Time(time) => time.fmt(f),
-            Self::Effects(effects) => write!(f, "effects of {} values", shown::count(effects.values.len() as u64)),
+            Self::Effects(effects) => write!(f, "target encoding of {} values", shown::count(effects.values.len() as u64)),
             Self::Entries(Entries { shape, text: Some(grams), .. }) => {
                 write!(f, "{} of {grams}", shown::count(shape.width as u64))
             }
@@ -356,13 +356,13 @@ impl Encoding {
                 Code::Entries(entries) => (entries.is_dense() || sound(entries.shape)) && entries.is_sound(),
             };
             if !fine {
-                return Some(format!("the values of column {:?} are in disorder", column.name));
+                return Some(format!("the encoding of column {:?} is invalid", column.name));
             }
         }
         let mut names = self.names();
         names.sort_unstable();
         let twice = names.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0].clone());
-        twice.map(|name| format!("two features are called {name:?}; give a column another name"))
+        twice.map(|name| format!("two features are called {name:?}; rename a column"))
     }
 }
 

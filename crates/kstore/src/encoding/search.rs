@@ -177,7 +177,7 @@ impl Search for ColumnSearch {
         }
         if columns.is_empty() {
             let told: Vec<String> = notes.iter().map(|note| format!("; {note}")).collect();
-            return Err(self.selected.table.empty(format!("no column is left to be a feature{}", told.concat())));
+            return Err(self.selected.table.empty(format!("no column remains as a feature{}", told.concat())));
         }
         Ok((self.selected.encoded(places, Encoding::new(columns))?, notes))
     }
@@ -210,7 +210,7 @@ impl ColumnSearch {
         if !role.has_values() {
             let column = self.selected.features[place];
             return match *kind == Kind::Text && asked.named[place] {
-                true => Err(self.selected.table.wrong_type(column, "it holds no times; name it in `categories`")),
+                true => Err(self.selected.table.wrong_type(column, "its values are not times; name it in `categories`")),
                 false => Ok(None),
             };
         }
@@ -261,7 +261,7 @@ impl ColumnSearch {
         let (all, numbers) = (shown::count(all as u64), shown::count(numbers as u64));
         let word = shown::short(word);
         let expected = format!(
-            "{numbers} of its {all} values are numbers, and {word:?} is none; mend it, or name the column in `categories`"
+            "{numbers} of its {all} values are numbers, and {word:?} is not; correct it, or name the column in `categories`"
         );
         Err(self.selected.table.wrong_type(self.selected.features[place], &expected))
     }
@@ -342,8 +342,8 @@ impl ColumnSearch {
             (values, _) => {
                 let value = label(values, i).ok_or_else(|| {
                     let remedy =
-                        "a category is a whole number, a truth value or text; leave the column out of `categories`";
-                    self.selected.bad_category(place, row, "not a whole number of int64", remedy)
+                        "a category must be an integer, a boolean or text; remove the column from `categories`";
+                    self.selected.bad_category(place, row, "not an integer of 64 bits", remedy)
                 })?;
                 found.value(value, self.limit);
             }

@@ -173,9 +173,9 @@ impl TimeReader {
     pub(crate) fn remedy(&self) -> &'static str {
         match self.form {
             TimeForm::HourMinute => {
-                "write hours x 100 + minutes as the others, like 517 for 5:17; or choose `times` none"
+                "write it as hours x 100 + minutes like the other values, such as 517 for 5:17; or choose `times` none"
             }
-            _ => "write it as the others, like 2024-01-31 or 2024-01-31T12:30; or choose `times` none",
+            _ => "write it like the other values, such as 2024-01-31 or 2024-01-31T12:30; or choose `times` none",
         }
     }
 
@@ -195,7 +195,7 @@ impl TimeReader {
                 None => Err(format!("{:?}", crate::shown::short(text))),
             },
             (None, Some(Ok(stored))) if self.per_day > 0 => Ok(Some(Instant::stored(stored, self.per_day))),
-            _ => Err("no time".to_string()),
+            _ => Err("not a time".to_string()),
         }
     }
 }

@@ -59,7 +59,7 @@ impl NpyRows {
     #[cold]
     fn refused(&self, column: &OutputColumn, row: u64, value: &str) -> Error {
         let expected =
-            "one .npy matrix of a single type cannot hold that; write .parquet or .csv, or leave the column out";
+            "a .npy matrix of a single type cannot store it; write .parquet or .csv, or exclude the column";
         Error::wrong_type(&self.path, &column.name, format!("{value} in row {row} (counted from 0)"), expected)
     }
 }
