@@ -93,8 +93,7 @@ impl Table {
             let found = match places.get(text) {
                 Some(at) if held(*at) => vec![*at],
                 Some(at) => {
-                    let expected =
-                        "only numbers, booleans, times, text, bytes and sparse rows can be kept; remove the column from `keep`";
+                    let expected = "only numbers, booleans, times, text, bytes and sparse rows can be kept; remove the column from `keep`";
                     return Err(self.wrong_type(*at, expected));
                 }
                 None => {
@@ -117,7 +116,8 @@ impl Table {
         for name in wanted {
             let columns = match places.get(name).copied() {
                 Some(column) if targets.contains(&column) => {
-                    let expected = "it is the target, which cannot be a feature too; remove it from `features`".to_string();
+                    let expected =
+                        "it is the target, which cannot be a feature too; remove it from `features`".to_string();
                     return Err(Error::Syntax { what: "`features`", text: name.to_string(), expected });
                 }
                 Some(column) => {

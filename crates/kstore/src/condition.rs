@@ -75,7 +75,11 @@ impl Condition {
             OPERATORS.iter().find(|(sign, ..)| text[at..].starts_with(sign)).map(|found| (at, found))
         });
         let Some((at, (sign, operator, _))) = found else {
-            return Err(syntax(if text.contains('=') { "equality is written ==" } else { "the comparison operator is missing" }));
+            return Err(syntax(if text.contains('=') {
+                "equality is written =="
+            } else {
+                "the comparison operator is missing"
+            }));
         };
         let (column, value) = (text[..at].trim(), text[at + sign.len()..].trim());
         if column.is_empty() {

@@ -82,7 +82,7 @@ pub use kpass::{
     BadLine, CancelToken, Error, Fold, Label, Merge, Output, OutputKind, Pass, Result, RowBlock, RowBuf, RowCursor,
     RowSource, Scaler, Statistics, StatisticsFold, TableShape, Workers,
 };
-// the rest of that crate, re-exported for the crates above
+// other items of kpass, re-exported for the crates that depend on this one
 #[doc(hidden)]
 pub use kpass::{
     AtomicFile, Coded, Digest, Footprint, KeptColumn, KeptValues, MemoryRows, Plan, Pool, Real, Strings, atomic,

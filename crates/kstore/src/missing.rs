@@ -36,7 +36,7 @@ pub enum Missing {
 }
 
 impl Missing {
-    /// The treatments with a name of their own, in the order of messages.
+    /// The treatments that users can choose, in the order of messages.
     pub const ALL: [Self; 4] = [Self::Error, Self::Drop, Self::Mean, Self::Indicator];
 
     /// Returns the name: `error`, `drop`, `mean` or `indicator`.

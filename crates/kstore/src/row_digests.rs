@@ -60,7 +60,7 @@ impl RowDigests {
         place.and_then(|place| self.sums.get(place)).map_or(0, |sum| sum.load(Ordering::Relaxed))
     }
 
-    /// Adds `rows`, at most [`TILE`], which are at positions `at` of a chunk with these columns.
+    /// Adds `rows`, at most one tile, which are at positions `at` of a chunk with these columns.
     pub(crate) fn add(&self, views: &[View<'_>], keys: &[u64], at: Positions<'_>, rows: &[u64]) {
         if self.closed.load(Ordering::Relaxed) {
             return;

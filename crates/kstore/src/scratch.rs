@@ -46,8 +46,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fs::File, marker::PhantomData, ops::Range};
 
-/// Indices of the arrays of a cache: features, row numbers, targets, weights, and from [`CODES`] on
-/// the codes of classes and of groups.
+/// Indices of the arrays of a cache: features, row numbers, targets, weights, the codes of classes,
+/// and the codes of groups.
 const X: usize = 0;
 const ROWS: usize = 1;
 const Y: usize = 2;
@@ -92,10 +92,10 @@ impl Scratch {
         self.cache_up_to(shape, range, rows)
     }
 
-    /// Starts a cache like [`cache`](Self::cache), for at most `most` rows of the range.
+    /// Starts a cache like [`cache`](Self::cache), for at most `max_rows` rows of the range.
     ///
     /// # Errors
-    /// [`Error::OverScratch`] if `most` rows would exceed the limit; [`Error::Io`].
+    /// [`Error::OverScratch`] if `max_rows` rows would exceed the limit; [`Error::Io`].
     pub fn cache_up_to<T: Real>(&self, shape: TableShape, range: Range<u64>, most: u64) -> Result<CacheWriter<T>> {
         let needed = most.saturating_mul(Cache::<T>::row_bytes(&shape) as u64);
         let reserved = Reserved::new(self, needed)?;
@@ -205,7 +205,8 @@ impl<T: Real> CacheWriter<T> {
         }
         let text = format!("{n} rows with {} feature values and {} target values", block.x.len(), block.y.len());
         let left = self.left();
-        let expected = format!("at most {left} rows of {shape:?} in ascending order, with the same label columns in all blocks");
+        let expected =
+            format!("at most {left} rows of {shape:?} in ascending order, with the same label columns in all blocks");
         Err(Error::Syntax { what: "block for a cache", text, expected })
     }
 

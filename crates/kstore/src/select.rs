@@ -25,7 +25,7 @@ use std::sync::Arc;
 /// By default, text columns are categories with a feature for each value; `categories` changes
 /// this. `times` selects the features of dates and times: see [`crate::encoding`]. A selection with
 /// such columns needs a pass that finds their values before its rows can be used
-/// ([`Selected::search`]).
+/// ([`SelectedTable::column_search`]).
 ///
 /// In JSON, `rows` and `where` are written as on the command line: `"rows": "0..284217"`, `"where":
 /// "fold != 3"`. Fields that are only set in code, such as `weight`, are not part of the JSON.
@@ -48,7 +48,7 @@ pub struct Selection {
     /// Names or patterns of columns that are only carried along, and are not features unless named
     /// as such.
     pub keep: Vec<String>,
-    /// Whether an empty list of features means no features: only the kept columns are required.
+    /// Whether there are no features: only the kept columns are read.
     #[serde(skip)]
     pub without_features: bool,
     /// Whether numbers in kept columns must be present, like numbers in features:
@@ -134,13 +134,17 @@ impl Table {
         class.map(|class| self.expect_labels(class)).transpose()?;
         let targets = if class.is_some() { Vec::new() } else { targets };
         for target in &targets {
-            self.expect_numbers(*target, "a target of regression must be numeric; for labels choose `task` classification")?;
+            self.expect_numbers(
+                *target,
+                "a target of regression must be numeric; for labels choose `task` classification",
+            )?;
         }
         let weight = selection.weight.as_deref().map(|name| self.column(name)).transpose()?;
         if let Some(weight) = weight {
             self.expect_numbers(weight, "weights must be numeric; name another column")?;
             if targets.contains(&weight) || class == Some(weight) {
-                let (text, expected) = (selection.weight.clone().unwrap_or_default(), "it is the target; name another column".to_string());
+                let (text, expected) =
+                    (selection.weight.clone().unwrap_or_default(), "it is the target; name another column".to_string());
                 return Err(Error::Syntax { what: "`weights`", text, expected });
             }
         }
@@ -305,12 +309,13 @@ impl Selected {
         self.weight.is_some()
     }
 
-    /// Returns the index of the weights in [`columns`](Self::columns), or where they would be.
+    /// Returns the index of the weights in [`columns`](Self::columns), or the index they would
+    /// have.
     pub(crate) fn weight_slot(&self) -> usize {
         self.features.len() + self.targets.len()
     }
 
-    /// Returns the index of the class in [`columns`](Self::columns), or where it would be.
+    /// Returns the index of the class in [`columns`](Self::columns), or the index it would have.
     pub(crate) fn class_slot(&self) -> usize {
         self.weight_slot() + usize::from(self.is_weighted())
     }

@@ -41,7 +41,8 @@ impl Part {
         self.identities.iter().try_for_each(Identity::check)
     }
 
-    /// Returns the error to report after a failed read: that the file changed, if it did.
+    /// Returns the error to report after a failed read: [`Error::Changed`] if the file changed
+    /// since it was opened, otherwise `error`.
     pub(crate) fn blame(&self, error: Error) -> Error {
         let error = if source::scheme(&self.path).is_some() { remote::interrupted(error) } else { error };
         self.check().err().unwrap_or(error)
@@ -137,7 +138,10 @@ impl Table {
             return Self::open_with(paths, &options.clone().sparse());
         }
         if parts.is_empty() {
-            return Err(Error::Empty { what: "table".to_string(), why: "no file was named; name at least one file, folder or pattern".to_string() });
+            return Err(Error::Empty {
+                what: "table".to_string(),
+                why: "no file was named; name at least one file, folder or pattern".to_string(),
+            });
         }
         let files: Vec<_> = parts.iter().map(|part| (part.path.as_path(), &part.file)).collect();
         let (schema, difference) = united::union(&files, options.without_header)?;
@@ -211,15 +215,15 @@ impl Table {
         Ok(Self::of("record batches", Arc::new(BatchTable::new(batches)?)))
     }
 
-    /// Returns a table of `rows` rows that are stored elsewhere, with the columns that a job
+    /// Returns a table of `rows` rows that another process stores, with the columns that a job
     /// describes. Reading a row returns [`Error::Elsewhere`].
     #[doc(hidden)]
     pub fn absent(schema: Schema, rows: u64) -> Self {
         Self::of("a table that is elsewhere", Arc::new(Absent::new(schema, 0..rows)))
     }
 
-    /// Returns this table as a part of a whole of `rows` rows, starting at row `first`: its rows
-    /// have their row numbers in the whole. Reading any other row returns [`Error::Elsewhere`].
+    /// Returns this table as a shard of a table of `rows` rows; its first row is row `first` of the
+    /// whole table. Reading a row outside the shard returns [`Error::Elsewhere`].
     ///
     /// ```
     /// let shard = kstore::Table::from_rows(&[1.0f32, 2.0], 1, &[])?.part_of(10, 4)?;
@@ -228,11 +232,14 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Syntax`] if the part extends beyond the whole.
+    /// [`Error::Syntax`] if the shard extends beyond the whole table.
     pub fn part_of(self, rows: u64, first: u64) -> Result<Self> {
         let end = first.saturating_add(self.stored_rows());
         if end > rows {
-            let expected = format!("the {} rows of the shard from this row on must end within the {rows} rows of the whole table", self.stored_rows());
+            let expected = format!(
+                "the {} rows of the shard from this row on must end within the {rows} rows of the whole table",
+                self.stored_rows()
+            );
             return Err(Error::Syntax { what: "`first_row`", text: first.to_string(), expected });
         }
         let stub = |rows: Range<u64>| Part {
@@ -252,7 +259,10 @@ impl Table {
         let path = expand_one(path)?;
         let (right, identity) = open(&path, &TextOptions::default())?;
         let [column] = &right.facts().schema.columns[..] else {
-            let detail = format!("a target file has one column, this file has {}; write the target as its only column", right.facts().schema.columns.len());
+            let detail = format!(
+                "a target file has one column, this file has {}; write the target as its only column",
+                right.facts().schema.columns.len()
+            );
             return Err(Error::Malformed { path, format: "target file", detail });
         };
         if !column.kind.is_numeric() {

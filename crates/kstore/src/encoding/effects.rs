@@ -133,7 +133,7 @@ impl Selected {
     }
 
     /// Returns the search for effects on the targets, or on the frequencies of `classes` except the
-    /// first; limited to the first `MOST_OUTPUTS` outputs.
+    /// first; limited to the first `MAX_OUTPUTS` outputs.
     #[doc(hidden)]
     pub fn effects(&self, classes: Option<Arc<Vec<Label>>>) -> Option<EffectSearch> {
         let encoding = self.encoding()?;

@@ -1,4 +1,5 @@
-//! What a search finds about the values of a column.
+//! The values that a search finds in a column: distinct values, missing values, and what the texts
+//! look like.
 
 use super::{numerals::Numerals, time::TimesFound};
 use crate::{Digest, Label, missing, shown, source};

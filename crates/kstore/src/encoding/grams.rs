@@ -132,7 +132,7 @@ pub(super) struct Pieces {
 }
 
 impl Grams {
-    /// Limits the number of features to `most`, unless a number was set.
+    /// Limits the number of features to `max_features`, unless a number was set.
     pub(super) fn at_most(self, most: usize) -> Self {
         let features = if self.features == FEATURES && !self.hashed { most } else { self.features };
         Self { features, ..self }

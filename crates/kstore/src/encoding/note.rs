@@ -70,7 +70,10 @@ impl std::fmt::Display for ColumnNote {
             Self::RareWords { column, kept, words } => {
                 let all = words.map_or("more than could be counted".to_string(), |words| shown::count(words as u64));
                 let kept = shown::count(*kept as u64);
-                write!(f, "column {column}: only the {kept} words that occur in the most rows are features, out of {all}")
+                write!(
+                    f,
+                    "column {column}: only the {kept} words that occur in the most rows are features, out of {all}"
+                )
             }
             Self::DaysOrMonths { column } => write!(
                 f,

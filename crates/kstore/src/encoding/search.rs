@@ -210,7 +210,9 @@ impl ColumnSearch {
         if !role.has_values() {
             let column = self.selected.features[place];
             return match *kind == Kind::Text && asked.named[place] {
-                true => Err(self.selected.table.wrong_type(column, "its values are not times; name it in `categories`")),
+                true => {
+                    Err(self.selected.table.wrong_type(column, "its values are not times; name it in `categories`"))
+                }
                 false => Ok(None),
             };
         }

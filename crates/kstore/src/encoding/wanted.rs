@@ -1,4 +1,4 @@
-//! The selection before and after the values of its categories are known.
+//! Resolves the columns of a selection, before and after the values of its categories are known.
 
 use super::coding::{Asked, Categories, Coding, Role, Wanted};
 use super::entries::{Entries, Weighing};
@@ -40,10 +40,14 @@ impl Table {
             let (name, grams) = grams::column_of(text)?;
             let column = self.column(name)?;
             if !grams.reads(&self.schema().columns[column].kind) {
-                return Err(self.wrong_type(column, "`text` counts words of text columns; remove the column from `text`"));
+                return Err(
+                    self.wrong_type(column, "`text` counts words of text columns; remove the column from `text`")
+                );
             }
             if roles.contains(&column) || columns.contains(&column) {
-                return Err(self.wrong_type(column, "it has another role in addition to `text`; remove it from one of them"));
+                return Err(
+                    self.wrong_type(column, "it has another role in addition to `text`; remove it from one of them")
+                );
             }
             counted.push((column, grams));
         }
@@ -117,7 +121,8 @@ impl Table {
         let sparse = features.iter().find(|column| self.schema().sparse(**column).is_some());
         if let Some((sparse, other)) = sparse.zip(features.iter().find(|column| Some(*column) != sparse)) {
             let other = &self.schema().columns[*other].name;
-            let expected = format!("sparse rows cannot be combined with other features; exclude {other:?} (`features`)");
+            let expected =
+                format!("sparse rows cannot be combined with other features; exclude {other:?} (`features`)");
             return Err(self.wrong_type(*sparse, &expected));
         }
         Ok(features.iter().map(of).collect::<Option<_>>().filter(|_| selection.sparse))
@@ -144,15 +149,19 @@ impl Table {
                         && (matches!(kind, Kind::Other(_))
                             || self.blank_among(&(0..self.stored_rows()), vec![column])?.is_empty()) =>
                 {
-                    return Err(self.wrong_type(column, "the model expects text, whose words it counts; write the column as text"));
+                    return Err(self.wrong_type(
+                        column,
+                        "the model expects text, whose words it counts; write the column as text",
+                    ));
                 }
                 Code::Entries(Entries { text: Some(_), .. }) => {}
                 Code::Sparse(room) | Code::Entries(Entries { shape: room, .. }) => match self.schema().sparse(column) {
                     Some(shape) if shape.longest <= room.longest => {}
                     Some(shape) => {
                         let (has, room) = (shape.longest, room.longest);
-                        let expected =
-                            format!("one row has {has} entries, and the rows of the fit have at most {room}; remove the row");
+                        let expected = format!(
+                            "one row has {has} entries, and the rows of the fit have at most {room}; remove the row"
+                        );
                         return Err(self.wrong_type(column, &expected));
                     }
                     None => {
@@ -188,7 +197,7 @@ impl Selected {
         }
     }
 
-    /// Returns whether nothing was found about its columns yet.
+    /// Returns whether the values of its columns were not inspected yet.
     #[doc(hidden)]
     pub fn is_new(&self) -> bool {
         matches!(self.coding, Coding::Plain(Some(_)) | Coding::Asked(_))
@@ -302,7 +311,7 @@ impl Selected {
         flags.iter().enumerate().filter(|(_, flag)| **flag).for_each(|(i, _)| scaler.keep(i));
     }
 
-    /// Returns the selection with these of its columns and known values.
+    /// Returns the selection with these feature columns and their encoding.
     pub(crate) fn encoded(&self, features: Vec<usize>, encoding: Encoding) -> Result<Self> {
         if let Some(fault) = encoding.fault() {
             return Err(Error::Malformed { path: self.table.first_path(), format: "one table", detail: fault });
@@ -313,7 +322,7 @@ impl Selected {
 
     /// Returns the selection of these features and kept columns, for a search for values. With
     /// [`Missing::Drop`], rows with a missing value in any of these columns are skipped; otherwise
-    /// targets and labels are not read, and missing numbers are treated as `otherwise`.
+    /// targets and labels are not read, and missing numbers are treated as `missing` says.
     pub(super) fn searched(&self, features: Vec<usize>, keep: Vec<usize>, otherwise: Missing) -> Self {
         if self.missing == Missing::Drop {
             return Self { features, complete: vec![true; keep.len()], keep, ..self.plain() };

@@ -148,7 +148,10 @@ fn words_for_missing_values_are_missing_among_numbers_and_told_among_text() {
     let (_, notes) =
         coded(&Table::open(&[file(folder.path(), "u.csv", "p;y", &["5 kg", "7 lb"])]).unwrap(), &usual, (2, 2))
             .unwrap();
-    assert!(notes[0].to_string().contains("looks like numbers with a unit or another mark, such as \"5 kg\""), "{notes:?}");
+    assert!(
+        notes[0].to_string().contains("looks like numbers with a unit or another mark, such as \"5 kg\""),
+        "{notes:?}"
+    );
 }
 
 #[test]
