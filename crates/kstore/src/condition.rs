@@ -209,9 +209,9 @@ impl Bound {
         }
     }
 
-    /// Returns false if no row can satisfy the condition because all values lie between the bounds
-    /// in `row`, apart from missing ones and NaN, which satisfy no condition. Bounds need not be
-    /// values of the column: a writer may shorten texts.
+    /// Returns false if no row can satisfy the condition. The bounds in `row` enclose all values of
+    /// the rows except missing values and NaN, which satisfy no condition. A bound need not be a
+    /// value of the column, because a writer may shorten texts.
     pub(crate) fn may_hold(&self, least: &View<'_>, greatest: &View<'_>, row: usize) -> bool {
         let (Some(least), Some(greatest)) = (self.order(least, row), self.order(greatest, row)) else { return true };
         let [less, equal, greater] = self.holds;

@@ -31,8 +31,8 @@ impl RowDigests {
         Self { rows, sums, closed: AtomicBool::new(false) }
     }
 
-    /// Ends the digests: all rows have been read, and further rows are ignored. Digests without any
-    /// row so far stay open.
+    /// Closes the digests after all rows were read: further rows are ignored. Digests that contain
+    /// no row yet stay open.
     pub fn close(&self) {
         let taken = self.sums.iter().any(|sum| sum.load(Ordering::Relaxed) != 0);
         self.closed.store(taken, Ordering::Relaxed);

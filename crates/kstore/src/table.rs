@@ -60,9 +60,9 @@ fn open(path: &Path, options: &TextOptions) -> Result<(Arc<dyn TableFile>, Ident
 
 /// One or more files, read one after the other in the order of their paths.
 ///
-/// Columns of several files are matched by name. A column has the wider of two numeric types, and
-/// the finer of two time units; it is missing in the rows of a file that lacks it. Files without
-/// rows contribute no columns.
+/// Columns of several files are matched by name. If the types of a column differ, it has the wider
+/// numeric type or the finer time unit. It is missing in the rows of a file without the column.
+/// Files without rows contribute no columns.
 ///
 /// Opening reads only headers and footers; text files, which have none, are read once to find their
 /// rows. A clone shares the files and the counter of bytes read.
@@ -78,12 +78,12 @@ pub struct Table {
 }
 
 impl Table {
-    /// Opens files, folders (every known file in them, and below folders such as `year=2026`, which
-    /// become columns) and glob patterns as one table. Files and folders whose names begin with `_`
-    /// or `.` are skipped unless they are named, and folders of a lakehouse are rejected: see
-    /// [`source::foreign`]. A file named twice is read once. `-` alone means standard input, which
-    /// is first written to a temporary file. Addresses such as `s3://bucket/rows/*.parquet` need a
-    /// registered store: see [`source::remote`].
+    /// Opens files, folders and glob patterns as one table. A folder means all its files of known
+    /// formats, and those below its subfolders such as `year=2026`, which become columns. Files and
+    /// folders whose names begin with `_` or `.` are skipped unless they are named, and folders of
+    /// a lakehouse are rejected: see [`source::foreign`]. A file named twice is read once. `-`
+    /// alone means standard input, which is first written to a temporary file. Addresses such as
+    /// `s3://bucket/rows/*.parquet` need a registered store: see [`source::remote`].
     pub fn open<P: AsRef<Path>>(paths: &[P]) -> Result<Self> {
         Self::open_with(paths, &TextOptions::default())
     }

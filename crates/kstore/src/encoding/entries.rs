@@ -36,7 +36,7 @@ pub struct Entries {
     /// What is counted in a text; absent for sparse rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) text: Option<Grams>,
-    /// The word of each column, ascending, if text is counted by words.
+    /// The word of each column, in ascending order, unless words are hashed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) words: Vec<String>,
     pub(super) weighing: Weighing,

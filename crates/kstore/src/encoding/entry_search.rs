@@ -109,7 +109,7 @@ impl Words {
     }
 }
 
-/// What a pass has found about entries.
+/// The state of an [`EntrySearch`]: counts of rows and largest values.
 #[derive(Clone, Debug)]
 pub struct FoundEntries {
     rows: u64,

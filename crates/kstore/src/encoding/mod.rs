@@ -257,9 +257,9 @@ impl Encoding {
         self
     }
 
-    /// Splits the encoding into one without the factors of weighted entries, and these factors,
-    /// column after column; `None` if it has no factors. There may be millions, too many for a
-    /// file's header.
+    /// Returns the encoding without the factors of weighted entries, and these factors, in the
+    /// order of the columns; `None` if it has no factors. There may be millions of factors, too
+    /// many for the header of a file.
     pub fn without_factors(&self) -> Option<(Self, Vec<f64>)> {
         let factors: Vec<f64> =
             self.columns.iter().filter_map(weighed).flat_map(|entries| &entries.factors).copied().collect();

@@ -41,7 +41,7 @@ pub trait Search: Fold<f64, State: Merge, Error = Error> {
     fn finish(&self, found: &Self::State) -> Result<(Selected, Vec<ColumnNote>)>;
 }
 
-/// What a pass has found about the columns of a selection.
+/// The state of a [`ColumnSearch`]: what it has found about the columns of a selection.
 #[derive(Clone, Debug)]
 pub struct FoundColumns {
     limit: usize,
@@ -65,7 +65,7 @@ impl FoundColumns {
     }
 }
 
-/// What was found about a column.
+/// The values of a column, in numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundColumn {
     /// Number of distinct values, as categories.
@@ -74,7 +74,7 @@ pub struct FoundColumn {
     pub missing: u64,
     /// Earliest and latest time in ISO 8601, if the column holds times.
     pub times: Option<(String, String)>,
-    /// What else its texts look like.
+    /// What its texts look like other than categories.
     pub looks: Option<Looks>,
 }
 
@@ -311,8 +311,8 @@ impl Fold<f64> for ColumnSearch {
 }
 
 impl ColumnSearch {
-    /// Counts a missing value, or returns an error. In a column that may hold times, the error
-    /// waits until the column is known to hold none.
+    /// Counts a missing value, or returns an error. In a column that may hold times, the error is
+    /// returned later, if the column turns out to hold no times.
     fn without_value(&self, at: usize, row: u64, found: &mut Found) -> Result<()> {
         match self.selected.missing {
             _ if self.searched[at].role == Role::Odd => found.missing += 1,

@@ -137,7 +137,7 @@ impl Table {
             let kind = &self.schema().columns[column].kind;
             let blank = self.parts().iter().all(|part| part.file.is_blank(column));
             match &coded.code {
-                // a column without any value is missing in every row, whatever type its file
+                // a column without values is missing in every row, for every type that its file
                 // assigns
                 Code::Number | Code::Values(_) | Code::Buckets(_) | Code::Effects(_) if blank => {}
                 Code::Number => {
