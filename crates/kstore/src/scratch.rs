@@ -166,7 +166,7 @@ impl<T: Real> CacheWriter<T> {
     ///
     /// # Errors
     /// [`Error::ScratchFull`] for a full disk, [`Error::Io`], and [`Error::Syntax`] for blocks of
-    /// another shape, out of order, or with more rows than are [`left`](Self::left).
+    /// another shape, out of order, or with more rows than are [`remaining`](Self::remaining).
     pub fn push(&mut self, block: &RowBlock<'_, T>) -> Result<()> {
         self.check(block)?;
         let written = self.write(block);

@@ -219,7 +219,7 @@ impl Table {
     /// describes. Reading a row returns [`Error::Elsewhere`].
     #[doc(hidden)]
     pub fn absent(schema: Schema, rows: u64) -> Self {
-        Self::of("a table that is elsewhere", Arc::new(Absent::new(schema, 0..rows)))
+        Self::of("the table of the shards", Arc::new(Absent::new(schema, 0..rows)))
     }
 
     /// Returns this table as a shard of a table of `rows` rows; its first row is row `first` of the
