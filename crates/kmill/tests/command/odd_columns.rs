@@ -36,7 +36,7 @@ fn every_format_gives_the_same_model_and_says_what_it_did() {
         let (code, fit, told) = kmill(path, &line);
         assert_eq!(code, 0, "{told}");
         assert_eq!(fit["columns"][0], serde_json::json!(["time", "time, hour"]), "{name}");
-        assert_eq!(fit["columns"][1], serde_json::json!(["user", "effects of 1,500 values"]), "{name}");
+        assert_eq!(fit["columns"][1], serde_json::json!(["user", "target encoding of 1,500 values"]), "{name}");
         assert!(told.contains("column time is read as a time of day, like 517 for 5:17; --times none"), "{told}");
         assert!(told.contains("column id is left out: it counts the rows; name it in --features"), "{told}");
         assert_eq!(told.contains("column x are read with decimal commas"), name == "commas.csv", "{told}");

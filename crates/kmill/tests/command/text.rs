@@ -350,8 +350,8 @@ fn inspect_says_what_a_column_looks_like() {
     std::fs::write(at.join("t.csv"), format!("p,job,t\n{}", (0..30).map(line).collect::<String>())).unwrap();
     let said = ok(at, "inspect t.csv");
     for part in [
-        "column p looks like numbers with marks, such as \"0 kg\"",
-        "column job has the value \"?\", a category like the others; --missing-words ?",
+        "column p is read as text but looks like numbers with a unit or another mark, such as \"0 kg\"",
+        "column job has the value \"?\", which is a category; --missing-words ?",
         "column t looks like seconds since 1970; --types t=date",
     ] {
         assert!(said.contains(part), "{said}");

@@ -112,7 +112,7 @@ fn codes_that_begin_with_zeros_are_text_and_numbers_if_that_is_said() {
     let path = folder.path().join("t.parquet");
     write(&path, &standard(0..5), groups_of(5));
     let error = Table::open_with(&[&path], &typed(&[("fold", "text")])).unwrap_err().to_string();
-    assert!(error.contains("`types` says how .csv is read"), "{error}");
+    assert!(error.contains("`types` applies to .csv only, because other files store their types"), "{error}");
 }
 
 #[test]
@@ -148,7 +148,10 @@ fn words_for_missing_values_are_missing_among_numbers_and_told_among_text() {
     let (_, notes) =
         coded(&Table::open(&[file(folder.path(), "u.csv", "p;y", &["5 kg", "7 lb"])]).unwrap(), &usual, (2, 2))
             .unwrap();
-    assert!(notes[0].to_string().contains("looks like numbers with marks, such as \"5 kg\""), "{notes:?}");
+    assert!(
+        notes[0].to_string().contains("looks like numbers with a unit or another mark, such as \"5 kg\""),
+        "{notes:?}"
+    );
 }
 
 #[test]

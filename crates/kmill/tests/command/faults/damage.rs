@@ -122,7 +122,7 @@ fn names_that_promise_another_format_and_files_that_disagree() {
         ("c.parquet", "it is no Parquet file"),
         ("c.npy", "it does not start with"),
         ("c.svm", "c.svm: row 0 (counted from 0), line 1: expected a number, found \"x0,x1,y\""),
-        ("parts", "column \"y\" of parts/1.csv holds text, but a target must hold numbers"),
+        ("parts", "column \"y\" of parts/1.csv holds text, but a target of regression must be numeric"),
     ] {
         fails(at, &fit(data, ""), 1, part);
     }

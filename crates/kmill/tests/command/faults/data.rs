@@ -87,7 +87,7 @@ fn columns_and_values_that_cannot_be() {
         ("labels.parquet", "--target text", "for labels choose --task classification"),
         ("labels.parquet", "--target bool,one --task classification", "one column of labels"),
         ("labels.parquet", "--target one --task classification", "the target has 1 class;"),
-        ("labels.parquet", "--target y --task classification", "for a quantity choose --task regression"),
+        ("labels.parquet", "--target y --task classification", "for a numeric target choose --task regression"),
         ("labels.parquet", "--folds column:nix", "has no column \"nix\""),
         ("labels.parquet", "--folds column:one", "the column has 1 value"),
         ("labels.parquet", "--where nix==1", "has no column \"nix\""),
