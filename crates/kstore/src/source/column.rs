@@ -250,7 +250,7 @@ impl LoadedColumns {
 /// `width` missing numbers.
 fn block(array: &dyn Array, element: Element, width: usize) -> Result<Loaded, LoadError> {
     let rows = array.len();
-    let (items, starts) = items(array).ok_or_else(|| format!("a column of {}", kind(array.data_type())))?;
+    let (items, starts) = items(array).ok_or_else(|| format!("a column of {} instead of lists", kind(array.data_type())))?;
     let lists = array.nulls().filter(|nulls| nulls.null_count() > 0);
     check_lengths(starts.windows(2).map(|pair| pair[1] - pair[0]), lists, width)?;
     let (data, size) = (items.to_data(), element.size());

@@ -59,7 +59,7 @@ fn type_name(data_type: &DataType) -> String {
         DataType::Dictionary(_, value) => format!("a dictionary of {}", type_name(value)),
         DataType::RunEndEncoded(_, value) => format!("runs of {}", type_name(value.data_type())),
         other => match kind(other) {
-            Kind::Sparse(_) | Kind::Other(_) => "a type that is not known".to_string(),
+            Kind::Sparse(_) | Kind::Other(_) => "an unknown type".to_string(),
             known => known.to_string(),
         },
     }

@@ -249,8 +249,8 @@ impl OpenColumn<'_> {
                 *made = Some(converted(&file.view(*place)?, chunk, from, kind).map_err(|at| {
                     let (path, row) = (of.path.clone(), first + at as u64);
                     let (line, column) = (of.line(row), name.clone());
-                    let value = format!("a value that does not fit {kind}, which other files hold there");
-                    let remedy = "write the column of all files in one type, or leave it out with `features`";
+                    let value = format!("a value that does not fit {kind}, the type of the column in other files");
+                    let remedy = "write the column with the same type in all files, or exclude it with `features`";
                     Error::BadValue { path, row, line, column, value, remedy }
                 })?);
             }
@@ -266,7 +266,7 @@ impl OpenColumn<'_> {
                     if used == rows {
                         (*used, *rows) = (0, cursor.advance()?);
                         if *rows == 0 {
-                            let detail = "it ended before the table it belongs to";
+                            let detail = "it has fewer rows than the table it belongs to";
                             return Err(Error::malformed(path, "target file", detail));
                         }
                     }

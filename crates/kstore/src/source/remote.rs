@@ -122,12 +122,12 @@ pub(crate) fn find(scheme: &str, path: &Path) -> Result<Vec<Found>> {
     let shown = redacted(&path.to_string_lossy());
     let not_found = |hint: &str| Error::NotFound { path: shown.into(), hint: hint.to_string() };
     let Some(store) = STORES.all().into_iter().find(|store| store.schemes.contains(&scheme)) else {
-        let hint = "; this program reaches no such store: build kmill with the feature `cloud`, or in Rust call kcloud::register()";
+        let hint = "; this build does not support such a store: build kmill with the feature `cloud`, or in Rust call kcloud::register()";
         return Err(not_found(hint));
     };
     match (store.find)(&path.to_string_lossy()).map_err(interrupted)? {
         found if found.is_empty() => {
-            Err(not_found("; no object has such an address: check it, and the folder it begins in"))
+            Err(not_found("; no object has this address: check it and its folder"))
         }
         found => Ok(found),
     }
@@ -186,7 +186,7 @@ impl Distant {
 }
 
 fn short() -> io::Error {
-    io::Error::new(io::ErrorKind::UnexpectedEof, "the store gave fewer bytes than it was asked for")
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the store returned fewer bytes than requested")
 }
 
 fn one(object: &dyn Object, range: Range<u64>) -> io::Result<Vec<u8>> {

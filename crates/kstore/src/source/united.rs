@@ -45,7 +45,7 @@ pub(crate) fn union(files: &[(&Path, &Arc<dyn TableFile>)], by_place: bool) -> R
         let (own, others) = (schema.columns.len(), columns.len());
         if own != others && others > 0 && (by_place || matrix || !file.is_named()) {
             let difference = format!(
-                "it has {own} columns instead of {others}, and they are known by their places; give both as many (`width` in svmlight files)"
+                "it has {own} columns instead of {others}, and they are matched by position; give both files the same number (`width` in svmlight files)"
             );
             let (first, second) = (files[0].0.to_path_buf(), path.to_path_buf());
             return Err(Error::SchemaMismatch { first, second, difference });

@@ -108,10 +108,10 @@ pub(super) fn push(
             values.append_option(optional(value(text, of), (text, words), false, "a number")?);
         }
         (Builder::Int(values), _) => {
-            values.append_option(optional(value(text, of), (text, words), true, "a whole number of 64 bits")?);
+            values.append_option(optional(value(text, of), (text, words), true, "an integer of 64 bits")?);
         }
         (Builder::Large(values), _) => {
-            let expected = "a whole number from 0 to 2^64 - 1";
+            let expected = "an integer from 0 to 2^64 - 1";
             values.append_option(optional(value(text, of), (text, words), true, expected)?);
         }
     }

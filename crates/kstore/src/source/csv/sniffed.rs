@@ -117,7 +117,7 @@ impl Sniffed {
     pub(super) fn notes(&self, name: &str, of: &ColumnType) -> Vec<String> {
         let number = *of != ColumnType::Text;
         let code = self.code.iter().filter(|_| !number && self.known.is_none()).map(|code| {
-            format!("column {name} is read as text, because values such as {code} begin with 0; `types` {name}=number reads numbers")
+            format!("column {name} is read as text, because values such as {code} begin with 0; `types` {name}=number reads them as numbers")
         });
         let marked = self.marked.iter().filter(|_| number).map(|number| {
             format!("values such as {number} of column {name} are read as numbers; `types` {name}=text keeps them as they are")

@@ -151,7 +151,7 @@ impl FileCursor for IpcCursor<'_> {
 
     fn view(&self, index: usize) -> Result<View<'_>> {
         let column = &self.columns[self.chunk.places[index].root];
-        let unread = || self.file.malformed(format!("a column of {}", kind(&column.root.data_type)));
+        let unread = || self.file.malformed(format!("a column of {} is not supported", kind(&column.root.data_type)));
         self.chunk.view(index).ok_or_else(unread)
     }
 }

@@ -108,7 +108,7 @@ impl Batch {
     }
 
     fn new(batch: ipc::RecordBatch<'_>, block: &Block) -> Result<Self, String> {
-        let size = |value: i64| u64::try_from(value).map_err(|_| format!("a batch with a length of {value}"));
+        let size = |value: i64| u64::try_from(value).map_err(|_| format!("a batch with the invalid length {value}"));
         let mut nodes = Vec::new();
         for node in batch.nodes().iter().flatten() {
             nodes.push(Node { rows: size(node.length())?, nulls: size(node.null_count())? });
@@ -127,7 +127,7 @@ impl Batch {
         }
         let codec = batch.compression().map(|compression| compression.codec());
         if codec.is_some_and(|codec| !CODECS.contains(&codec)) {
-            return Err("it has a compression that is not known; lz4 and zstd are read".to_string());
+            return Err("its compression is unknown; lz4 and zstd are supported".to_string());
         }
         Ok(Self { rows: size(batch.length())?, nodes, buffers, variadic, codec })
     }

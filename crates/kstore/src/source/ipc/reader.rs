@@ -82,7 +82,7 @@ impl<'a> ColumnReader<'a> {
         let column = self.root;
         let array = match &column.data_type {
             DataType::Dictionary(keys, values) => {
-                let id = column.dictionary.ok_or_else(|| "a dictionary without a number".to_string())?;
+                let id = column.dictionary.ok_or_else(|| "a dictionary without an ID".to_string())?;
                 let (values, keys) = (ipc.dictionary(id, values)?, self.array(keys, rows)?);
                 // a key beyond the dictionary returns an error instead of a panic
                 take(&values, &keys, Some(TakeOptions { check_bounds: true }))?
@@ -118,7 +118,7 @@ impl<'a> ColumnReader<'a> {
                 data.add_buffer(rebased(&starts, data_type)).add_buffer(text)
             }
             DataType::FixedSizeList(item, size) => {
-                let size = u64::try_from(*size).map_err(|_| format!("lists of {size} items"))?;
+                let size = u64::try_from(*size).map_err(|_| format!("lists of the invalid length {size}"))?;
                 let item = self.part(next, item.data_type(), items.start * size..items.end * size)?.0;
                 data.add_child_data(item)
             }
@@ -143,7 +143,7 @@ impl<'a> ColumnReader<'a> {
                 data
             }
             other => match value_bytes(other) as u64 {
-                0 => return Err(format!("a column of {}, which is not read", kind(other)).into()),
+                0 => return Err(format!("a column of {}, which is not supported", kind(other)).into()),
                 size => {
                     let into = std::mem::take(&mut self.spare);
                     data.add_buffer(self.stored[slot].buffer_in(items.start * size, count * size, into)?)
@@ -192,7 +192,7 @@ impl<'a> ColumnReader<'a> {
         for view in views.iter_mut().filter(|view| **view as u32 > INLINE) {
             let ByteView { length, buffer_index, offset, .. } = ByteView::from(*view);
             let from = self.stored.get(2 + buffer_index as usize);
-            let from = from.ok_or_else(|| format!("a text in buffer {buffer_index}, which is not there"))?;
+            let from = from.ok_or_else(|| format!("a text in buffer {buffer_index}, which does not exist"))?;
             let place = u32::try_from(texts.len()).map_err(|_| "texts of more than 4 GiB".to_string())?;
             from.append(offset.into(), length as usize, &mut texts)?;
             *view = ByteView { length, buffer_index: 0, offset: place, ..ByteView::from(*view) }.into();

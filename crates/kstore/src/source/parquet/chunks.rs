@@ -188,7 +188,7 @@ impl Read for FromPlace {
             Some(size) => {
                 (size > limit).then(|| format!("a page claims {size} bytes and its column has at most {limit}"))
             }
-            None => Some("a page has a header of another form".to_string()),
+            None => Some("a page has an invalid header".to_string()),
         });
         if let Some(fault) = fault {
             return Err(io::Error::new(io::ErrorKind::InvalidData, fault));

@@ -180,7 +180,7 @@ impl ChunkReader for Headers {
     fn get_read(&self, start: u64) -> Result<Buffered, ParquetError> {
         let mut header = self.file.get_read(start)?;
         let size = page_size(header.fill_buf()?);
-        let size = size.ok_or_else(|| ParquetError::General("a page header of another form".to_string()))?;
+        let size = size.ok_or_else(|| ParquetError::General("a page has an invalid header".to_string()))?;
         self.size.store(size, Ordering::Relaxed);
         Ok(header)
     }

@@ -25,9 +25,9 @@ pub(super) fn check_depth(file: &Positioned) -> Result<()> {
     match depth(&footer).filter(|depth| *depth > DEEPEST) {
         None => Ok(()),
         Some(depth) => {
-            let remedy = "write the values of nested columns as columns of their own";
+            let remedy = "write the values of nested columns as separate columns";
             Err(file
-                .malformed(format!("its columns are nested {depth} levels deep, of {DEEPEST} that are read; {remedy}")))
+                .malformed(format!("its columns are nested {depth} levels deep, and at most {DEEPEST} are supported; {remedy}")))
         }
     }
 }
