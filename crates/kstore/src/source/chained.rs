@@ -131,7 +131,7 @@ impl<T: Real> RowCursor<T> for ChainedCursor<'_, T> {
             };
             let (first, start) = (*first, *start);
             if buf.rows.is_empty() {
-                // the usual case: the whole tile comes from one part
+                // the common case: the whole tile comes from one part
                 if !cursor.next(buf)? {
                     self.open = None;
                 }

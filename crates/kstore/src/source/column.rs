@@ -49,8 +49,8 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Returns the layout of these fields; `width` returns the length of the lists of a column
-    /// whose type does not state it, or `None`.
+    /// Returns the layout of these fields. For a column whose type does not state the length of its
+    /// lists, `measure` returns the length, or `None` for a column that cannot be read.
     pub(super) fn new<E>(fields: &Fields, width: impl Fn(usize) -> Result<Option<usize>, E>) -> Result<Self, E> {
         let mut layout = Self {
             schema: Schema::default(),
@@ -250,7 +250,8 @@ impl LoadedColumns {
 /// `width` missing numbers.
 fn block(array: &dyn Array, element: Element, width: usize) -> Result<Loaded, LoadError> {
     let rows = array.len();
-    let (items, starts) = items(array).ok_or_else(|| format!("a column of {} instead of lists", kind(array.data_type())))?;
+    let (items, starts) =
+        items(array).ok_or_else(|| format!("a column of {} instead of lists", kind(array.data_type())))?;
     let lists = array.nulls().filter(|nulls| nulls.null_count() > 0);
     check_lengths(starts.windows(2).map(|pair| pair[1] - pair[0]), lists, width)?;
     let (data, size) = (items.to_data(), element.size());

@@ -52,7 +52,7 @@ fn type_name(data_type: &DataType) -> String {
         | DataType::ListView(item)
         | DataType::LargeListView(item)
         | DataType::FixedSizeList(item, _) => match type_name(item.data_type()) {
-            // for every depth
+            // one name for lists of any depth
             nested if nested.starts_with("lists of") => "lists of lists".to_string(),
             item => format!("lists of {item}"),
         },

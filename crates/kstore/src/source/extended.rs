@@ -1,5 +1,5 @@
-//! Files as a table reads them: with other columns than they store, unpacked from a compressed
-//! file, or stored elsewhere.
+//! Wrappers of files: a file with other columns than it stores, a decompressed file, and a
+//! placeholder for rows that this process does not have.
 
 use super::positioned::BLOCK_BYTES;
 use super::united::{converted, is_same, keyed};
@@ -180,7 +180,7 @@ impl TableFile for Extended {
     }
 
     fn footprint(&self, columns: &[usize]) -> usize {
-        // a one-byte column has as many rows in a chunk as bytes, and each value may become a text
+        // a chunk of one-byte values has as many rows as bytes, and each value may become a text
         let chunk = BLOCK_BYTES.max(columns.len() * (16 << 10)).saturating_mul(3 * size_of::<u128>());
         let more = |column: &usize| match &self.origins[*column] {
             Origin::Own(_) => 0,
@@ -232,7 +232,7 @@ enum OpenColumn<'a> {
     Converted { own: (usize, usize), column: usize, made: Option<ArrayRef> },
     /// The same value, for as many rows as the longest chunk so far.
     Repeated(&'a Added, Option<ArrayRef>),
-    /// Numbers, with the used rows and all rows of the chunk that they come from.
+    /// Numbers of another file: the first `used` of the `rows` rows of its chunk were returned.
     Numbers { cursor: BoxedCursor<'a>, path: &'a Path, values: Vec<f64>, used: usize, rows: usize },
 }
 
@@ -326,8 +326,8 @@ impl FileCursor for ExtendedCursor<'_> {
     }
 }
 
-/// Placeholder for the missing rows of a table that is present only in part: it knows the columns
-/// and the number of rows.
+/// Placeholder for the rows of a table that are not in this shard: it has their columns and row
+/// numbers, but no values.
 #[derive(Debug)]
 pub(crate) struct Absent {
     schema: Schema,

@@ -58,7 +58,7 @@ pub(super) fn no_text(path: &Path, start: &[u8]) -> Option<String> {
         return Some(format!("it starts like a .{} file; give it this extension", format.extensions[0]));
     }
     let utf16 =
-        "it contains zero bytes, so it is not UTF-8 text; if it is UTF-16, convert it: iconv -f UTF-16LE -t UTF-8 FILE > NEW";
+        "it contains zero bytes, so it is not UTF-8 text; if it is UTF-16: iconv -f UTF-16LE -t UTF-8 FILE > NEW";
     known(path, start).or_else(|| start.contains(&0).then(|| utf16.to_string()))
 }
 

@@ -43,12 +43,12 @@ pub trait TableFile: Debug + Send + Sync {
     fn reading(&self) -> TextReading {
         TextReading::default()
     }
-    /// Returns false for an array, whose columns are known by position and hold only numbers.
+    /// Returns false for an array, whose columns have no names and contain only numbers.
     fn is_named(&self) -> bool {
         true
     }
-    /// Returns whether no value of a column is known, so that its kind is a guess: the other files
-    /// of a table determine the kind.
+    /// Returns whether a column has no values, so that its kind is a guess. Other files of the
+    /// table then determine its kind.
     fn is_blank(&self, _column: usize) -> bool {
         false
     }

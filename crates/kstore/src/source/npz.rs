@@ -170,7 +170,7 @@ impl Member {
 #[derive(Debug)]
 struct NpzFile {
     file: Positioned,
-    /// Bytes unpacked, and bytes read to find the longest row.
+    /// Bytes unpacked on opening, plus bytes read to find the longest row.
     scanned: u64,
     data: Member,
     indices: Member,
@@ -248,8 +248,7 @@ impl NpzFile {
         };
         starts.filter(sound).ok_or_else(|| {
             let (first, entries) = (rows.start, self.data.header.rows);
-            let expected =
-                format!("expected ascending positions up to {entries} from row {first} (counted from 0) on");
+            let expected = format!("expected ascending positions up to {entries} from row {first} (counted from 0) on");
             self.file.malformed(format!("array \"indptr\": {expected}; {SAVE}"))
         })
     }

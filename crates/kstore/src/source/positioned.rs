@@ -4,7 +4,7 @@
 //! Compressed text cannot be read from the middle, and standard input can be read only once. Both
 //! are written once into an unnamed file in the folder for temporary files (`TMPDIR`), and then
 //! read like any other file. The operating system removes that file when the table is dropped or
-//! the process ends. *Bytes on disk*: the size of the plain text.
+//! the process ends. *Bytes on disk*: the decompressed size.
 
 use super::load_error::guarded;
 use super::remote::Distant;

@@ -126,15 +126,13 @@ pub(crate) fn find(scheme: &str, path: &Path) -> Result<Vec<Found>> {
         return Err(not_found(hint));
     };
     match (store.find)(&path.to_string_lossy()).map_err(interrupted)? {
-        found if found.is_empty() => {
-            Err(not_found("; no object has this address: check it and its folder"))
-        }
+        found if found.is_empty() => Err(not_found("; no object has this address: check it and its folder")),
         found => Ok(found),
     }
 }
 
-/// Bytes at the end of an object that are read and kept when it is opened: usually the footer of a
-/// Parquet file.
+/// Bytes at the end of an object that are read and stored on opening: they usually contain the
+/// footer of a Parquet file.
 const END: u64 = 64 << 10;
 
 /// Bytes per read while an object is copied.

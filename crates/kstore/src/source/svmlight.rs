@@ -53,7 +53,7 @@ fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<d
             shape = shape.both(SparseShape { width, longest: entries });
             Ok(())
         });
-        // a file of another kind is detected by its labels here instead of an hour later
+        // parsing the labels detects a file of another format now, not in a pass an hour later
         let line = line?;
         match line.query {
             Some(_) => (_, grouped) = (line.query()?, true),

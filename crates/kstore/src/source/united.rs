@@ -123,7 +123,7 @@ pub(super) fn keyed(schema: &Schema) -> impl Iterator<Item = ((&str, usize), &Co
     })
 }
 
-/// Returns the kind that holds the values of both; `None` if there is none.
+/// Returns the kind that represents the values of both; `None` if no kind does.
 fn wider(a: &Kind, b: &Kind) -> Option<Kind> {
     Some(match (a, b) {
         _ if a == b => a.clone(),

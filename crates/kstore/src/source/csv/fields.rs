@@ -11,9 +11,9 @@ const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 
 const JUDGED_ROWS: usize = 100;
 
-/// Returns the delimiter that splits the largest fraction of the rows at the start of a file into
-/// the same number of fields; of several, the one with the most fields; a comma if there is none.
-/// The first rows may be a preamble, and so do not decide alone.
+/// Returns the delimiter that splits the largest fraction of the first rows into the same number of
+/// fields; of equal fractions, the one with the most fields; a comma if no delimiter splits rows.
+/// Several rows are compared, because the first ones may be a preamble.
 pub(super) fn delimiter(start: &[u8], dialect: Dialect) -> u8 {
     let score = |delimiter: &u8| {
         let counts = counts(start, Dialect { delimiter: *delimiter, ..dialect });

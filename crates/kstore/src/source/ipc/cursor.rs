@@ -126,7 +126,7 @@ impl<'a> IpcCursor<'a> {
         let root = places.first()?.root;
         let fits = self.columns[root].root.numbers() == Some((element, count));
         let ordered = places.iter().enumerate().all(|(item, place)| place.root == root && place.item == item);
-        // a column that is requested twice is also viewed
+        // a column that is requested again must be loaded for `view`
         let once = self.chunk.places[count..].iter().all(|place| place.root != root);
         (fits && ordered && once).then_some(root)
     }

@@ -9,7 +9,7 @@ use kpass::element::Plain;
 
 /// A mapped Arrow IPC file, whose numeric columns are used in place.
 ///
-/// Nobody may truncate or change the file while it is mapped, see [`Mapped`].
+/// No process may truncate or change the file while it is mapped, see [`Mapped`].
 #[derive(Debug)]
 pub struct MappedIpc<'a> {
     file: &'a IpcFile,

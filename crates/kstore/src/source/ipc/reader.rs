@@ -131,7 +131,7 @@ impl<'a> ColumnReader<'a> {
                     [whole] => whole.to_data(),
                     parts => concat(&parts.iter().map(AsRef::as_ref).collect::<Vec<_>>())?.to_data(),
                 };
-                // no part is read after a list, so `next` need not pass its items
+                // no part follows a list, so `next` need not skip its items
                 data.add_buffer(rebased(&starts, data_type)).add_child_data(item)
             }
             DataType::Struct(fields) => {
@@ -275,7 +275,7 @@ pub(super) fn whole(file: &Positioned, root: &Root, batch: &Batch) -> Result<Arr
 /// Texts of a batch up to this many bytes are not measured individually: they are counted as one
 /// text.
 const SMALL: u64 = 64 << 10;
-/// Number of values that are read together: few, because a buffer is never held as a whole.
+/// Number of values that are read at once: small, so that no buffer is in memory as a whole.
 const LOOK: u64 = 8 << 10;
 
 /// Calls `look` with the first values of a buffer, each `size` bytes long, in order. A compressed

@@ -168,8 +168,8 @@ pub(super) type Buffered = BufReader<FromPlace>;
 pub(super) struct FromPlace {
     source: Source,
     at: u64,
-    /// Limit on the page size; checked on the first read, which gets a page header, and then
-    /// `None`.
+    /// Limit on the page size until the first read, which reads a page header and checks its size;
+    /// then `None`.
     limit: Option<usize>,
 }
 

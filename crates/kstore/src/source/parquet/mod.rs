@@ -189,9 +189,9 @@ fn reader(
     ParquetRecordBatchReader::try_new_with_row_groups(&levels, &groups, rows.min(groups.num_rows()), selection)
 }
 
-/// Returns the length of the list in the first row. Only this length tells the number of columns of
-/// a list of numbers: Parquet has no lists of a fixed length. `None` if the first list is missing
-/// or empty.
+/// Returns the length of the list in the first row; `None` if this list is missing or empty. It
+/// determines the number of columns of a list of numbers, because Parquet has no lists of a fixed
+/// length.
 fn first_length(file: &Positioned, metadata: &ArrowReaderMetadata, root: usize) -> Result<Option<usize>> {
     let batch =
         scan(file, (metadata, root), 1, |mut reader| reader.next().transpose().map_err(|error| damaged(file, &error)))?;

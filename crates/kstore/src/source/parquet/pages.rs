@@ -48,13 +48,13 @@ pub(super) struct DecoderBytes {
     /// and as decompressed.
     pub(super) fixed: usize,
     /// Maximum bytes of pages for each row of a batch. A batch of texts holds the pages that
-    /// contain them. A batch of numbers holds a copy, which the caller counts: 0.
+    /// contain them. A batch of numbers holds no pages (0): the caller counts its copy.
     pub(super) per_row: usize,
 }
 
 const VIEW_BYTES: usize = 16;
 
-/// Chunks up to this many bytes are not walked: they are counted as one page.
+/// Headers of chunks up to this many bytes are not read: the chunk is counted as one page.
 const SMALL: usize = 64 << 10;
 
 pub(super) fn footprint(file: &Positioned, groups: &[RowGroupMetaData], leaf: usize) -> DecoderBytes {

@@ -26,8 +26,9 @@ pub(super) fn check_depth(file: &Positioned) -> Result<()> {
         None => Ok(()),
         Some(depth) => {
             let remedy = "write the values of nested columns as separate columns";
-            Err(file
-                .malformed(format!("its columns are nested {depth} levels deep, and at most {DEEPEST} are supported; {remedy}")))
+            Err(file.malformed(format!(
+                "its columns are nested {depth} levels deep, and at most {DEEPEST} are supported; {remedy}"
+            )))
         }
     }
 }
