@@ -227,7 +227,7 @@ impl TableFile for Extended {
 enum OpenColumn<'a> {
     /// A column of the file, by its index in the file's cursor.
     Own(usize),
-    /// `own`: index in the file's cursor and in the file; `made`: the values of the chunk,
+    /// `position`: index in the file's cursor and in the file; `array`: the values of the chunk,
     /// converted to the kind of the table's column.
     Converted { own: (usize, usize), column: usize, made: Option<ArrayRef> },
     /// The same value, for as many rows as the longest chunk so far.

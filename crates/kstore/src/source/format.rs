@@ -69,7 +69,7 @@ pub trait TableFile: Debug + Send + Sync {
         std::iter::once(0..self.facts().rows).collect()
     }
     /// Opens a cursor over some columns and a range of rows. It adds the number of bytes read from
-    /// disk to `read`.
+    /// disk to `bytes_read`.
     fn open(&self, columns: &[usize], rows: Range<u64>, read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>>;
 }
 
@@ -177,8 +177,8 @@ impl Format {
         Self { distant: Some(open), ..self }
     }
 
-    /// Makes this format writable: `holds` returns whether it can hold a column, `create` starts a
-    /// file.
+    /// Makes this format writable: `supports` returns whether a file can hold a column, `create`
+    /// starts a file.
     pub const fn written(self, holds: fn(&OutputColumn) -> bool, create: Create) -> Self {
         Self { written: Some(Written { holds, create }), ..self }
     }

@@ -10,7 +10,7 @@ use crate::arrow::datatypes::{self as types, DataType, DecimalType};
 use crate::arrow::error::ArrowError;
 use std::sync::Arc;
 
-/// Converts the values to a type that [`view`] supports, if there is one.
+/// Converts the values to a type that can be viewed as typed values, if there is one.
 pub(super) fn plain(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     Ok(match array.data_type() {
         DataType::Dictionary(..) => {

@@ -188,8 +188,7 @@ fn read_once(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
 }
 
 /// Copies the output of a reader to an unnamed file; the path is for messages. If the input is
-/// compressed by `packing`, a read error that does not come from the operating system means that it
-/// is damaged.
+/// compressed, a read error that does not come from the operating system means that it is damaged.
 pub(super) fn copied(path: &Path, packing: Option<&'static str>, mut reader: impl Read) -> Result<File> {
     let folder = std::env::temp_dir();
     let failed = |error| Error::io("write", folder.join("a temporary file"))(error);

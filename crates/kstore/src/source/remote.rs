@@ -208,7 +208,7 @@ impl io::Read for Reader<'_> {
 }
 
 impl<'a> Reader<'a> {
-    /// Returns a reader of an object, with requests of [`PART`] bytes.
+    /// Returns a reader of an object, with requests of 8 MiB.
     pub(super) fn of(object: &'a Distant) -> io::BufReader<Self> {
         io::BufReader::with_capacity(PART, Self { object, at: 0 })
     }

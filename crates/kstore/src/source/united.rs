@@ -33,7 +33,7 @@ struct Joined<'a> {
 ///
 /// # Errors
 /// [`Error::SchemaMismatch`] if files differ in the number of columns that are matched by position:
-/// columns of arrays, or all columns with `by_place`.
+/// columns of arrays, or all columns with `by_position`.
 pub(crate) fn union(files: &[(&Path, &Arc<dyn TableFile>)], by_place: bool) -> Result<(Schema, Option<String>)> {
     let some = files.iter().any(|(_, file)| file.facts().rows > 0);
     let files: Vec<_> = files.iter().filter(|(_, file)| !some || file.facts().rows > 0).collect();

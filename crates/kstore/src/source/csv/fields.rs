@@ -143,8 +143,8 @@ fn optional<V>(
 
 /// Returns whether a field is missing in a column of numbers, dates or booleans: empty, a standard
 /// word, or one of `words`. `NaN` and `nan` are the number NaN in a column of floats, but missing
-/// if `whole`, as in a column of integers. In a text column only an empty field and `words` are
-/// missing.
+/// if `nan_is_missing`, as in a column of integers. In a text column only an empty field and
+/// `words` are missing.
 pub(super) fn is_missing(field: &[u8], whole: bool, words: &[String]) -> bool {
     field.is_empty()
         || WORDS.iter().any(|word| word.as_bytes() == field)

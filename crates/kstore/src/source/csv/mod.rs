@@ -9,8 +9,8 @@
 //! Integers that begin with 0 are codes, which are text. Options permit a preamble
 //! ([`TextOptions::skip_lines`]), files without quotes ([`TextOptions::without_quotes`]) and rows
 //! with fewer fields than names ([`TextOptions::pad_rows`]). Fractions are rounded correctly.
-//! Decimal commas and thousands separators: see `sniffed`; numbers with a unit, a currency or `%`:
-//! see `written`.
+//! Decimal commas and thousands separators: see `column_sniffer`; numbers with a unit, a currency
+//! or `%`: see `number_notation`.
 //!
 //! Opening reads the file once to find its rows.
 

@@ -20,7 +20,7 @@ pub(super) struct Sniffed {
     marked: Option<String>,
     code: Option<String>,
     mark: Option<String>,
-    /// For each of [`DATES`], whether some value does not have this form.
+    /// For each form of dates, whether some value does not have this form.
     undated: [bool; DATES.len()],
 }
 

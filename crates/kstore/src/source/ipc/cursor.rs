@@ -62,8 +62,8 @@ impl<'a> IpcCursor<'a> {
         Ok(self.pass(rows))
     }
 
-    /// Reads the next rows of column `block` into `x`, and the other columns like
-    /// [`IpcCursor::load`].
+    /// Reads the next rows of column `block` into `x`, and all other columns into the
+    /// chunk.
     fn load_block(&mut self, block: usize, x: &mut [u8], stride: usize) -> Result<Option<usize>> {
         self.reach()?;
         let rows = self.by_text(self.next_rows(x.len() / stride))?;

@@ -200,7 +200,7 @@ impl<'a> ColumnReader<'a> {
         Ok((Buffer::from_vec(views), Buffer::from_vec(texts)))
     }
 
-    /// Returns how many rows of the range have at most `most` bytes of text together; at least one.
+    /// Returns how many rows of the range have at most `max_bytes` of text together; at least one.
     pub(super) fn rows_of_text(&self, rows: Range<u64>, most: u64) -> Result<u64, LoadError> {
         let mut held = 0u64;
         let mut lengths = self.text_lengths(rows.clone())?.into_iter();
@@ -278,7 +278,7 @@ const SMALL: u64 = 64 << 10;
 /// Number of values that are read at once: small, so that no buffer is in memory as a whole.
 const LOOK: u64 = 8 << 10;
 
-/// Calls `look` with the first values of a buffer, each `size` bytes long, in order. A compressed
+/// Calls `visit` with the first values of a buffer, each `size` bytes long, in order. A compressed
 /// buffer is unpacked as a stream: no memory is planned for it yet, and a batch of equal rows may
 /// unpack to a thousand times its size in the file.
 fn each(

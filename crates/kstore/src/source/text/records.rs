@@ -43,7 +43,7 @@ pub(crate) enum RecordError {
         expected: u64,
         found: u64,
     },
-    /// The row that begins here is longer than [`RECORD_LIMIT`].
+    /// The row that begins here exceeds the maximum length of a row.
     TooLong(RowStart),
     /// The row that begins here does not end before the file does.
     Unended(RowStart),
@@ -64,7 +64,7 @@ pub(crate) struct Records<S> {
 }
 
 impl<S: Scanner> Records<S> {
-    /// Returns the rows from `place` on, which must lie between rows or at the first byte of a row.
+    /// Returns the rows from `start` on, which must lie between rows or at the first byte of a row.
     pub(crate) fn new(file: Positioned, scanner: S, place: RowStart) -> Self {
         Self { file, scanner, line: place.line, buffer: Vec::new(), base: place.offset, start: 0, end: 0 }
     }
