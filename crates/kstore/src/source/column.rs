@@ -7,7 +7,7 @@
 //! | dates, times, timestamps, durations | integers in the unit of the file |
 //! | dictionaries | their values |
 //! | lists of numbers, all of the same length w | w columns called `name[0]` … `name[w-1]` |
-//! | lists of an index and a value, maps from an index to a value | [sparse rows](super::entries) |
+//! | lists of an index and a value, maps from an index to a value | sparse rows, see `sparse_entries` |
 //! | anything else | a column that cannot be read |
 
 use super::data_type::{element, kind};
@@ -146,8 +146,7 @@ fn list_item(data_type: &DataType) -> Option<&DataType> {
     }
 }
 
-/// Returns the element type of the numbers inside a list; `None` for other types, and for lists of
-/// anything else.
+/// Returns the element type of a list of numbers; `None` for every other type.
 pub(super) fn list_element(data_type: &DataType) -> Option<Element> {
     list_item(data_type).and_then(element)
 }

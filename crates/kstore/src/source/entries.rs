@@ -29,8 +29,8 @@ pub(super) fn fields(data_type: &DataType) -> Option<&Fields> {
     (is_index && is_value).then_some(fields)
 }
 
-/// Returns the entries of all rows, and the first entry of each row, followed by the end of the
-/// last row.
+/// Returns the entries of all rows, and the offset of the first entry of each row, followed by the
+/// end of the last row.
 fn parts(array: &dyn Array) -> Option<(&StructArray, Vec<usize>)> {
     let (entries, starts) = items(array)?;
     Some((entries.as_struct_opt()?, starts))

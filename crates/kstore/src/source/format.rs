@@ -73,15 +73,14 @@ pub trait TableFile: Debug + Send + Sync {
     fn open(&self, columns: &[usize], rows: Range<u64>, read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>>;
 }
 
-/// A cursor over the rows of a file, which returns chunks of rows of a length that suits the
-/// format.
+/// A cursor over the rows of a file. It returns chunks of rows, whose length the format chooses.
 pub trait FileCursor: Send {
     /// Reads the next chunk and returns its number of rows; 0 at the end.
     fn advance(&mut self) -> Result<usize>;
-    /// Reads the next rows of the first `columns` requested columns directly into `x`, row after
-    /// row, as many as fit, and the other columns like [`FileCursor::advance`]; returns the number
-    /// of rows, 0 at the end. Returns `None` without reading if the file does not store these
-    /// columns next to each other as numbers of this type: use `advance` then.
+    /// Reads as many of the next rows as fit into `x`, and returns their number, 0 at the end. `x`
+    /// receives the first `columns` requested columns, row-major; the other columns are read like
+    /// by [`FileCursor::advance`]. Returns `None` without reading if the file does not store these
+    /// columns next to each other as numbers of this type: call `advance` then.
     fn advance_into(&mut self, _element: Element, _columns: usize, _x: &mut [u8]) -> Result<Option<usize>> {
         Ok(None)
     }

@@ -44,8 +44,8 @@ pub fn register(format: &'static Format) -> Result<()> {
     FORMATS.register(format)
 }
 
-/// Returns the extensions in [`formats`], for messages: `.npy, .csv and .tsv`, with `last` before
-/// the last.
+/// Returns the extensions in [`formats`], for messages: `.npy, .csv and .tsv`, with the word
+/// `last` before the last one.
 pub(crate) fn known(last: &str) -> String {
     listed(FORMATS.all().into_iter().map(|format| format.extensions), last)
 }

@@ -97,8 +97,8 @@ impl Batch {
         Ok(Self::new(batch, block)?)
     }
 
-    /// Reads the metadata of a dictionary: its number, whether its values continue earlier ones,
-    /// and the values.
+    /// Reads the metadata of a dictionary: its ID, whether its values continue earlier ones, and
+    /// the values.
     pub(super) fn dictionary(file: &Positioned, block: &Block) -> Result<(i64, bool, Self), LoadError> {
         let bytes = block.metadata(file)?;
         let message = root_as_message(&bytes).map_err(|_| "a message is damaged".to_string())?;
@@ -174,7 +174,7 @@ impl Root {
     }
 }
 
-/// Returns the columns in the order of storage; `dictionary` returns the number of a column's
+/// Returns the columns in the order of storage; `dictionary` returns the ID of a column's
 /// dictionary.
 pub(super) fn roots(fields: &Fields, version: MetadataVersion, dictionary: impl Fn(usize) -> Option<i64>) -> Vec<Root> {
     // files from before Arrow 1.0 have a validity bitmap for unions

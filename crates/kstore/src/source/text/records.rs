@@ -7,8 +7,8 @@ use std::io;
 /// otherwise fill the memory.
 pub(crate) const RECORD_LIMIT: usize = 16 << 20;
 
-/// Maximum bytes of a row that are kept before its end is known: the end of a longer row is found
-/// first, so that a row that is too long is rejected without being held.
+/// Maximum bytes of a row that are buffered before its end is found. The end of a longer row is
+/// searched without buffering, so that a row that is too long is rejected in little memory.
 pub(crate) const UNSEEN: usize = 4 * BLOCK_BYTES;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
