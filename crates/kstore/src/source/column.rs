@@ -7,7 +7,7 @@
 //! | dates, times, timestamps, durations | integers in the unit of the file |
 //! | dictionaries | their values |
 //! | lists of numbers, all of the same length w | w columns called `name[0]` … `name[w-1]` |
-//! | lists of an index and a value, maps from an index to a value | sparse rows, see `sparse_entries` |
+//! | lists of an index and a value, maps from an index to a value | sparse rows (`sparse_entries`) |
 //! | anything else | a column that cannot be read |
 
 use super::data_type::{element, kind};
