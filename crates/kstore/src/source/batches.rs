@@ -27,8 +27,7 @@ impl BatchTable {
     pub(crate) fn new(batches: Vec<RecordBatch>) -> Result<Self> {
         let batches: Vec<RecordBatch> = batches.into_iter().filter(|batch| batch.num_rows() > 0).collect();
         let Some(first) = batches.first() else {
-            let why = "all batches are empty; give at least one row".to_string();
-            return Err(Error::Empty { what: FORMAT.to_string(), why });
+            return Err(Error::Empty { what: FORMAT.to_string(), why: "no rows; give at least one".to_string() });
         };
         if let Some(other) = batches.iter().find(|batch| batch.schema().fields() != first.schema().fields()) {
             let (first, other) = (first.schema(), other.schema());
