@@ -205,7 +205,7 @@ fn new_files_are_read_as_those_of_the_fit() {
     let other = folder.path().join("other.csv");
     std::fs::write(&other, "p,y\n1.234,1\n").unwrap();
     let error = again(&commas, &other, usual()).unwrap_err().to_string();
-    assert!(error.contains("',' is between its fields, and ';' in the table of the fit"), "{error}");
+    assert!(error.contains("its delimiter is ',', but ';' in the table of the fit"), "{error}");
     assert_eq!(again(&commas, &other, usual().decimal(b'.')).unwrap(), [1.234]);
     let percent = known(&["5%", "7%", "9%"]);
     assert!(again(&percent, &new(&["0.05", "0.07"]), usual()).is_err());

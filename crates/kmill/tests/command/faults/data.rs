@@ -25,7 +25,7 @@ fn files_that_are_no_tables() {
         ("cut.parquet", "cut.parquet cannot be read as Parquet: it is truncated"),
         ("tiny.parquet", "tiny.parquet cannot be read as Parquet"),
         ("damaged.parquet", "damaged.parquet"),
-        ("words.parquet", "it is no Parquet file"),
+        ("words.parquet", "it is not a Parquet file"),
         ("empty.parquet", "it has no rows"),
         ("nothing", "the folder holds no"),
         ("mixed", "is missing; clean the data"),
@@ -60,7 +60,7 @@ fn npy_files_that_are_no_tables() {
         ("cut.npy", "needs 4928 bytes, the file has 1000"),
         ("tiny.npy", "it ends inside its header"),
         ("words.npy", "it does not start with"),
-        ("complex.npy", "values of type \"<c8\" are not read"),
+        ("complex.npy", "values of type \"<c8\" are not supported"),
         ("big.npy", "big-endian"),
         ("header.npy", "its header claims"),
     ] {
