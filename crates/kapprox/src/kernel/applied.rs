@@ -23,7 +23,7 @@ pub(super) enum KernelTransform {
 
 /// A parameter of a function of kernels: name, allowed numbers, default, reason for the range.
 pub(super) type Given = (&'static str, Range, f64, &'static str);
-const DEGREE: Given = ("degree", Range::Whole { from: 1, to: 31 }, 2.0, "a positive-definite power is a whole one");
+const DEGREE: Given = ("degree", Range::Whole { from: 1, to: 31 }, 2.0, "only integer powers are positive definite");
 pub(super) const ORDER: Given = ("p", Range::NotNegative, 1.0, "only these means keep a kernel positive definite");
 
 /// A function of kernels: name, parameter, and the transform for a parameter value.

@@ -68,7 +68,7 @@ impl ColumnChoice {
         }
         at.extend(wanted.into_iter().flatten().filter(|place| taken.insert(*place)));
         if at.is_empty() {
-            let (name, hint) = (self.to_string(), "; no column is left".to_string());
+            let (name, hint) = (self.to_string(), "; the exclusions leave no column".to_string());
             return Err(Error::NoSuchFeature { kernel, name, hint });
         }
         let places = Places { of: features.len(), at: at.into() };

@@ -70,7 +70,7 @@ fn on_sparse() -> String {
     super::registry().into_iter().filter(known).map(|family| family.name).collect::<Vec<_>>().join(", ")
 }
 
-pub(super) const UNCOUNTED: &str = "the number of features is not known yet: resolve_columns counts them";
+pub(super) const UNCOUNTED: &str = "the number of features is unknown; call resolve_columns first";
 
 impl Default for Kernel {
     /// Returns the kernel `gaussian(sigma=auto)`.
@@ -339,7 +339,7 @@ impl Kernel {
 
     pub(super) fn require_columns(&self) -> Result<()> {
         if self.needs_columns() {
-            let why = "these columns are not found yet: resolve_columns finds them among the features";
+            let why = "these columns are not resolved; call resolve_columns first";
             return Err(self.open("on=", why));
         }
         if self.0.calls().into_iter().any(Call::needs_count) {
@@ -350,7 +350,7 @@ impl Kernel {
 
     pub(super) fn unresolved(&self) -> Error {
         let word = if self.is_auto() { "auto" } else { "median" };
-        self.open(word, &format!("{word} has no value yet: it is resolved on a sample of the rows"))
+        self.open(word, &format!("{word} has no value; call resolve_median with a sample of the rows first"))
     }
 
     /// Returns the error for an expression in which `what` is not resolved yet.

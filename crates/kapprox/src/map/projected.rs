@@ -67,7 +67,7 @@ pub(super) const DOUBLE: MapFamily = MapFamily {
             "ratio",
             2.0,
             Range::Whole { from: 1, to: 100 },
-            "one landmark in so many goes into the decomposition",
+            "one in this many landmarks enters the decomposition",
         ),
     ],
     ..EIGEN

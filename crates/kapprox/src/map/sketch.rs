@@ -51,7 +51,7 @@ pub(super) fn build<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
         explicit.as_ref().map(|(form, values)| (*form, &values[..]))
     else {
         return Err(Error::NoSpectrum {
-            why: format!("{} is no polynomial kernel", given.kernel),
+            why: format!("{} is not a polynomial kernel", given.kernel),
             remedy: "use `kernel` 'polynomial(degree=2)', or another `map`",
         });
     };

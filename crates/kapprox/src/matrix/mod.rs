@@ -189,7 +189,7 @@ impl<'a> Grown<'a> {
                 return Err(not_finite(row));
             }
             if *value < 0.0 {
-                return Err(Error::Indefinite { row, why: format!("the diagonal entry is {value}") });
+                return Err(Error::Indefinite { row, why: format!("the diagonal entry {value} is negative") });
             }
         }
         let floor = PIVOT_FLOOR / f64::EPSILON * matrix.rounding();
@@ -316,7 +316,7 @@ impl<'a> Grown<'a> {
             }
             // an entry computed as a difference has the rounding of the largest entry
             if *residual < -rounding.sqrt() * diagonal - self.slack * largest {
-                let why = format!("the columns of the pivots leave {residual:e} of the diagonal entry {diagonal:e}");
+                let why = format!("the residual {residual:e} of the diagonal entry {diagonal:e} is negative");
                 return Err(Error::Indefinite { row, why });
             }
         }
@@ -348,7 +348,7 @@ impl<'a> Grown<'a> {
 }
 
 fn not_finite(row: u64) -> Error {
-    let remedy = "look at what computes the entries, or at the array that holds them".to_string();
+    let remedy = "check the function or the array that provides the entries".to_string();
     Error::NotFinite { what: format!("row {row} (counted from 0) of the matrix"), remedy }
 }
 

@@ -51,7 +51,7 @@ impl Metric {
     pub fn matrix(rows: &[f64], r: usize) -> Result<Self> {
         check(rows)?;
         if r == 0 || !rows.len().is_multiple_of(r) {
-            return Err(Error::Metric { why: format!("{} numbers are no {r} rows", rows.len()) });
+            return Err(Error::Metric { why: format!("{} numbers do not form {r} rows", rows.len()) });
         }
         let d = rows.len() / r;
         let entries = (0..d).flat_map(|j| (0..r).map(move |k| rows[k * d + j])).collect();
@@ -146,9 +146,9 @@ fn narrow<T: Real>(value: f64) -> T {
 
 fn check(numbers: &[f64]) -> Result<()> {
     match numbers.iter().find(|number| !number.is_finite()) {
-        Some(number) => Err(Error::Metric { why: format!("it holds {number}") }),
+        Some(number) => Err(Error::Metric { why: format!("it contains {number}, but every entry must be finite") }),
         None if numbers.iter().all(|number| *number == 0.0) => {
-            Err(Error::Metric { why: "it leaves no feature: all of its numbers are 0".to_string() })
+            Err(Error::Metric { why: "all entries are 0".to_string() })
         }
         None => Ok(()),
     }

@@ -88,7 +88,7 @@ pub(super) fn waves_of<T: Real>(given: &WithoutRows<'_>, sampling: Sampling) -> 
         return Ok(Box::new(FourierMap { skew: skew.first().copied(), ..waves }));
     }
     let spectrum = given.kernel.on_dense()?.build()?.typed::<T>().spectrum().ok_or_else(|| Error::NoSpectrum {
-        why: format!("{} is no shift-invariant kernel with a known spectrum", given.kernel),
+        why: format!("{} is not a shift-invariant kernel with a known spectrum", given.kernel),
         remedy: "use `map` nystrom, or a kernel such as gaussian, laplacian or matern",
     })?;
     Ok(match given.kernel.sparse() {
