@@ -7,7 +7,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error about kernels, landmarks or maps.
 ///
-/// Rows, features and characters (`at`) are counted from 0.
+/// Rows, inputs and characters (`at`) are counted from 0.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the message of a variant says what its fields are")]
@@ -51,10 +51,10 @@ pub enum Error {
         shown::number(*value)
     )]
     Domain { kernel: &'static str, domain: String, row: u64, feature: usize, value: f64 },
-    /// A kernel whose parameters do not fit its number of features.
+    /// A kernel whose parameters do not match its number of inputs.
     #[error("the kernel {kernel} uses {features} inputs, {why}")]
     Features { kernel: &'static str, features: usize, why: String },
-    /// A kernel restricted to columns that are not features.
+    /// A kernel restricted to columns that do not exist.
     #[error("the kernel {kernel} is restricted to {name:?}, but the table has no such column{hint}")]
     NoSuchFeature { kernel: &'static str, name: String, hint: String },
     /// A kernel restricted to a range of columns whose ends are in the wrong order.

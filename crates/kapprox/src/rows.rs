@@ -18,8 +18,8 @@ pub struct Scan<'a, T: Real> {
 /// The row number of a landmark that is not a row of the table.
 pub const NO_ROW: u64 = u64::MAX;
 
-/// Landmarks in the order they were chosen: the first r of them are a nested scheme's choice for
-/// rank r.
+/// Landmarks in the order of selection. For a nested scheme, the first r of them are the selection
+/// of rank r.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LandmarkSet<T> {
     /// Landmarks, m x d, row-major.

@@ -41,7 +41,8 @@ pub(super) const LEAST_ORDER: f64 = 0.01;
 
 /// A function of k(x, z) and of one number per point.
 pub(super) trait PairFunction: Debug + Copy + Send + Sync + 'static {
-    /// Computes the number of each point; `own` is scratch with one number per point.
+    /// Computes the number of each point in the last argument; the argument before it is scratch
+    /// with one number per point.
     fn prepare<T: Real>(
         self,
         _kernel: &dyn KernelFunction<T>,

@@ -33,7 +33,7 @@ pub(super) trait Split: Debug + Send + Sync + 'static {
     /// equals the offset.
     const SIZE: Option<f64>;
     /// Returns the sum plus a feature's contribution to the offset. Must be marked
-    /// `#[inline(always)]`, as all functions of features.
+    /// `#[inline(always)]`, like every function here that takes the values of features.
     fn offset(sum: f64, value: f64) -> f64;
     /// Returns the sum plus a feature's contribution to the size.
     fn size(sum: f64, value: f64) -> f64 {

@@ -1,6 +1,6 @@
 //! Kernels on some of the columns: `gaussian(sigma=1, on=x0..x9) * delta(on=city)`.
 //!
-//! An expression names its columns, which are found once among the features of the rows
+//! An expression names its columns, which are looked up once among the features of the rows
 //! ([`Kernel::resolve_columns`](super::Kernel::resolve_columns)). The names stay in the expression:
 //! a model file stores them next to the names of its features, which are the same on every table
 //! that the model is used on.

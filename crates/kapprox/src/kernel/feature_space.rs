@@ -62,7 +62,7 @@ impl Centre {
         }
     }
 
-    /// Returns ‖φ(x) − mean‖² of any b points, never negative, from `own` = k(x, x) and their
+    /// Returns ‖φ(x) − mean‖² of any b points, never negative, from the values k(x, x) and their
     /// kernel values with the n points (b x n, not centred).
     ///
     /// # Panics

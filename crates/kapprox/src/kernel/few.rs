@@ -119,7 +119,7 @@ impl<T: Real, M: Term> FewSums<'_, T, M> {
     fn run<S: Simd, const TALL: usize>(&mut self, simd: S) {
         let rows = self.rows.len() / self.d;
         let together = rows / WIDE * WIDE;
-        // loops, because closures would be compiled for the oldest machine
+        // loops, because closures would be compiled for the baseline instruction set
         for i in (0..together).step_by(WIDE) {
             self.group::<S, TALL, WIDE>(simd, i);
         }

@@ -141,8 +141,8 @@ impl<T: Real> Tile<T> {
     }
 
     /// Computes `sums[k rows + i] = term(sums[k rows + i], factor(i, j), x_ik, z_jk)` for one j
-    /// after the other, four of them for each load of a sum. Iterators instead of indices: an index
-    /// that could fail would keep the loop from being vectorised (seven times slower).
+    /// after the other, four of them for each load of a sum. Uses iterators instead of indices,
+    /// because bounds checks would prevent vectorisation (seven times slower).
     fn sweep(&self, term: impl Fn(T, T, T, T) -> T + Copy, sums: &mut [T]) {
         let (rows, columns) = (self.rows, self.columns);
         vectorised!({

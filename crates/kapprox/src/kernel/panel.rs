@@ -317,8 +317,8 @@ impl<T: Real, M: Term, F: Finish<T>> Group<'_, T, M, F> {
 /// Returns `sums` plus the sums of a panel of rows of x with `WIDE` rows of z; if `EXCHANGED`, the
 /// panel holds rows of z.
 ///
-/// All loops except the one over features have constant lengths, and no index can fail: otherwise
-/// the compiler keeps the sums in memory, at twice the time.
+/// All loops except the one over features have constant lengths, and no index needs a bounds check:
+/// otherwise the compiler keeps the sums in memory, at twice the time.
 #[inline(always)]
 pub(crate) fn accumulate<T: Real, S: Simd, M: Term, const TALL: usize, const WIDE: usize, const EXCHANGED: bool>(
     simd: S,

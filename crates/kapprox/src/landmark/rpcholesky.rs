@@ -123,7 +123,7 @@ impl<T: Real> Landmarks<T> for RpCholesky {
 /// whether any proposal had a residual above the floor.
 fn accept<T: Real>(growth: &mut Growth<'_, T>, rows: &BestRows<T>, proposals: &[Entry], coins: &Stream) -> bool {
     let mut genuine = false;
-    // the coins below 2b draw the proposals
+    // the random numbers with indices below 2b draw the proposals
     for (first, chunk) in (2 * proposals.len()..).step_by(POOL).zip(proposals.chunks(POOL)) {
         // the current residuals of these rows, under the landmarks of earlier chunks too
         let mut pool = growth.pool(rows.sample(chunk));
@@ -142,7 +142,7 @@ fn accept<T: Real>(growth: &mut Growth<'_, T>, rows: &BestRows<T>, proposals: &[
 }
 
 impl<T: Real> Residuals<T> {
-    /// Returns whether s landmarks leave less of the trace than the rounding error of its
+    /// Returns whether the residual trace after s landmarks is below the rounding error of the
     /// certificate.
     fn are_rounding(&self, trace: f64, s: usize) -> bool {
         self.sum <= T::EPSILON * (s as f64 + 1.0).sqrt() * trace

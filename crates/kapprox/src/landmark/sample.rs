@@ -153,7 +153,7 @@ fn better(a: &Entry, b: &Entry) -> std::cmp::Ordering {
     b.key.total_cmp(&a.key).then(a.row.cmp(&b.row))
 }
 
-/// A fold that draws a uniform sample among the rows whose uniform number lies above `cut`.
+/// A fold that draws a uniform sample of the rows whose random number exceeds a threshold.
 struct UniformFold {
     stream: Stream,
     capacity: usize,
@@ -184,9 +184,9 @@ impl<T: Real> Fold<T> for UniformFold {
 /// Draws `size` of the selected rows uniformly without replacement, best key first; draws all rows
 /// if there are fewer.
 ///
-/// One pass. To save memory, a row competes only if its key lies above a cut that leaves
-/// `size + 10·sqrt(size)` rows on average. If fewer than `size` rows pass the cut (probability
-/// below 1e-20), a second pass has no cut.
+/// One pass. To save memory, a row competes only if its key exceeds a threshold, which
+/// `size + 10·sqrt(size)` rows do on average. If fewer than `size` rows do (probability below
+/// 1e-20), a second pass has no threshold.
 pub fn uniform_sample<T: Real>(data: &Scan<'_, T>, size: usize, purpose: Purpose, seed: u64) -> Result<RowSample<T>> {
     let d = data.source.shape().features;
     let wanted = size as f64 + 10.0 * (size as f64).sqrt();

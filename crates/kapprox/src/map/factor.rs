@@ -14,7 +14,7 @@ const BLOCK: usize = 64;
 /// Number of columns of the inverse factor that one thread computes at a time.
 const INVERTED: usize = 128;
 
-/// A landmark is left out if its residual is at most this fraction of k(z, z), about 1e-12.
+/// A landmark is dropped if its residual is at most this fraction of k(z, z), about 1e-12.
 ///
 /// Rounding leaves a residual of 10 to 1,000 ε for a landmark that depends exactly on the others
 /// (measured on the 220 landmarks that span the cubic polynomials of nine variables: at 64 ε three
@@ -123,8 +123,8 @@ fn subtract_earlier(k: &mut Mat<f64>, start: usize, end: usize, found: usize, pa
     matmul(right, Accum::Add, left, left.subrows(0, end - start).transpose(), -1.0, par);
 }
 
-/// Finishes column j with the columns found in this block, then stores it after the others or
-/// leaves it out.
+/// Finishes column j with the earlier columns of this block, then stores it after the others or
+/// drops it.
 fn take_column(k: &mut Mat<f64>, j: usize, before: usize, kept: &mut Vec<usize>, floor: f64) {
     let m = k.nrows();
     let found = kept.len();

@@ -6,8 +6,8 @@ use faer::{Mat, MatRef};
 use kpass::Workers;
 use std::sync::Arc;
 
-/// Thresholds of the residual, as fractions of k(z, z), that order landmarks whose own order is not
-/// sound.
+/// Thresholds of the residual, as fractions of k(z, z), that reorder landmarks if their original
+/// order is not sound.
 ///
 /// First come, in their order, the landmarks whose residual under the earlier ones exceeds the
 /// first fraction, then the landmarks that exceed the second, and so on down to [`PIVOT_FLOOR`].

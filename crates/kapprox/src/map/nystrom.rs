@@ -71,7 +71,7 @@ const NOISE: f64 = 3e-7;
 const DRIFT: f64 = 5e-7;
 
 /// Largest number of features that are computed in f64 if any row may change by more than
-/// [`DRIFT`]; so few features take little time.
+/// [`DRIFT`]; for this few features, f64 costs little.
 ///
 /// Two landmarks in nearly one direction span the plane: the second feature is small at both and
 /// amplifies rounding, and rows that lie elsewhere are large in it. Among many landmarks, some
@@ -315,8 +315,8 @@ impl<T: Real> FeatureMap<T> for NystromMap<T> {
     }
 }
 
-/// Calls `work` with a matrix of the `pool`, whose contents are unspecified. The system clears the
-/// pages once instead of for every strip.
+/// Calls a function with a matrix of the `pool`, whose contents are unspecified. Because matrices
+/// are reused, the system does not clear new pages for every strip.
 pub(super) fn with_matrix<E: Real>(
     pool: &Pool<Mat<E>>,
     (rows, columns): (usize, usize),

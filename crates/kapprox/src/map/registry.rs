@@ -8,7 +8,7 @@ use crate::{Error, Real, Result};
 use kpass::shown::short;
 use std::str::FromStr;
 
-/// Returns every map with the way it is built for rows of `T`.
+/// Returns every map with its constructor for rows of `T`.
 pub fn registry<T: Real>() -> &'static [(&'static MapFamily, Making<T>)] {
     const {
         &[

@@ -107,7 +107,7 @@ impl TensorSketch {
         }
     }
 
-    /// Computes the sketch of one row in `product`; `work` and `product` hold p numbers each.
+    /// Computes the sketch of one row in `product`. Both buffers before `scratch` have p numbers.
     fn row<T: Real>(
         &self,
         x: impl Iterator<Item = (usize, T)> + Clone,

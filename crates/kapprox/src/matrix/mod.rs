@@ -11,8 +11,8 @@
 //! its diagonal bounds every other norm of the error: [`PartialCholesky::trace_error`] is measured,
 //! not estimated.
 //!
-//! A residual diagonal of zeros means a zero residual for a positive semi-definite matrix, but not
-//! for another one: a few columns are checked at the end.
+//! A residual diagonal of zeros implies a zero residual for a positive semi-definite matrix, but
+//! not for an indefinite one. Therefore a few columns are checked at the end.
 //!
 //! For r pivots of n rows: n(r + 9) entries of K, and for each block of pivots the entries between
 //! its candidates (a few per cent of n r if n is much larger than r); n r² flops; 8 n r bytes for F

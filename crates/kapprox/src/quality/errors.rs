@@ -76,7 +76,7 @@ impl<T: Real> Approximation<'_, T> {
     }
 
     /// Returns the fold behind [`Approximation::errors`], for a pass over the same rows that also
-    /// uses their features otherwise. Makes one pass, which draws the columns.
+    /// computes other results from their features. Makes one pass, which draws the columns.
     ///
     /// # Errors
     /// The errors of the source.
