@@ -211,7 +211,7 @@ mod tests {
             x.iter().enumerate().map(|(i, &x)| if (i / d).is_multiple_of(2) { next() } else { x }).collect();
         let (x, z) = (MatRef::from_row_major_slice(&x, b, d), MatRef::from_row_major_slice(&z, m, d));
         let frame = Frame::new(z, &Lengths::Same(1.0), S::UNIT);
-        // a negative `near`: the profile receives the sums unchanged
+        // a negative fraction: the profile receives the sums unchanged
         let mut got = faer::Mat::zeros(b, m);
         let finish = Cancelling::<T, S, _>::new(&frame.scale, T::ZERO - T::ONE, itself);
         Block { frame: &frame, x, z, out: got.as_mut() }.fill::<S::Many, _>(&finish);

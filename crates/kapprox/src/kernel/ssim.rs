@@ -188,7 +188,7 @@ impl<T: Real> KernelColumns<T> for SsimColumns<T> {
 struct Window {
     /// Pixels of the window, as feature indices.
     pixels: Vec<usize>,
-    /// √(c₁/2); `even` is √(c₂/2).
+    /// √(c₁/2), for the luminance; the next number is √(c₂/2), for the contrast.
     dark: f64,
     even: f64,
     /// Weight of the window in the mean.
