@@ -15,7 +15,7 @@ use faer::MatRef;
 use std::{fmt::Debug, marker::PhantomData, sync::Arc};
 
 /// Up to this many features, distances are summed from differences, which do not cancel: the loop
-/// over the features is too short to pay for the work per row. A guess: not yet measured.
+/// over the features is too short to amortise the work per row. A guess: not yet measured.
 const FEW_FEATURES: usize = 4;
 
 /// A squared distance below this many roundings of ‖x‖² + ‖z‖² is recomputed, for profiles that are

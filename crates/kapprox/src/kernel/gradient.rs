@@ -71,7 +71,7 @@ pub(super) fn weigh<T: Real>(derivative: impl Fn(T) -> T + Copy, weights: MatRef
 /// Computes `out[i, k] += finish(k, Σ_j weights[i, j] factor(x_i, z_j) slope(x_ik, z_jk))`;
 /// `factors` writes blocks of weights times factors.
 ///
-/// Rows lie in the lanes of vectors, so the bits of a row do not depend on the other rows.
+/// Each row occupies one lane of a vector, so its bits do not depend on the other rows.
 pub(super) fn add<T: Real>(
     pairs: Weighted<'_, T>,
     mut out: MatMut<'_, T>,

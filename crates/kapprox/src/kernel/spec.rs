@@ -307,8 +307,8 @@ impl Kernel {
                 call.places().map_or_else(|| (0..x.ncols()).collect(), |places| places.iter().collect());
             for i in 0..x.nrows() {
                 let row = row(x, i, &mut spare);
-                // the first half of a sparse row holds places, and every domain contains the
-                // omitted zeros
+                // the first half of a sparse row contains column numbers, and every domain contains
+                // the omitted zeros
                 let looked_at = if call.sparse.is_some() { &looked_at[x.ncols() / 2..] } else { &looked_at[..] };
                 if let Some(&feature) = looked_at.iter().find(|k| !domain.contains(row[**k].to_f64())) {
                     let (row, value) = (first_row + i as u64, row[feature].to_f64());

@@ -46,7 +46,7 @@ impl<T> From<RowSample<T>> for LandmarkSet<T> {
     }
 }
 
-/// Keeps the `capacity` rows with the largest keys; holds at most twice as many.
+/// Keeps the `capacity` rows with the largest keys; stores at most twice as many.
 #[derive(Clone, Debug)]
 pub(crate) struct BestRows<T> {
     capacity: usize,

@@ -30,7 +30,7 @@ pub(crate) const PIVOT_FLOOR: f64 = 4096.0 * f64::EPSILON;
 /// of about ε times the amplification of a feature is noise. Measured on normal, uniform and
 /// integer rows in 1 to 5 dimensions, in units of 1/ε: landmarks in pivot order stay below 0.01
 /// with every pivot above [`PIVOT_FLOOR`]; in other orders, features begin to exceed the kernel, by
-/// 1e-12 of the trace at 1 and by 4e-3 at 8,000. A sixteenth of this limit would leave out two of
+/// 1e-12 of the trace at 1 and by 4e-3 at 8,000. A sixteenth of this limit would drop two of
 /// the 220 landmarks that span the cubic polynomials of the protein rows.
 pub(super) const MOST_AMPLIFIED: f64 = 1.0 / f64::EPSILON;
 
@@ -43,7 +43,7 @@ pub struct Factor {
     pub kept: Vec<usize>,
 }
 
-/// Factors a positive semi-definite matrix in the given order, leaving out every row whose residual
+/// Factors a positive semi-definite matrix in the given order, and drops every row whose residual
 /// is at most `floor` times its diagonal entry.
 ///
 /// Left-looking, in place in `k` (m x m, lower triangle read). The order is kept, so that leading

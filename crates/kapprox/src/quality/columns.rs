@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// The errors of an approximation as a fold. As a [`Fold`] it computes the features itself;
 /// [`ColumnFold::take`] accepts computed features, for passes that also use them for other results.
 ///
-/// With c columns and p features a row costs c kernel evaluations and 2cp flops. A state holds
+/// With c columns and p features a row costs c kernel evaluations and 2cp flops. A state stores
 /// c(r + 1) numbers for r ranks, a lane pb for tiles of b rows (twice as many as a [`Fold`]), and
 /// the fold itself c(d + p).
 #[derive(Debug)]
