@@ -19,7 +19,9 @@ pub enum Error {
     #[error("{message}\n{}", drawing(text, *at))]
     Kernel { text: String, at: usize, message: String },
     /// A kernel that does not support sparse rows.
-    #[error("the kernel {kernel} does not support sparse rows; use one of {known}, on all columns and with a single length scale")]
+    #[error(
+        "the kernel {kernel} does not support sparse rows; use one of {known}, on all columns and with a single length scale"
+    )]
     Sparse { kernel: String, known: String },
     /// A landmark scheme with an unknown name.
     #[error("unknown landmark scheme {name:?}; choose one of {known}")]
@@ -54,8 +56,8 @@ pub enum Error {
     /// A kernel whose parameters do not match its number of inputs.
     #[error("the kernel {kernel} uses {features} inputs, {why}")]
     Features { kernel: &'static str, features: usize, why: String },
-    /// A kernel restricted to columns that do not exist.
-    #[error("the kernel {kernel} is restricted to {name:?}, but the table has no such column{hint}")]
+    /// A kernel restricted to columns that are not among the inputs.
+    #[error("the kernel {kernel} is restricted to {name:?}, but the data has no such input column{hint}")]
     NoSuchFeature { kernel: &'static str, name: String, hint: String },
     /// A kernel restricted to a range of columns whose ends are in the wrong order.
     #[error(

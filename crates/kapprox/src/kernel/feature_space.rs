@@ -89,7 +89,11 @@ pub fn squared_distances(k: MatRef<'_, f64>, x: &[f64], z: &[f64]) -> Mat<f64> {
 /// # Panics
 /// If the shapes disagree.
 pub fn projections(k: MatRef<'_, f64>, k_zz: MatRef<'_, f64>, alpha: &[f64]) -> Vec<f64> {
-    assert_eq!((k.ncols(), k_zz.nrows(), k_zz.ncols()), (alpha.len(), alpha.len(), alpha.len()), "k must be b x n, k_zz n x n");
+    assert_eq!(
+        (k.ncols(), k_zz.nrows(), k_zz.ncols()),
+        (alpha.len(), alpha.len(), alpha.len()),
+        "k must be b x n, k_zz n x n"
+    );
     let weigh = |row: faer::RowRef<'_, f64>| row.iter().zip(alpha).map(|(k, alpha)| k * alpha).sum::<f64>();
     let squared: f64 = k_zz.row_iter().zip(alpha).map(|(row, alpha)| weigh(row) * alpha).sum();
     let scale = if squared > 0.0 { squared.sqrt().recip() } else { 0.0 };

@@ -1,8 +1,8 @@
 //! Sums over features for a few rows with fixed points, in registers.
 //!
-//! The [panels](super::panel) with x and z exchanged: the fixed points are packed into vectors once,
-//! so a row needs no other rows to fill a vector. Each value is computed by the same operations in
-//! the same order as in a block.
+//! The [panels](super::panel) with x and z exchanged: the fixed points are packed into vectors
+//! once, so a row needs no other rows to fill a vector. Each value is computed by the same
+//! operations in the same order as in a block.
 
 use super::fixed::{FEW, KernelColumns};
 use super::panel::{Finish, Own, Owns, Suspects, accumulate, height, panel_height, write};

@@ -136,8 +136,7 @@ impl Parser<'_> {
 
     fn unknown(&self, at: usize, name: String) -> Error {
         let known = names();
-        let message =
-            format!("unknown kernel '{name}'{}; choose one of {}", nearest(&name, &known), known.join(", "));
+        let message = format!("unknown kernel '{name}'{}; choose one of {}", nearest(&name, &known), known.join(", "));
         let (text, message) = (self.text.to_string(), shown::line(&message).into_owned());
         Error::UnknownKernel { name, text, at, message }
     }

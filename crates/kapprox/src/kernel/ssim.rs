@@ -45,7 +45,9 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
     facts: Facts::BOUNDED,
     domain: Domain::NotNegative,
     fits: |values, features| match (values[0] as usize, features.isqrt()) {
-        (0, side) if side * side != features => Err("but this is not a square number; set width to the number of pixels per line".into()),
+        (0, side) if side * side != features => {
+            Err("but this is not a square number; set width to the number of pixels per line".into())
+        }
         (width, _) if width > 0 && features % width != 0 => {
             Err(format!("but this is not a multiple of the width {width}; set width to the number of pixels per line"))
         }

@@ -25,9 +25,9 @@ use std::sync::Arc;
 /// Accelerated randomly pivoted Cholesky in blocks that grow with the landmarks.
 ///
 /// A round with s landmarks costs n(s² + 2sd) flops for its pass and s² for each proposal. A pass
-/// therefore costs as much as one proposal per row, and a round proposes twice as many rows as there
-/// are landmarks. This takes about 5 rounds for m = 2,000, with Σ s² of about m²/3 instead
-/// of 4m² for blocks of m/5. It takes more rounds if the residuals fall fast and most proposals are
+/// therefore costs as much as one proposal per row, and a round proposes twice as many rows as
+/// there are landmarks. This takes about 5 rounds for m = 2,000, with Σ s² of about m²/3 instead of
+/// 4m² for blocks of m/5. It takes more rounds if the residuals fall fast and most proposals are
 /// rejected.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RpCholesky;

@@ -64,7 +64,10 @@ impl<T: Real> Ensemble<T> {
             return Err(Error::NoLandmarks { why: "an ensemble needs at least one map".to_string() });
         };
         let d = first.dims().0;
-        assert!(parts.iter().all(|part| part.dims().0 == d), "the maps of an ensemble must have the same number of inputs");
+        assert!(
+            parts.iter().all(|part| part.dims().0 == d),
+            "the maps of an ensemble must have the same number of inputs"
+        );
         Ok(Self { parts })
     }
 }

@@ -126,7 +126,7 @@ fn columns_that_are_not_there_are_refused_by_name() {
         let error = error(columns);
         assert!(matches!(&error, Error::NoSuchFeature { kernel: "linear", name: n, .. } if n == name), "{error}");
     }
-    assert!(error("acity").to_string().ends_with(r#"but the table has no such column; did you mean "a city"?"#));
+    assert!(error("acity").to_string().ends_with(r#"but the data has no such input column; did you mean "a city"?"#));
     assert!(error("zzz*").to_string().contains("it has x0, x1, x2, x3, a city"));
     assert!(matches!(error("x9..x2"), Error::Backwards { .. }));
 }

@@ -88,7 +88,7 @@ fn columns_that_are_not_there_stop_a_fit_before_it_begins() {
     for (kernel, part) in [
         (
             "delta(on=citty)",
-            "the kernel delta is restricted to \"citty\", but the table has no such column; did you mean \"city\"?",
+            "the kernel delta is restricted to \"citty\", but the data has no such input column; did you mean \"city\"?",
         ),
         ("linear(on=z*)", "it has city, x0, x1, x2, noise"),
         // the target is not a feature
