@@ -70,8 +70,8 @@ pub trait Real: kpass::Real + faer::traits::RealField + Lanes {
 /// A pair of values for both element types, such as a kernel; [`Real::pick`] selects the one for a
 /// type.
 ///
-/// This lets generic code use values that were built at run time, while the number types do not
-/// depend on them.
+/// With a pair, code that is generic over the element type can use values that were built at run
+/// time for both types.
 pub trait PrecisionPair {
     /// Member for one type.
     type For<T: Real>;

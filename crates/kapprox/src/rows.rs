@@ -26,7 +26,7 @@ pub struct LandmarkSet<T> {
     pub points: Vec<T>,
     /// Row number of each landmark; [`NO_ROW`] for points that are not rows.
     pub rows: Vec<u64>,
-    /// Number of features.
+    /// Number of inputs of a landmark.
     pub d: usize,
     /// Number of passes over the rows.
     pub passes: u64,

@@ -119,7 +119,7 @@ pub struct ChoiceSize {
     pub element: usize,
     /// Number of rows to choose from.
     pub n: u64,
-    /// Number of features of a row.
+    /// Number of inputs of a row.
     pub d: usize,
     /// Number of landmarks requested.
     pub m: usize,

@@ -75,7 +75,7 @@ kpass::summed!(where [T: Real] Residuals<T> { one "rows": rows, one "sum": sum, 
 pub(super) struct RoundScratch<T: Real> {
     phi: Mat<T>,
     residual: Vec<f64>,
-    /// Rows of the tile that take part, and their features if not all rows do.
+    /// Rows of the tile that take part, and their inputs if not all rows do.
     part: Vec<usize>,
     x: Vec<T>,
 }

@@ -69,7 +69,7 @@ fn doubling(m: usize, s: usize) -> usize {
 }
 
 impl RpCholesky {
-    /// Returns the bytes of the proposals for m landmarks of d features and of the pool that is
+    /// Returns the bytes of the proposals for m landmarks of d inputs and of the pool that is
     /// eliminated together, for passes with the given number of lanes.
     pub fn proposal_bytes(m: usize, d: usize, element: usize, lanes: usize) -> usize {
         let (most, row) = (m + MIN_BLOCK, d * element + 40);

@@ -17,9 +17,9 @@ use kpass::{Fold, Merge, RowBlock, Workers};
 pub struct RowSample<T> {
     /// Row numbers.
     pub rows: Vec<u64>,
-    /// Features, row-major.
+    /// Inputs of the rows, row-major.
     pub x: Vec<T>,
-    /// Number of features.
+    /// Number of inputs of a row.
     pub d: usize,
     /// Weights of the rows; empty if the rows are not weighted.
     pub weights: Vec<f64>,
@@ -57,7 +57,7 @@ pub(crate) struct BestRows<T> {
     threshold: f64,
 }
 
-/// One row of [`BestRows`]; `slot` is the position of its features.
+/// One row of [`BestRows`]; `slot` is the position of its inputs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub(crate) key: f64,

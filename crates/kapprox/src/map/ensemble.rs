@@ -58,7 +58,7 @@ impl<T: Real> Ensemble<T> {
     /// [`Error::NoLandmarks`] if `parts` is empty.
     ///
     /// # Panics
-    /// If the maps have different numbers of input features.
+    /// If the maps have different numbers of inputs.
     pub fn new(parts: Vec<NystromMap<T>>) -> Result<Self> {
         let Some(first) = parts.first() else {
             return Err(Error::NoLandmarks { why: "an ensemble needs at least one map".to_string() });

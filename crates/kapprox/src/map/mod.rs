@@ -72,7 +72,7 @@ pub fn contiguous_mut<T>(column: ColMut<'_, T>) -> &mut [T] {
 /// A feature map with `phi(x)·phi(x') ≈ k(x, x')`; row i of the output depends only on row i of the
 /// input.
 pub trait FeatureMap<T: Real>: Debug + Send + Sync {
-    /// Returns the number of input features d and of output features p.
+    /// Returns the number of inputs d and of features p.
     fn dims(&self) -> (usize, usize);
     /// Returns the number of columns for a map of sparse rows in the layout of [`kpass::sparse`],
     /// whatever the maximum number of entries per row; `None` for a map of dense rows.

@@ -231,7 +231,7 @@ impl<T: Real> NystromMap<T> {
         dual
     }
 
-    /// Returns the bytes of a map of `m` landmarks with `d` features.
+    /// Returns the bytes of a map of `m` landmarks with `d` inputs.
     pub fn bytes(m: usize, d: usize) -> usize {
         bytes(m, d, size_of::<T>())
     }

@@ -107,7 +107,7 @@ fn hyperbolic(u: f64) -> f64 {
 
 /// Random Fourier features of a kernel.
 ///
-/// Stores q·d numbers (structured, beyond 16 features: 4q). Mapping n rows costs 2nqd flops
+/// Stores q·d numbers (structured, beyond 16 inputs: 4q). Mapping n rows costs 2nqd flops
 /// (structured: 6nq log₂ d; sparse rows: 2q per entry) and nq sines and cosines.
 #[derive(Debug)]
 pub struct FourierMap<T> {
@@ -131,7 +131,7 @@ enum Frequencies<T> {
 }
 
 impl<T: Real> FourierMap<T> {
-    /// Returns a map to `p` features, from p/2 frequencies, for rows of `d` features.
+    /// Returns a map to `p` features, from p/2 frequencies, for rows of `d` inputs.
     ///
     /// # Errors
     /// [`Error::NoSpectrum`] if the sampling does not fit the law of the frequencies.
