@@ -60,10 +60,10 @@ fn what_a_map_cannot_do_is_refused() {
     let fit = "fit ridge t.parquet --target y -o refused";
     refused(at, &format!("{fit} --map fourier --tolerance 1e-2"), "has no trace error");
     refused(at, &format!("{fit} --map ensemble --ranks 50..200"), "not nested; give one --rank");
-    refused(at, &format!("{fit} --map fourier --kernel linear()"), "no shift-invariant kernel");
-    refused(at, &format!("{fit} --map sketch"), "no polynomial kernel");
+    refused(at, &format!("{fit} --map fourier --kernel linear()"), "is not a shift-invariant kernel");
+    refused(at, &format!("{fit} --map sketch"), "is not a polynomial kernel");
     refused(at, &format!("{fit} --map orthogonal --kernel laplacian(sigma=2)"), "cannot be rotated");
-    refused(at, &format!("{fit} --map furier"), "no map is called");
+    refused(at, &format!("{fit} --map furier"), "unknown map");
     refused(at, &format!("{fit} --map ensemble(parts=0)"), "a whole number from 1");
     refused(at, &format!("{fit} --map ensemble(party=2)"), "it takes parts");
     refused(at, &format!("{fit} --landmarks unifrom"), "give one of rpcholesky");

@@ -190,7 +190,7 @@ fn what_needs_the_columns_of_rows_refuses_sparse_ones() {
     let at = folder.path();
     tables(at);
     for (options, part) in [
-        ("--kernel distance()", "distance() does not take sparse rows; these do"),
+        ("--kernel distance()", "distance() does not support sparse rows; use one of"),
         ("--map orthogonal", "--map orthogonal"),
         ("--map structured", "it is not known on sparse rows; take nystrom, fourier, or exact"),
         ("--landmarks kmeans", "take rpcholesky"),
