@@ -29,7 +29,7 @@ use crate::{Error, FoldGram, GramState, Result};
 pub fn centred_alignments(gram: &GramState, ranks: &[usize], classes: bool) -> Result<Vec<Option<f64>>> {
     let (p, t) = (gram.features(), gram.targets());
     if t == 0 || (t > 1 && !classes) {
-        let remedy = "alignment is measured with one numeric target, or with classes; take `score` cv";
+        let remedy = "alignment needs one numeric target, or classes; use `score` cv";
         return Err(Error::option("score", format!("alignment with {t} targets"), remedy));
     }
     if let Some(rank) = ranks.iter().find(|rank| **rank > p) {

@@ -144,7 +144,7 @@ pub fn factors(text: &str) -> Result<Vec<f64>> {
 pub fn ranks(text: &str) -> Result<Vec<usize>> {
     let parse = |part: &str| match part.trim().parse::<usize>() {
         Ok(rank) if rank > 0 => Ok(rank),
-        _ => Err(Error::option("ranks", format!("{:?}", part.trim()), format!("no rank; give {RANK_HELP}"))),
+        _ => Err(Error::option("ranks", format!("{:?}", part.trim()), format!("not a rank; give {RANK_HELP}"))),
     };
     values(text, parse, doubling, Ord::cmp)
 }

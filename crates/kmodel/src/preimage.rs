@@ -50,19 +50,19 @@ impl PreImages {
         let refuse = |why: &'static str| Err(Error::PreImages { why });
         let kernel = model.any_kernel()?.typed::<f64>();
         if !kernel.differentiable() {
-            return refuse("the kernel has no gradient; fit with one that has, such as `kernel` gaussian");
+            return refuse("the kernel has no gradient; fit with a differentiable kernel, such as `kernel` gaussian");
         }
         if model.card.sparse().is_some() {
-            return refuse("they have a number in every column of sparse rows; fit columns of numbers");
+            return refuse("they are dense, and the model takes sparse rows; fit numeric columns");
         }
         if model.metric.is_some() {
-            return refuse("the landmarks of this model lie behind a metric; fit without one");
+            return refuse("the landmarks of this model are transformed by a metric; fit without a metric");
         }
         let Some((landmarks, _)) = model.basis.landmarks() else {
             return refuse("random features have no landmarks; fit with `map` nystrom");
         };
         if projection(model).is_none() {
-            return refuse("the model does not hold the distances from its components; fit kpca with `novelty`");
+            return refuse("the model does not store the distances from its components; fit kpca with `novelty`");
         }
         Ok(Self { kernel, landmarks: landmarks.iter().map(|v| v.to_f64()).collect() })
     }

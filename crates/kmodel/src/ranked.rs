@@ -47,7 +47,7 @@ impl Order {
 /// Returns the error for rows without any pair.
 pub fn without_pairs() -> Error {
     let why =
-        "no two rows of a group have different grades, so there is no order to learn; check the target and `group`";
+        "no group has rows with different grades, so no pair can be ranked; check the target and `group`";
     Error::option("target", "", why)
 }
 

@@ -127,7 +127,7 @@ fn entries_of<'a, T: Real>(points: &[T], shape: SparseShape) -> [(&'static str, 
 /// Returns the name of a tensor's numbers in error messages.
 fn told(tensor: &str) -> &'static str {
     match tensor.split('.').next() {
-        Some("landmarks" | "probe") => "a function of the basis",
+        Some("landmarks" | "probe") => "a basis function of the model",
         Some("coefficients") => "a coefficient of the model",
         Some("degree" | "paths") => "a degree or path of the model",
         Some("intercept") => "the intercept of the model",

@@ -87,8 +87,8 @@ impl Graph {
     pub fn apart(&self, k: usize) -> Error {
         let sizes = self.components();
         let why = format!(
-            "the graph of {} nodes falls into {} components, the largest of {} nodes, with no path between them; raise `neighbours` or \
-             `nodes`, or learn from the rows of one part",
+            "the graph of {} nodes has {} connected components, the largest with {} nodes; raise `neighbours` or `nodes`, or fit \
+             the rows of one component",
             self.starts.len() - 1,
             sizes.len(),
             sizes[0]

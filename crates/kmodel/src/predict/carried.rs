@@ -77,6 +77,6 @@ impl<'a> Carried<'a> {
         let table = self.source.selected().table();
         let located = rows.first().and_then(|row| table.locate(*row));
         let (path, row) = located.map_or_else(Default::default, |(path, row)| (path.to_path_buf(), row));
-        kstore::Error::Changed { path, change: format!("row {row} (counted from 0) is there no more") }.into()
+        kstore::Error::Changed { path, change: format!("row {row} (counted from 0) no longer exists") }.into()
     }
 }

@@ -105,7 +105,7 @@ impl Predictor {
     pub fn evaluate(&self, selected: &Selected, run: &Run<'_>) -> Result<(Evaluation, Details)> {
         let card = self.card();
         if !card.task.has_target() {
-            let why = format!("of {} has no truth to be compared with; predict with it", card.task);
+            let why = format!("a model of {} has no true values to compare with; use predict", card.task);
             return Err(Error::option("model", "", why));
         }
         match self.decisions() {
@@ -126,7 +126,7 @@ impl Predictor {
         let names = selected.target_names();
         if self.card().task != Task::Novelty || names.len() != 1 {
             let why =
-                "a model of oneclass or mean is compared with one column, 0 for usual rows and 1 for unusual ones";
+                "expected a model of oneclass or mean, and one target column: 0 for normal rows, 1 for outliers";
             return Err(Error::option("target", names.join(","), why));
         }
         let (mut ranks, mut scores) = (RankedScores::new(EXACT_ROWS), NoveltyScores::default());
@@ -166,17 +166,17 @@ impl Predictor {
     pub fn ranking(&self, selected: &Selected, top: Option<u64>, run: &Run<'_>) -> Result<RankingScores> {
         let names = selected.target_names();
         if !self.card().task.has_target() || self.outputs() != 1 || self.classes().is_some() || names.len() != 1 {
-            let why = "a model of one number for each row is compared with one column of grades; take another model, or evaluate without groups";
+            let why = "expected a model with one number per row, and one column of grades; use another model, or evaluate without groups";
             return Err(Error::option("target", names.join(","), why));
         }
         if selected.is_weighted() {
-            let why = "pairs of rows of a group are scored, and pairs have no weight; evaluate without weights";
+            let why = "pairs of rows are scored, and pairs have no weights; evaluate without weights";
             return Err(Error::option("weights", "", why));
         }
         let range = selected.range();
         let rows = selected.known_rows().unwrap_or(range.end - range.start);
         let held = Term::new(
-            "rows to be ranked",
+            "rows to rank",
             RankingRows::bytes(usize::try_from(rows).unwrap_or(usize::MAX)),
             "evaluate fewer rows at a time",
         );
@@ -197,7 +197,7 @@ impl Predictor {
     fn regression(&self, selected: &Selected, run: &Run<'_>) -> Result<(Evaluation, Details)> {
         let (t, names) = (self.outputs(), selected.target_names());
         if names.len() != t {
-            let why = format!("the model predicts {t} targets; name as many, in the order of the fit");
+            let why = format!("the model predicts {t} targets; name the same number, in the order of the fit");
             return Err(Error::option("target", names.join(","), why));
         }
         let (mut sums, keys) = (RegressionSums::new(t), Stream::new(0, Purpose::Quality, 0));
@@ -205,7 +205,7 @@ impl Predictor {
         let (mut sample, mut row) = (Smallest::<Point>::new(POINTS), 0);
         let extras = Extras { std: self.quadratic().is_some(), ..Extras::default() };
         let rows = selected.known_rows().map_or(usize::MAX, |rows| rows as usize);
-        let held = Term::new("errors to be ranked", RegressionSums::bytes(t, rows), "");
+        let held = Term::new("errors to rank", RegressionSums::bytes(t, rows), "");
         let (mut within, mut worst) = (0.0, Smallest::<(u64, u64)>::new(WORST));
         let mut squares = 0.0;
         self.scores(selected, extras, vec![held], run, |scores| {
@@ -273,7 +273,7 @@ fn tell_worst(worst: &[(u64, u64)], squares: f64, rows: u64, run: &Run<'_>) {
     if rows >= FEWEST_ROWS && squares > 0.0 && much >= MUCH * squares {
         let of: Vec<String> = worst.iter().map(|(_, row)| shown::count(*row)).collect();
         run.watched().warn(format!(
-            "{} of {} rows make {:.0} % of the squared error: rows {}; look at them",
+            "{} of {} rows cause {:.0} % of the squared error: rows {}; check them for wrong values",
             worst.len(),
             shown::count(rows),
             100.0 * (much / squares),
@@ -287,7 +287,7 @@ fn tell_worst(worst: &[(u64, u64)], squares: f64, rows: u64, run: &Run<'_>) {
 fn ranked(selected: &Selected, classes: usize) -> Term {
     let rows = selected.known_rows().map_or(EXACT_ROWS, |rows| EXACT_ROWS.min(rows as usize));
     let bytes = if classes == 2 { RankedScores::bytes(rows) } else { 0 };
-    Term::new("scores to be ranked", bytes, "")
+    Term::new("scores to rank", bytes, "")
 }
 
 fn finite(scores: &Regression, rows: u64) -> Result<()> {

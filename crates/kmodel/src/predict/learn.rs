@@ -67,7 +67,7 @@ impl Predictor {
         }
         let targets = selected.target_names();
         if targets.len() != self.outputs() {
-            let why = format!("the model has {} targets; name as many", self.outputs());
+            let why = format!("the model has {} targets; name the same number", self.outputs());
             return Err(Error::option("target", targets.join(","), why));
         }
         let (features, mut recursion) = match &self.0 {
@@ -81,7 +81,7 @@ impl Predictor {
         let held = vec![self.term(0), Term::new("inverse of the moments", terms, "fit a model of lower `rank`")];
         let mut squares = 0.0;
         let beyond = || {
-            let why = "the inverse of the moments of the features is beyond f64; raise it, or fit at a lower `rank`";
+            let why = "the inverse of the moments of the features overflows f64; raise `forgetting`, or fit with a lower `rank`";
             Error::option("forgetting", forgetting, why)
         };
         let mut learn = |phi: &[f64], y: &[f64]| -> Result<()> {
@@ -124,7 +124,7 @@ impl<T: Real> Typed<T> {
     fn begin(&self) -> Result<(Model<T>, Recursion)> {
         let Self { model, .. } = self;
         let Some(quadratic) = model.quadratic.as_ref().filter(|_| model.card.task == Task::Regression) else {
-            let why = "the model does not keep the variance that learning goes on from; fit ridge or online with `std`";
+            let why = "the model does not store the variance that online learning starts from; fit ridge or online with `std`";
             return Err(Error::option("model", &model.card.solver, why));
         };
         let Quadratic { factor, shift, features, constant, units, freedom, .. } = quadratic;

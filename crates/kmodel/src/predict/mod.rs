@@ -121,7 +121,7 @@ impl Predictor {
         match self.score_above(threshold) {
             Some(score) => Ok(Self(self.0, Decision { score, ..self.1 })),
             None => {
-                let why = "give a number, of models with probabilities one between 0 and 1";
+                let why = "give a number; for a model with probabilities, a number between 0 and 1";
                 Err(Error::option("threshold", threshold, why))
             }
         }
@@ -137,12 +137,12 @@ impl Predictor {
         self.two_classes("cost", &told)?;
         match costs.iter().all(|cost| cost.is_finite() && *cost >= 0.0) {
             true => Ok(Self(self.0, Decision { costs: Some(costs), ..self.1 })),
-            false => Err(Error::option("cost", told, "costs are numbers from 0 on")),
+            false => Err(Error::option("cost", told, "expected finite costs of 0 or more")),
         }
     }
 
     fn two_classes(&self, option: &'static str, value: impl std::fmt::Display) -> Result<&Classes> {
-        let why = "it decides between two classes, and this model has not two; leave it out";
+        let why = "it applies to models of two classes only; omit it";
         let two = self.classes().filter(|classes| classes.labels().len() == 2);
         two.ok_or_else(|| Error::option(option, value, why))
     }
@@ -391,27 +391,27 @@ impl Predictor {
         let card = self.card();
         if extras.probabilities && card.link.is_none() {
             let why = format!(
-                "the scores of {} are no probabilities; leave it out, or fit logistic, or svm with `probabilities`",
+                "the scores of {} are not probabilities; omit the option, or fit logistic, or svm with `probabilities`",
                 card.solver
             );
             return Err(Error::option("probabilities", "", why));
         }
         if extras.scores && self.classes().is_none() {
-            let why = "only classes are decided by scores, and this model has none; its predictions are its scores; leave it out";
+            let why = "the model has no classes, so its predictions are its scores; omit the option";
             return Err(Error::option("scores", "", why));
         }
         if extras.components && self.components() == 0 {
             return Err(match card.task {
-                Task::Components => Error::option("components", "", "they are its predictions; leave it out"),
+                Task::Components => Error::option("components", "", "the predictions of this model are its components; omit the option"),
                 _ => Error::NoComponents,
             });
         }
         if extras.residual && !(card.is_features() && card.certificate.is_some()) {
-            let why = "it is what a projection leaves of a row; fit features by a map on landmarks, or leave it out";
+            let why = "only the features of a projection have a residual; fit `features` with a map on landmarks, or omit the option";
             return Err(Error::option("residual", "", why));
         }
         if extras.preimages && card.sparse().is_some() {
-            return Err(Error::option("preimage", "", "sparse rows have none; leave it out"));
+            return Err(Error::option("preimage", "", "sparse rows have no pre-images; omit the option"));
         }
         let asked = [
             ("std", extras.std, "ridge with `std`", Task::Regression),
@@ -421,7 +421,7 @@ impl Predictor {
         let holds = self.quadratic().is_some();
         match asked.into_iter().find(|(_, given, _, task)| *given && (!holds || card.task != *task)) {
             Some((option, _, needed, _)) => {
-                let why = format!("the model was fitted without it; fit {needed} again, or leave it out");
+                let why = format!("the model was fitted without it; fit {needed}, or omit the option");
                 Err(Error::option(option, "", why))
             }
             None => Ok(()),

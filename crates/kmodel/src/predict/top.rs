@@ -86,11 +86,11 @@ impl Predictor {
     ) -> Result<Vec<Strange>> {
         let components = self.card().task == Task::Components && self.quadratic().is_some();
         if self.card().task != Task::Novelty && !components {
-            let why = "only models of oneclass and mean, and of kpca with `novelty`, rank rows by how unusual they are; leave it out";
+            let why = "only models of oneclass and mean, and of kpca with `novelty`, score anomalies; omit the option";
             return Err(Error::option("top", top, why));
         }
         if self.card().sparse().is_some() {
-            return Err(Error::option("top", top, "sparse rows have no columns to be strange; leave it out"));
+            return Err(Error::option("top", top, "anomalies in sparse rows are not explained; omit the option"));
         }
         let longest = self.card().features.iter().map(|name| name.len() + WORDS).max().unwrap_or(0);
         let reasons = ColumnGroup::Reasons(reasons::REASONS * longest);
@@ -103,7 +103,7 @@ impl Predictor {
         // the reasons, as values and as text
         let row = row + reasons::REASONS * 2 * longest + 8 * self.features();
         let held = |_: &PredictionWriter| {
-            Term::new("the rows of the lowest scores", number.saturating_mul(row), "lower `top`")
+            Term::new("rows with the lowest scores", number.saturating_mul(row), "lower `top`")
         };
         let Begun { mut out, terms, texts } = self.begin((selected, kept), (parts, extras), path, run, held)?;
         let (mut lowest, sign) = (Smallest::new(top), if components { -1.0 } else { 1.0 });

@@ -21,7 +21,7 @@ pub const COPIES: usize = 6;
 const SMALL_LOOK: usize = 16 << 20;
 
 /// Remedy if the values do not fit in memory.
-const REMEDY: &str = "set `categories` none, or leave columns of text out";
+const REMEDY: &str = "set `categories` none, or exclude text columns";
 
 impl Run<'_> {
     /// Returns the selection with the values of its category and time columns, so that its rows can
