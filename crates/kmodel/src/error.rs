@@ -7,7 +7,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error about options, solving or model files.
 ///
-/// Its text is one sentence that says what is wrong and what to do. Rows are counted from 0.
+/// The message names the problem, the expected value and the remedy. Rows are counted from 0.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the message of a variant says what its fields are")]
@@ -30,10 +30,10 @@ pub enum Error {
     /// A missing parameter that a solver needs.
     #[error("{solver} needs `{option}`: {why}")]
     Missing { option: &'static str, solver: String, why: String },
-    /// A run that was asked to stop and can be resumed.
+    /// An interrupted run that can be resumed.
     #[error("stopped; the completed work is saved in {checkpoint}; run the same command again to continue", checkpoint = checkpoint.display())]
     Stopped { checkpoint: PathBuf },
-    /// A prepared job, or statistics of its shards, that do not fit together.
+    /// A prepared job, or statistics of its shards, that are inconsistent.
     #[error("{path}: {why}", path = path.display())]
     Statistics { path: PathBuf, why: String },
     /// An infinite or NaN result, which was not written.
@@ -44,7 +44,7 @@ pub enum Error {
         "the {what} of {rows} rows is {value}: the squared errors overflow; exclude rows with extreme predictions or targets with `where`"
     )]
     ScoreOverflow { what: &'static str, rows: u64, value: f64 },
-    /// Folds that leave no rows to train on or no rows to test.
+    /// Folds without training rows or without validation rows.
     #[error("`folds` {folds} does not suit these rows: {why}")]
     Folds { folds: String, why: String },
     /// A row whose label in the fold column did not exist when the folds were made.
@@ -77,12 +77,12 @@ pub enum Error {
     /// The regularised normal equations are not positive definite.
     #[error("the ridge system at rank {rank} and lambda {lambda:e} is not positive definite in {precision}; raise `lambda`{or_f64}", or_f64 = if *precision == "f32" { " or use `precision` f64" } else { "" })]
     Indefinite { rank: usize, lambda: f64, precision: &'static str },
-    /// An iteration that ended far from the solution.
+    /// An iterative solver that stopped far from the solution.
     #[error(
         "conjugate gradient did not converge: its best relative residual after {iterations} iterations is {residual:.1e}; {remedy}"
     )]
     NoSolution { residual: f64, iterations: usize, remedy: &'static str },
-    /// No cell of the surface could be computed.
+    /// A grid of ranks and lambdas of which no cell could be computed.
     #[error("no cell of the rank x lambda surface could be computed in {precision}; raise `lambda`{or_f64}", or_f64 = if *precision == "f32" { " or use `precision` f64" } else { "" })]
     NoCell { precision: &'static str },
     /// Components of features that do not vary.
@@ -148,7 +148,7 @@ pub enum Error {
     /// A model file whose parts contradict each other.
     #[error("{path} is damaged: {detail}; fit the model again", path = path.display())]
     Damaged { path: PathBuf, detail: String },
-    /// A number that is not finite, in a row held in memory.
+    /// A value that is not finite, in a row in memory.
     #[error(
         "row {row} (counted from 0): {what} is {value}; expected a finite number: clean the row, or scale the features"
     )]
@@ -159,7 +159,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Adds `bytes` that other work holds to the budget in the message: see
+    /// Adds the memory of other work, in bytes, to the budget that the message names: see
     /// [`kstore::Error::beside`].
     #[must_use]
     pub fn beside(self, bytes: usize) -> Self {

@@ -6,11 +6,11 @@ use kstore::key::{Purpose, Stream};
 use std::ops::Range;
 
 const HELP: &str = "give a number of folds (5), contiguous blocks (blocks:6), a column (column:subject), a number of folds of whole groups \
-    (groups:5:subject), or forward tests on later rows (forward:5; \
-    forward:5+1 with a gap of one block; forward:5:date in the order of a column)";
+    (groups:5:subject), or forward tests on later rows (forward:5; with a gap of one block, forward:5+1; in the order of a column, \
+    forward:5:date)";
 
-/// Largest number of folds. Each has its own Gram matrix, so a larger number is a typing error that
-/// would run out of memory later.
+/// Largest number of folds. Every fold has its own Gram matrix, so a larger number, probably a
+/// typing error, would exceed the memory later.
 const MOST_FOLDS: usize = 1_000;
 
 /// Fraction of the rows that the test fold should have, if folds have different sizes.

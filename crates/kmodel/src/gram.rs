@@ -37,8 +37,8 @@ pub struct FoldGram {
 impl FoldGram {
     /// Returns zero moments for p features and t targets.
     pub fn new(p: usize, t: usize) -> Self {
-        // written instead of `vec![0.0; …]`: pages that are read before they are written fault
-        // twice
+        // `resize` writes the zeros; pages of `vec![0.0; …]` are read before they are written, and
+        // then fault twice
         let mut g = Vec::with_capacity(p * p);
         g.resize(p * p, 0.0);
         Self { rows: 0, weight: 0.0, g, s: vec![0.0; p], b: vec![0.0; p * t], sy: vec![0.0; t], yy: vec![0.0; t] }
@@ -133,8 +133,8 @@ impl GramState {
         &self.folds
     }
 
-    /// Returns the summed moments of the folds that are learned from while `left_out` is held out;
-    /// `None` holds out no fold. A sum of several folds allocates 8p² bytes.
+    /// Returns the sum of the moments of the training folds if fold `left_out` is held out; `None`
+    /// holds out no fold. A sum of several folds allocates 8p² bytes.
     pub fn sum(&self, left_out: Option<usize>) -> Cow<'_, FoldGram> {
         if let ([only], None) = (&self.folds[..], left_out) {
             return Cow::Borrowed(only);
@@ -261,7 +261,7 @@ fn add(to: &mut [f64], from: &[f64]) {
 pub fn add_gram<T: Real>(g: &mut [f64], phi: MatRef<'_, T>, panels: &Pool<Panels<T>>, workers: &Workers) {
     let p = phi.ncols();
     let mut strips = row_strips(MatMut::from_column_major_slice_mut(g, p, p), gram::strip_height(p));
-    // longest rows first, so that the threads finish together
+    // the strips with the longest rows come first, so that the threads finish together
     strips.reverse();
     workers.each(strips, |(first, g)| {
         // the pass discards a cancelled result, so strips can be skipped
@@ -322,7 +322,7 @@ fn add_moments<T: Real>(
     }
 }
 
-/// Below this number of targets the product reads phi from memory instead of converting it to f64
-/// first. With one target, conversion and product took a tenth of a whole fit; now it is a
-/// fiftieth.
+/// Number of targets from which the product converts phi to f64 first; with fewer targets it reads
+/// phi directly. With one target, conversion and product took a tenth of the time of a fit, and the
+/// direct product takes a fiftieth.
 const FEW_TARGETS: usize = 4;

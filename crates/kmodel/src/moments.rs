@@ -61,7 +61,7 @@ impl<'a, T: Real> RidgeFold<'a, T> {
         self
     }
 
-    /// Keeps separate moments for each class: class c of fold g has index g · classes + c.
+    /// Accumulates separate moments for each class: class c of fold g has index g · classes + c.
     #[must_use]
     pub fn by_class(mut self, classes: usize) -> Self {
         (self.take.folds, self.classes) = (self.take.folds * classes, classes);

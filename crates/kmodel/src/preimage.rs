@@ -28,8 +28,8 @@ use std::{convert::Infallible, sync::Arc};
 /// as rounding.
 const LIMITS: Limits = Limits { steps: 500, reach: 1.0, flat: 1e-13 };
 
-/// Least ratio of Σ_l γ_l k(z_l, z) to Σ_l |γ_l k(z_l, z)|; below it z is as far from P as any
-/// point.
+/// Smallest ratio of Σ_l γ_l k(z_l, z) to Σ_l |γ_l k(z_l, z)|. Below it z is no nearer to P than
+/// other points, and the descent has failed.
 const BALANCE: f64 = 1e-9;
 
 /// The kernel and landmarks from which the pre-images of a model are computed.

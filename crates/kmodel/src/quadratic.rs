@@ -25,7 +25,8 @@ const PANEL: usize = 128;
 
 /// A quadratic function of a model's basis.
 ///
-/// A solver makes it as a function of the features, without F; [`Quadratic::expand`] converts it.
+/// A solver returns it as a function of the features, without F. [`Quadratic::expand`] converts it
+/// to a function of the basis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quadratic {
     /// Factor V, m x q.
@@ -105,7 +106,7 @@ impl Quadratic {
         8 * (m * (2 * r + 1) + r + 1)
     }
 
-    /// Returns the bytes needed to make one for m basis functions and rank r.
+    /// Returns the bytes during [`Quadratic::expand`] for m basis functions and rank r.
     pub fn making_bytes(m: usize, r: usize) -> usize {
         Self::bytes(m, r) + 8 * (r + 1) * (2 * r + 1)
     }

@@ -76,7 +76,7 @@ impl Link {
     fn logarithms(&self, scores: &[f64], out: &mut Vec<f64>) {
         out.clear();
         match (self, scores) {
-            // a single score belongs to the second of two classes; the first has score 0
+            // a single score is the score of the second of two classes; the first has score 0
             (Self::Logit, [score]) => out.extend([0.0, *score]),
             (Self::Logit, _) => out.extend_from_slice(scores),
             (Self::Platt { a, b }, [score]) => {

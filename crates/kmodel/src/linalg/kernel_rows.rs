@@ -15,7 +15,7 @@ use kapprox::{KernelFunction, Real, map::nystrom::STRIP};
 use kstore::Workers;
 
 /// Rows that are multiplied together, so that an entry of the vector is loaded once for all of
-/// them. Eight are 1.4 times as fast as four, and as fast as memory.
+/// them. Eight rows are 1.4 times as fast as four, and reach the memory bandwidth.
 const GROUP: usize = 8;
 
 /// Number of partial sums of a row: an AVX-512 vector in f64.

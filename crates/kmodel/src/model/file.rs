@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `landmarks` | F32 or F64 | m x d, for landmarks; N x d for N graph nodes |
 //! | `landmarks.values` | F32 or F64 | sparse landmarks in CSR format, instead of `landmarks` |
-//! | `landmarks.indices`, `landmarks.indptr` | U64 | the same |
+//! | `landmarks.indices`, `landmarks.indptr` | U64 | columns and row starts of these entries |
 //! | `landmark_rows` | U64 | m, for landmarks; N for nodes |
 //! | `probe` | F64 | m, for a basis of features |
 //! | `coefficients` | F64 | m x t |
@@ -29,8 +29,9 @@
 //! | `components.coefficients` | F64 | m x q, for components in addition to predictions |
 //! | `components.intercept` | F64 | q |
 //!
-//! The entry holds the [`Card`] and `format_version` as JSON with sorted keys. A single entry,
-//! because safetensors writes several in random order; this way equal models have identical bytes.
+//! The entry holds the [`Card`] and `format_version` as JSON with sorted keys. It is a single
+//! entry, because safetensors writes several entries in random order, and equal models must have
+//! identical bytes.
 
 use super::{Basis, Card, Form, Leaves, Model};
 use crate::{Error, Head, Quadratic, Result};
@@ -270,7 +271,7 @@ impl<T: Real> Model<T> {
     }
 }
 
-/// Returns the card as JSON with sorted keys, including `format_version` and the required kmill
+/// Returns the metadata as JSON with sorted keys, including `format_version` and the required kmill
 /// version.
 fn card_json(card: &Card) -> serde_json::Result<String> {
     let mut value = serde_json::to_value(card)?;

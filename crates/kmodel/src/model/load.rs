@@ -52,7 +52,7 @@ impl AnyModel {
     }
 }
 
-/// The part of a card that decides whether this version can read the rest.
+/// The part of the metadata that decides whether this version can read the rest.
 #[derive(Default, serde::Deserialize)]
 #[serde(default)]
 struct Version {
@@ -68,8 +68,8 @@ struct Reader<'a, R> {
     data: u64,
 }
 
-/// Reads the header and returns it with the offset of the tensor data. Its size is checked against
-/// the length of the file before anything of that size is allocated.
+/// Reads the header and returns it with the offset of the tensor data. The size of the header is
+/// checked against the length of the file before the header is allocated.
 fn header(path: &Path, input: &mut impl Read, length: u64) -> Result<(Metadata, u64)> {
     let foreign = || Error::NotSafetensors { path: path.into() };
     let truncated = |expected| Error::Truncated { path: path.into(), expected, got: length };
@@ -86,7 +86,7 @@ fn header(path: &Path, input: &mut impl Read, length: u64) -> Result<(Metadata, 
     if size + 8 > length {
         let mut rest = Vec::new();
         input.read_to_end(&mut rest).map_err(io())?;
-        // a truncated header starts like one; anything else is not a header
+        // a truncated header starts with a brace; any other file is not safetensors
         let cut = rest.first() == Some(&b'{');
         return Err(if cut { truncated(size + 8) } else { foreign() });
     }
@@ -115,11 +115,12 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
         Error::Damaged { path: self.path.into(), detail: detail.into() }
     }
 
-    /// Reads the card. The version is checked before anything that a newer format may have changed.
+    /// Reads the metadata. The version is checked first, because a newer format may differ in the
+    /// other fields.
     fn card(&self) -> Result<Card> {
         let foreign = || Error::Foreign { path: self.path.into() };
         let text = self.header.metadata().as_ref().and_then(|map| map.get(KEY)).ok_or_else(foreign)?;
-        // a header may have a million names, so it is not parsed into a tree of values
+        // a header may have a million names, so only the fields of `Version` are parsed
         let version: Version = serde_json::from_str(text).map_err(|_| self.damaged("its kmill entry is not valid JSON"))?;
         let found = version.format_version.as_u64().ok_or_else(|| self.damaged("its format_version is missing"))?;
         if found > FORMAT_VERSION {
@@ -129,8 +130,8 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
         serde_json::from_str(text).map_err(|_| self.damaged("its kmill entry has a missing or invalid field"))
     }
 
-    /// Returns the card with the factors of its encoding, which are in a tensor; earlier versions
-    /// stored them in the card.
+    /// Returns the metadata with the factors of its encoding, which are in a tensor. Earlier
+    /// versions stored them in the metadata.
     fn with_factors(&mut self, card: Card) -> Result<Card> {
         let Some(encoding) = card.encoding.as_ref().filter(|_| self.has("encoding.factors")) else { return Ok(card) };
         let factors = self.numbers("encoding.factors", &[encoding.missing_factors()])?;

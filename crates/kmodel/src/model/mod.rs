@@ -56,7 +56,7 @@ pub struct Model<T> {
     /// Basis functions.
     #[doc(hidden)]
     pub basis: Basis<T>,
-    /// Transformation of the basis functions before the coefficients multiply them.
+    /// Transformation of the basis functions before their product with the coefficients.
     #[doc(hidden)]
     pub form: Form,
     /// Coefficients α, m x t.

@@ -104,7 +104,7 @@ impl Graph {
     pub fn paths(&self, from: usize, lengths: &mut [f64]) {
         lengths.fill(f64::INFINITY);
         lengths[from] = 0.0;
-        // nonnegative floats have the order of their bits
+        // nonnegative floats compare like their bits as integers
         let mut open = BinaryHeap::from([Reverse((0f64.to_bits(), from))]);
         while let Some(Reverse((bits, node))) = open.pop() {
             let length = f64::from_bits(bits);

@@ -5,7 +5,7 @@
 //!
 //! - regression: `prediction`, N x t;
 //! - classification: `label`, N; `scores`; and `probabilities`, N x classes in the order of the
-//!   card, if the model has them;
+//!   metadata, if the model has them;
 //! - clusters: `group`, N; and `scores`;
 //! - other tasks: `scores`.
 //!
@@ -80,8 +80,8 @@ impl<T: Real> Model<T> {
         Ok(graph.file("X", self.scaler.features()))
     }
 
-    /// Returns the rows as the basis takes them: centred, scaled, through asinh, clipped, and after
-    /// the metric.
+    /// Returns the inputs of the basis: rows that are centred, scaled, transformed by asinh,
+    /// clipped, and transformed by the metric.
     fn scaled<'g>(&self, graph: &'g Graph) -> Value<'g> {
         let factors: Vec<f64> =
             self.scaler.scale.iter().map(|scale| if *scale == 0.0 { 0.0 } else { 1.0 / scale }).collect();

@@ -1,4 +1,4 @@
-//! Scores of a model on a table with the truth.
+//! Scores of a model on a table with true values.
 
 use super::{Extras, Predictor, top::Smallest};
 use crate::score::auc::{EXACT_ROWS, RankedScores};
@@ -14,7 +14,7 @@ use kstore::key::{Purpose, Stream};
 use kstore::{Selected, budget::Term, shown};
 use std::collections::HashMap;
 
-/// Scores of a model on rows with the truth.
+/// Scores of a model on rows with true values.
 #[derive(Clone, Debug, serde::Serialize)]
 #[serde(untagged)]
 pub enum Evaluation {
@@ -69,7 +69,7 @@ pub struct Details {
     pub calibration: Option<Vec<CalibrationBin>>,
 }
 
-/// Maximum number of points in a residual plot; more would hide each other.
+/// Maximum number of points in a residual plot; more points would overlap.
 const POINTS: usize = 2_000;
 
 /// Standard deviations that contain 95 % of a normal distribution.
@@ -80,8 +80,8 @@ const ROC_POINTS: usize = 60;
 /// Probabilities marked on the curves.
 const MARKED: [f64; 5] = [0.1, 0.25, 0.5, 0.75, 0.9];
 
-/// Number of rows with the largest errors that are inspected, the fewest rows in total, and the
-/// fraction of the squared error that causes a warning.
+/// A warning names the rows with the largest errors: their number, the minimum number of rows of
+/// the table, and the fraction of the squared error that these rows must cause.
 const WORST: usize = 3;
 const FEWEST_ROWS: u64 = 300;
 const MUCH: f64 = 0.25;
@@ -219,7 +219,7 @@ impl Predictor {
                 sums.push(prediction, truth, weight);
                 let square = weight * prediction.iter().zip(truth).map(|(p, y)| (p - y).powi(2)).sum::<f64>();
                 squares += square;
-                // nonnegative floats have the order of their bits
+                // nonnegative floats compare like their bits as integers
                 worst.push((u64::MAX - square.to_bits(), *stored));
                 sample.push((keys.word(row), row, [prediction[0].to_bits(), truth[0].to_bits()]));
                 row += 1;

@@ -1,7 +1,7 @@
 //! Online learning from the end of a fit: every row is predicted first and then learned.
 //!
-//! A model with the variance of its predictions contains the state of recursive least squares. In
-//! the features φ = bF of its basis the variance is ‖φR + s‖² + c in units of the noise variance.
+//! A model that stores the variance of its predictions contains the state of recursive least
+//! squares. With the features φ = bF the variance is ‖φR + s‖² + c in units of the noise variance.
 //! Hence P is (R, s)(R, s)ᵀ, with c added to its last entry, which belongs to the intercept. R and
 //! the weights w follow from FR and Fw, the coefficients on the basis, by a QR factorisation of F.
 //! The new model has the basis of the old one.
@@ -91,7 +91,8 @@ impl Predictor {
             squares += squared.ok_or_else(beyond)?;
             Ok(())
         };
-        // blocks do not follow the segments, whose size depends on the memory: the result must not
+        // blocks are independent of segments: the size of a segment depends on the memory, and the
+        // result must not
         let (mut phi, mut y) = (Vec::with_capacity(BLOCK * r), Vec::with_capacity(BLOCK * t));
         let rows = features.visit_scores(selected, held, run, |segment| {
             for (row, targets) in segment.scores.chunks_exact(r).zip(segment.y.chunks_exact(t)) {

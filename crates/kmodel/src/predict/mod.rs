@@ -1,5 +1,5 @@
 //! Predictions of a model: for rows in memory, for the rows of a table, to a file, and compared
-//! with the truth.
+//! with true values.
 //!
 //! | rows | call |
 //! | --- | --- |
@@ -7,9 +7,9 @@
 //! | a slice | [`Predictor::predict`] |
 //! | a table of any size | [`Predictor::scores`], segment by segment |
 //! | a table, to a file | [`Predictor::write`] |
-//! | a table with the truth | [`Predictor::evaluate`] |
+//! | a table with true values | [`Predictor::evaluate`] |
 //! | a table with grades, in groups | [`Predictor::ranking`] |
-//! | a table with the truth, to learn it | [`Predictor::learn`] |
+//! | a table with true values, to learn online | [`Predictor::learn`] |
 
 mod carried;
 mod decision;
@@ -155,7 +155,7 @@ impl Predictor {
             Some(link) => link.score_of(if second { threshold } else { 1.0 - threshold })?,
             None => Some(toward(threshold, self.1.positive)).filter(|score| score.is_finite())?,
         };
-        // at the threshold itself, the positive class does not win
+        // a score at the threshold is not positive, also if the positive class is the first
         Some(if second { score } else { score.next_down() })
     }
 

@@ -116,8 +116,8 @@ impl<'a, T: Real> TableScorer<'a, T> {
     /// Returns the number of lanes that fit in memory next to the terms `held` of the caller, and
     /// the rows of a segment.
     ///
-    /// The segment is halved until a lane fits, so that an error names the least memory that
-    /// suffices.
+    /// The segment is halved until a lane fits, so that an error names the smallest sufficient
+    /// memory.
     pub(super) fn lanes(&self, memory: usize, threads: usize, held: &[Term]) -> Result<(Lanes, u64)> {
         let model = &self.typed.model;
         let source = self.source()?;

@@ -46,10 +46,10 @@ fn score_of(ordered: u64) -> f64 {
     f64::from_bits(if ordered >> 63 == 1 { ordered ^ 1 << 63 } else { !ordered })
 }
 
-/// Maximum number of rows with reasons; nobody reads more.
+/// Maximum number of rows with explanations.
 const REASONED: usize = 1000;
 
-/// Bytes of a number and the words around it in a reason.
+/// Bytes of the numbers and fixed words in the text of a reason.
 const WORDS: usize = 40;
 
 /// An anomalous row.

@@ -8,8 +8,8 @@ use kstore::sink::{self, Output, OutputColumn, Sink};
 use kstore::{KeptColumn, Missing, RowSource, Selected, TILE_TEXT, TextLimit, budget::Term};
 use std::{ops::Range, path::Path};
 
-/// Approximate size of a row group of a wide table, and of the metadata per column in it: measured
-/// on 1,000 columns.
+/// Approximate bytes of a row group of a wide table, and of the metadata of one column in a row
+/// group, measured with 1,000 columns.
 const GROUP_BYTES: usize = 64 << 20;
 const NOTE_BYTES: usize = 2 << 10;
 

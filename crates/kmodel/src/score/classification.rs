@@ -143,7 +143,7 @@ impl ProbabilitySums {
         let likely = &mut self.likely;
         self.link.probabilities(scores, likely);
         let away = |(k, p): (usize, &f64)| (p - f64::from(u8::from(k == class))).powi(2);
-        // both of two classes have the same difference: only the second counts
+        // two classes have the same squared difference, so only the second is counted
         self.brier += weight * likely.iter().enumerate().skip(usize::from(likely.len() == 2)).map(away).sum::<f64>();
         let largest = || (0..likely.len()).fold(0, |best, k| if likely[k] > likely[best] { k } else { best });
         let named = if likely.len() == 2 { positive } else { largest() };
