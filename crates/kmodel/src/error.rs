@@ -94,9 +94,7 @@ pub enum Error {
     #[error("the model stores neither variances nor distances; fit ridge with `std` or kpca with `novelty`")]
     NoQuadratic,
     /// Components requested from a model that was fitted without them.
-    #[error(
-        "the model has no components in addition to its predictions; fit a supervised model with `components`"
-    )]
+    #[error("the model has no components in addition to its predictions; fit a supervised model with `components`")]
     NoComponents,
     /// Pre-images requested from a model that has none.
     #[error("the model has no pre-images: {why}")]

@@ -46,8 +46,7 @@ impl Order {
 
 /// Returns the error for rows without any pair.
 pub fn without_pairs() -> Error {
-    let why =
-        "no group has rows with different grades, so no pair can be ranked; check the target and `group`";
+    let why = "no group has rows with different grades, so no pair can be ranked; check the target and `group`";
     Error::option("target", "", why)
 }
 

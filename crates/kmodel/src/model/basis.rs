@@ -129,7 +129,10 @@ impl<T: Real> Model<T> {
         let now = probe(&*made);
         let same = now.len() == probed.len() && now.iter().zip(probed).all(|(a, b)| (a - b).abs() <= SAME * largest);
         if !same {
-            return Err(Error::Features { map: map.clone(), why: "this version of kmill draws different random numbers" });
+            return Err(Error::Features {
+                map: map.clone(),
+                why: "this version of kmill draws different random numbers",
+            });
         }
         Ok(made)
     }

@@ -121,7 +121,8 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
         let foreign = || Error::Foreign { path: self.path.into() };
         let text = self.header.metadata().as_ref().and_then(|map| map.get(KEY)).ok_or_else(foreign)?;
         // a header may have a million names, so only the fields of `Version` are parsed
-        let version: Version = serde_json::from_str(text).map_err(|_| self.damaged("its kmill entry is not valid JSON"))?;
+        let version: Version =
+            serde_json::from_str(text).map_err(|_| self.damaged("its kmill entry is not valid JSON"))?;
         let found = version.format_version.as_u64().ok_or_else(|| self.damaged("its format_version is missing"))?;
         if found > FORMAT_VERSION {
             let needs = version.needs_kmill.as_str().unwrap_or("a newer version").to_string();
@@ -394,7 +395,10 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
     fn reals<V: kstore::Real>(&mut self, name: &str, count: usize) -> Result<Vec<V>> {
         let values: Vec<V> = self.values(count)?;
         match values.iter().position(|v| !v.is_finite()) {
-            Some(at) => Err(self.damaged(format!("tensor {name} has the value {} at position {at}; expected finite numbers", values[at]))),
+            Some(at) => Err(self.damaged(format!(
+                "tensor {name} has the value {} at position {at}; expected finite numbers",
+                values[at]
+            ))),
             None => Ok(values),
         }
     }

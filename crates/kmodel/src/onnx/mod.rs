@@ -62,7 +62,8 @@ impl<T: Real> Model<T> {
             return Err(refused("it decides between pairs of classes; fit it without `pairs`"));
         }
         let spec = Kernel::parse(&self.card.kernel)?.resolve_columns(&self.card.features)?;
-        let expression = spec.expression().ok_or_else(|| refused("its kernel has parameters without values; fit it again"))?;
+        let expression =
+            spec.expression().ok_or_else(|| refused("its kernel has parameters without values; fit it again"))?;
         let points: Vec<f64> = points.iter().map(|value| value.to_f64()).collect();
         let graph = Graph::default();
         let x = self.scaled(&graph);

@@ -125,8 +125,7 @@ impl Predictor {
     pub fn novelty(&self, selected: &Selected, top: Option<u64>, run: &Run<'_>) -> Result<(NoveltyScores, Details)> {
         let names = selected.target_names();
         if self.card().task != Task::Novelty || names.len() != 1 {
-            let why =
-                "expected a model of oneclass or mean, and one target column: 0 for normal rows, 1 for outliers";
+            let why = "expected a model of oneclass or mean, and one target column: 0 for normal rows, 1 for outliers";
             return Err(Error::option("target", names.join(","), why));
         }
         let (mut ranks, mut scores) = (RankedScores::new(EXACT_ROWS), NoveltyScores::default());

@@ -402,7 +402,9 @@ impl Predictor {
         }
         if extras.components && self.components() == 0 {
             return Err(match card.task {
-                Task::Components => Error::option("components", "", "the predictions of this model are its components; omit the option"),
+                Task::Components => {
+                    Error::option("components", "", "the predictions of this model are its components; omit the option")
+                }
                 _ => Error::NoComponents,
             });
         }

@@ -102,9 +102,8 @@ impl Predictor {
         let row = 5 * size_of::<(u64, u64)>() + kept.map_or(0, Selected::kept_bytes_per_row);
         // the reasons, as values and as text
         let row = row + reasons::REASONS * 2 * longest + 8 * self.features();
-        let held = |_: &PredictionWriter| {
-            Term::new("rows with the lowest scores", number.saturating_mul(row), "lower `top`")
-        };
+        let held =
+            |_: &PredictionWriter| Term::new("rows with the lowest scores", number.saturating_mul(row), "lower `top`");
         let Begun { mut out, terms, texts } = self.begin((selected, kept), (parts, extras), path, run, held)?;
         let (mut lowest, sign) = (Smallest::new(top), if components { -1.0 } else { 1.0 });
         self.scores(selected, extras, terms, run, |scores| {
