@@ -160,6 +160,7 @@ impl Error {
     /// Adds the memory of other work, in bytes, to the budget that the message names: see
     /// [`kstore::Error::beside`].
     #[must_use]
+    #[doc(hidden)]
     pub fn beside(self, bytes: usize) -> Self {
         match self {
             Self::Store(error) => Self::Store(error.beside(bytes)),
@@ -174,6 +175,7 @@ impl Error {
     }
 
     /// Returns the underlying error about tables, files or passes, if this error wraps one.
+    #[doc(hidden)]
     pub fn stored(&self) -> Option<&kstore::Error> {
         match self {
             Self::Store(error) | Self::Approx(kapprox::Error::Store(error)) => Some(error),
@@ -182,6 +184,7 @@ impl Error {
     }
 
     /// Returns an [`Error::Shape`] unless `got` equals `expected`.
+    #[doc(hidden)]
     pub fn unless_same(what: &'static str, expected: usize, got: usize) -> Result<()> {
         if expected == got { Ok(()) } else { Err(Self::Shape { what, expected, got }) }
     }

@@ -46,6 +46,7 @@ pub enum FoldSpec {
 
 impl FoldSpec {
     /// Default if hyperparameters must be chosen and no folds were specified.
+    #[doc(hidden)]
     pub const USUAL: Self = Self::Hash(5);
 
     /// Parses `5`, `blocks:6`, `column:subject`, `groups:5:subject`, `forward:5+1:date` or `none`.
@@ -85,6 +86,7 @@ impl FoldSpec {
     }
 
     /// Returns the fold column, if there is one.
+    #[doc(hidden)]
     pub fn column(&self) -> Option<&str> {
         match self {
             Self::Column(name) | Self::Groups(_, name) | Self::Forward { column: Some(name), .. } => Some(name),

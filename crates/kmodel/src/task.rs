@@ -40,6 +40,7 @@ pub enum Link {
 
 impl Link {
     /// Writes the class probabilities of a row with these scores to `out`: two for a single score.
+    #[doc(hidden)]
     pub fn probabilities(&self, scores: &[f64], out: &mut Vec<f64>) {
         self.logarithms(scores, out);
         let largest = out.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -64,6 +65,7 @@ impl Link {
 
     /// Returns −ln of the probability of `class`, computed from the scores: finite even if the
     /// probability underflows.
+    #[doc(hidden)]
     pub fn log_loss(&self, scores: &[f64], class: usize) -> f64 {
         let mut all = Vec::new();
         self.logarithms(scores, &mut all);

@@ -147,6 +147,7 @@ impl Error {
 
     /// Returns what was found at a path, or `None` if nothing is there; other errors as
     /// [`Error::io`].
+    #[doc(hidden)]
     pub fn unless_absent<V>(found: std::io::Result<V>, action: &'static str, path: &Path) -> Result<Option<V>> {
         match found {
             Ok(found) => Ok(Some(found)),
@@ -157,6 +158,7 @@ impl Error {
 
     /// Returns true for errors that depend neither on the job nor on its rows, such as a stop
     /// request or a full disk: the same job may succeed later.
+    #[doc(hidden)]
     pub fn may_pass(&self) -> bool {
         matches!(
             self,
@@ -171,6 +173,7 @@ impl Error {
 
     /// Corrects an error of work whose budget was reduced by `bytes` that something else holds: it
     /// then names the whole budget, and one with room for both.
+    #[doc(hidden)]
     #[must_use]
     pub fn beside(mut self, bytes: usize) -> Self {
         match &mut self {

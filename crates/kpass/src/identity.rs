@@ -29,6 +29,7 @@ pub fn scheme(path: &Path) -> Option<&str> {
 ///
 /// The digest is compared between runs. Within a run, length, time and place are compared, which
 /// costs one system call and no reading.
+#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// Path of the file, as given.

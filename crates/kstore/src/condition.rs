@@ -182,6 +182,7 @@ enum Comparand {
 }
 
 /// A [`Condition`] whose value was converted to the type of its column.
+#[doc(hidden)]
 #[derive(Clone, Debug)]
 pub struct Bound {
     /// Whether the condition holds for values that are less, equal and greater.
@@ -223,6 +224,7 @@ impl Bound {
 /// assert!(kstore::condition::parse_rows("9..3").is_err());
 /// # Ok::<(), kstore::Error>(())
 /// ```
+#[doc(hidden)]
 pub fn parse_rows(text: &str) -> Result<Range<u64>> {
     let syntax = |expected: &str| Error::Syntax {
         what: "`rows`",
@@ -239,6 +241,7 @@ pub fn parse_rows(text: &str) -> Result<Range<u64>> {
 }
 
 /// Formats a range of rows as [`parse_rows`] reads it.
+#[doc(hidden)]
 pub fn shown_rows(rows: &Range<u64>) -> String {
     let end = if rows.end == u64::MAX { String::new() } else { rows.end.to_string() };
     format!("{}..{end}", rows.start)

@@ -37,6 +37,7 @@ pub enum Missing {
 
 impl Missing {
     /// The treatments with a name of their own, in the order of messages.
+    #[doc(hidden)]
     pub const ALL: [Self; 4] = [Self::Error, Self::Drop, Self::Mean, Self::Indicator];
 
     /// Returns the name: `error`, `drop`, `mean` or `indicator`.
@@ -50,6 +51,7 @@ impl Missing {
     }
 
     /// Returns the treatment with this name.
+    #[doc(hidden)]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|missing| missing.name() == name)
     }

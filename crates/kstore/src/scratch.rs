@@ -87,6 +87,7 @@ impl Scratch {
     ///
     /// # Errors
     /// [`Error::OverScratch`] if the rows of the range would exceed the limit; [`Error::Io`].
+    #[doc(hidden)]
     pub fn cache<T: Real>(&self, shape: TableShape, range: Range<u64>) -> Result<CacheWriter<T>> {
         let rows = range.end.saturating_sub(range.start);
         self.cache_up_to(shape, range, rows)
@@ -96,6 +97,7 @@ impl Scratch {
     ///
     /// # Errors
     /// [`Error::OverScratch`] if `most` rows would exceed the limit; [`Error::Io`].
+    #[doc(hidden)]
     pub fn cache_up_to<T: Real>(&self, shape: TableShape, range: Range<u64>, most: u64) -> Result<CacheWriter<T>> {
         let needed = most.saturating_mul(Cache::<T>::row_bytes(&shape) as u64);
         let reserved = Reserved::new(self, needed)?;
@@ -141,6 +143,7 @@ impl Drop for Reserved {
 type Dictionaries = [Option<Arc<Vec<Label>>>; 2];
 
 /// A cache that is being written.
+#[doc(hidden)]
 #[derive(Debug)]
 pub struct CacheWriter<T> {
     arrays: Vec<BufWriter<File>>,
@@ -262,6 +265,7 @@ pub fn free(folder: &Path) -> Option<u64> {
 }
 
 /// Rows on disk in unnamed files, which are removed when this value is dropped.
+#[doc(hidden)]
 #[derive(Debug)]
 pub struct Cache<T> {
     arrays: Vec<Positioned>,

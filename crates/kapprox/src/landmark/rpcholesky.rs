@@ -71,6 +71,7 @@ fn doubling(m: usize, s: usize) -> usize {
 impl RpCholesky {
     /// Returns the bytes of the proposals for m landmarks of d features and of the pool that is
     /// eliminated together, for passes with the given number of lanes.
+    #[doc(hidden)]
     pub fn proposal_bytes(m: usize, d: usize, element: usize, lanes: usize) -> usize {
         let (most, row) = (m + MIN_BLOCK, d * element + 40);
         // each lane, the merged state and the selection hold up to twice the number of proposals

@@ -44,6 +44,7 @@ use kpass::{Footprint, Workers};
 use std::fmt::Debug;
 
 /// Returns the parallelism that faer may use inside [`Workers::install`].
+#[doc(hidden)]
 pub fn par(workers: &Workers) -> Par {
     match workers.threads() {
         0 | 1 => Par::Seq,
@@ -55,6 +56,7 @@ pub fn par(workers: &Workers) -> Par {
 ///
 /// # Panics
 /// If the column is not contiguous: sums over it would be wrong or missing.
+#[doc(hidden)]
 #[inline(always)]
 pub fn contiguous<T>(column: ColRef<'_, T>) -> &[T] {
     column.try_as_col_major().expect("blocks are column-major").as_slice()
@@ -64,6 +66,7 @@ pub fn contiguous<T>(column: ColRef<'_, T>) -> &[T] {
 ///
 /// # Panics
 /// If the column is not contiguous.
+#[doc(hidden)]
 #[inline(always)]
 pub fn contiguous_mut<T>(column: ColMut<'_, T>) -> &mut [T] {
     column.try_as_col_major_mut().expect("blocks are column-major").as_slice_mut()

@@ -78,6 +78,7 @@ impl PartialCholesky {
     ///
     /// The trace and the trace error become bounds for HKH, H = I − 11ᵀ/n, because its residual is
     /// at most the residual of K.
+    #[doc(hidden)]
     #[must_use]
     pub fn centred(mut self) -> (Self, Vec<f64>) {
         let n = self.factor.nrows();

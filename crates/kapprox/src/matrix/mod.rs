@@ -74,6 +74,7 @@ impl PartialCholesky {
     ///
     /// A new point with the kernel values `k` at the pivots has the coordinates L⁻¹k, just as row i
     /// of F holds the coordinates of row i.
+    #[doc(hidden)]
     pub fn lower(&self) -> Mat<f64> {
         let r = self.pivots.len();
         Mat::from_fn(r, r, |i, j| if i >= j { self.factor[(self.pivots[i] as usize, j)] } else { 0.0 })

@@ -6,6 +6,7 @@ use kpass::{Footprint, Result, RowBuf, RowCursor, RowSource, TableShape};
 use std::{ops::Range, sync::Arc};
 
 /// The rows of a source with their features multiplied by a metric, or unchanged without one.
+#[doc(hidden)]
 #[derive(Debug)]
 pub struct MetricRows<S> {
     source: S,

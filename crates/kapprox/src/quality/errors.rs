@@ -83,6 +83,7 @@ impl<T: Real> Approximation<'_, T> {
     ///
     /// # Panics
     /// If the ranks do not ascend within 1 to p.
+    #[doc(hidden)]
     pub fn column_fold<'r>(&'r self, ranks: &'r [usize], columns: usize, seed: u64) -> Result<ColumnFold<'r, T>> {
         let p = self.map.dims().1;
         let ascend = ranks.windows(2).all(|pair| pair[0] < pair[1]);

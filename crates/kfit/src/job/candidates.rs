@@ -42,11 +42,13 @@ impl FromStr for Candidates {
 
 impl Candidates {
     /// The default number of candidates: max(20·rank, 50,000).
+    #[doc(hidden)]
     pub fn of_rank(rank: usize) -> Self {
         Self::Rows(CANDIDATES_PER_RANK.saturating_mul(rank as u64).max(FEWEST_CANDIDATES))
     }
 
     /// The number of rows; `None` for all.
+    #[doc(hidden)]
     pub fn rows(self) -> Option<usize> {
         match self {
             Self::All => None,

@@ -53,6 +53,7 @@ pub struct Combination {
 
 impl Combination {
     /// Formats one line per kernel, with weight and alignment, and one line for the sum.
+    #[doc(hidden)]
     pub fn told(&self) -> Vec<String> {
         let each = self.kernels.iter().zip(&self.weights).zip(&self.alignments);
         let line = |((kernel, weight), alignment): ((&String, &f64), &f64)| {

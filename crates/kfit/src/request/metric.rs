@@ -88,6 +88,7 @@ impl MetricSource {
     }
 
     /// Returns the known metric, if any, for features scaled by `scaler`.
+    #[doc(hidden)]
     pub fn known_for(&self, scaler: &Scaler) -> Result<Option<Arc<Metric>>> {
         match self {
             Self::Given(given) => given.scaled(scaler).map(Some),
@@ -96,6 +97,7 @@ impl MetricSource {
     }
 
     /// Number of columns that the kernel sees, for rows of d features.
+    #[doc(hidden)]
     pub fn outputs(&self, d: usize) -> usize {
         match self {
             Self::Learned(MetricForm::LowRank(r)) => *r.min(&d),
@@ -132,6 +134,7 @@ impl FromStr for MetricSource {
 }
 
 /// A metric known before the fit.
+#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq)]
 pub struct KnownMetric {
     /// The metric, for features scaled by `scaler`.
@@ -188,6 +191,7 @@ impl MetricSource {
     ///
     /// # Errors
     /// [`Error::Option`] for a model without a metric, or with other features.
+    #[doc(hidden)]
     pub fn of_model(model: &AnyModel, features: &[String]) -> Result<Self> {
         let (metric, scaler) = either!(AnyModel: model, model => (&model.metric, &model.scaler));
         let Some(metric) = metric else {

@@ -93,6 +93,7 @@ pub enum LandmarkSource {
 
 impl LandmarkSource {
     /// The scheme; `None` for a table or an unknown name.
+    #[doc(hidden)]
     pub fn scheme(&self) -> Option<&'static Scheme> {
         match self {
             Self::Scheme(name) => landmark::by_name(name),
@@ -101,6 +102,7 @@ impl LandmarkSource {
     }
 
     /// The open table of landmarks, if there is one.
+    #[doc(hidden)]
     pub fn table(&self) -> Option<&Selected> {
         match self {
             Self::Scheme(_) | Self::File(_) => None,

@@ -3,12 +3,13 @@
 use super::data::DataArgs;
 use super::parse;
 use super::solver::SolverArgs;
-use crate::{error::flags, table::joined};
+use crate::error::flags;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use kapprox::Kernel;
 use kapprox::kernel::{Facts, KernelFamily, registry};
 use kapprox::map::MapSpec;
+use kreport::table::joined;
 use ksolve::job::{Candidates, ElementType};
 use ksolve::job::{LandmarkSource, MetricSource, Scaling};
 

@@ -96,7 +96,7 @@ fn every_output_has_the_same_numbers() {
                 let chart = &page[start..start + page[start..].find("</svg>").unwrap()];
                 let series = &chart[chart.find(&format!("data-name=\"{method}\"")).unwrap()..];
                 assert!(series.contains(&format!("data-x=\"{:e}\" data-y=\"{median:e}\"", rank as f64)), "{series}");
-                let shown = kmill::table::number(median, 4);
+                let shown = kreport::table::number(median, 4);
                 assert!(terminal.contains(&format!("  {shown}")), "{metric} {method} {rank}: {shown} in {terminal}");
             }
         }

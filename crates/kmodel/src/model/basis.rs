@@ -85,6 +85,7 @@ impl<T: Real> Model<T> {
     ///
     /// # Errors
     /// An unknown kernel.
+    #[doc(hidden)]
     pub fn kernel(&self) -> Result<Arc<dyn KernelFunction<T>>> {
         Ok(self.any_kernel()?.typed())
     }
@@ -97,6 +98,7 @@ impl<T: Real> Model<T> {
     ///
     /// # Errors
     /// An unknown kernel or map, and random features that differ in this version.
+    #[doc(hidden)]
     pub fn functions(&self) -> Result<Functions<T>> {
         let points = self.basis.landmarks().map_or(&[][..], |(points, _)| points);
         self.with_leaves(self.form.functions(|| self.plain_functions(), points, self.dims().1)?)

@@ -26,6 +26,7 @@ pub struct MetricReport {
 impl MetricReport {
     /// Returns the report of a metric with `features` outputs; `shares` are the importances in any
     /// order, `deviations` their standard deviations, or empty.
+    #[doc(hidden)]
     pub fn new(
         source: String,
         features: usize,
@@ -42,6 +43,7 @@ impl MetricReport {
 
     /// Returns each feature with its importance and the standard deviation of the importance, if
     /// available.
+    #[doc(hidden)]
     pub fn shares(&self) -> impl Iterator<Item = (&str, f64, Option<f64>)> {
         let spread = self.spread.iter().copied().map(Some).chain(std::iter::repeat(None));
         self.importance.iter().zip(spread).map(|((name, share), spread)| (name.as_str(), *share, spread))

@@ -180,6 +180,7 @@ impl<T: Real> Model<T> {
     }
 
     /// Returns the bytes of the model in memory.
+    #[doc(hidden)]
     pub fn bytes(&self) -> usize {
         let (m, d, t) = self.dims();
         let quadratic = self.quadratic.as_ref().map_or(0, Quadratic::held);

@@ -54,6 +54,7 @@ impl<T: Real> Model<T> {
     /// # Errors
     /// [`Error::Shape`] if `x` or `out` do not fit the model, or `scratch` was made for another
     /// model.
+    #[doc(hidden)]
     pub fn predict_with(
         &self,
         basis: &Functions<T>,

@@ -39,7 +39,7 @@ use crate::{
 };
 use crate::{model::MetricReport, run::Run};
 use decision::Decision;
-use kstore::{Encoding, Label, Missing, Selected, Selection, Table, TextOptions, budget::Term};
+use kstore::{Encoding, Label, Missing, Plan, Selected, Selection, Table, TextOptions, budget::Term};
 use std::{path::Path, sync::Arc};
 use table::TableScorer;
 use typed::{SeenRows, Typed};
@@ -173,6 +173,22 @@ impl Predictor {
         Self::new(AnyModel::load(path)?)
     }
 
+    /// Loads a model, unless its file exceeds the memory budget and the size of the program itself.
+    /// A smaller model is planned together with its table, so that an error message names a budget
+    /// that suffices for both.
+    ///
+    /// # Errors
+    /// The errors of [`Predictor::load`], and of the memory plan.
+    #[doc(hidden)]
+    pub fn load_within(path: &Path, run: &Run<'_>) -> Result<Self> {
+        let bytes = std::fs::metadata(path).map_or(0, |file| usize::try_from(file.len()).unwrap_or(usize::MAX));
+        let program = Plan::process("the model", run.bytes(), run.workers().threads(), 0);
+        if bytes > run.bytes().max(program.bytes()) {
+            program.term("its file", bytes, "fit a model of lower `rank`").check()?;
+        }
+        Self::load(path)
+    }
+
     /// Reads a model from the bytes of its file.
     ///
     /// # Errors
@@ -204,6 +220,7 @@ impl Predictor {
 
     /// Returns the options for text files with rows of the model: numbers, dates and missing values
     /// are read as in the fit, and columns have the types of the model.
+    #[doc(hidden)]
     pub fn reading(&self, options: TextOptions) -> TextOptions {
         let card = self.card();
         let options = if card.sparse().is_some() { options.sparse() } else { options };

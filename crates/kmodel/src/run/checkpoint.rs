@@ -31,6 +31,7 @@ impl std::fmt::Debug for Checkpoint<'_> {
 impl Checkpoint<'_> {
     /// Returns the error to report for a failed run: an interruption with a saved checkpoint
     /// becomes [`Error::Stopped`]. For other errors with saved work, notifies the listener.
+    #[doc(hidden)]
     pub fn kept(&self, journal: &Journal<'_>, error: Error) -> Error {
         match (journal.holds_work(), error.is_interrupted()) {
             (true, true) => Error::Stopped { checkpoint: journal.folder().to_path_buf() },

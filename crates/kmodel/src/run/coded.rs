@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 /// Number of copies of a tile's texts that exist at the same time: the tile, the rows to write,
 /// these rows as Arrow arrays, and in the sink a page or batch and its encoded form.
+#[doc(hidden)]
 pub const COPIES: usize = 6;
 
 /// Bytes up to which the first inspection of the columns needs no memory plan, so that `plan` can
@@ -33,6 +34,7 @@ impl Run<'_> {
     /// # Errors
     /// A missing value where none is allowed, with its position; [`kstore::Error::TooManyValues`];
     /// errors of reading and of the memory plan.
+    #[doc(hidden)]
     pub fn coded(&self, selected: &Selected) -> Result<Selected> {
         Ok(self.coded_together(&[selected])?.pop().unwrap_or_else(|| selected.clone()))
     }
@@ -42,6 +44,7 @@ impl Run<'_> {
     ///
     /// # Errors
     /// The errors of [`Run::coded`].
+    #[doc(hidden)]
     pub fn coded_together(&self, tables: &[&Selected]) -> Result<Vec<Selected>> {
         let new = tables.iter().find(|table| table.is_new());
         new.and_then(|table| table.table().note()).into_iter().for_each(|note| self.stages().warn(note));
@@ -94,6 +97,7 @@ impl Run<'_> {
     ///
     /// # Errors
     /// The errors of [`Run::coded`].
+    #[doc(hidden)]
     pub fn found<S: Search>(&self, search: &S, table: &Selected) -> Result<S::State> {
         self.scanned(table, search.state_bytes(), search, &|texts| search.rows(texts))
     }
@@ -120,6 +124,7 @@ impl Run<'_> {
     }
 
     /// Returns the statistics of the rows of a table, in a separate pass.
+    #[doc(hidden)]
     pub fn statistics(&self, table: &Selected) -> Result<Statistics> {
         let fold = StatisticsFold::new(table.shape());
         self.scanned(table, fold.state_bytes(), &fold, &|texts| table.rows(Reading { texts, ..Reading::default() }))

@@ -77,6 +77,7 @@ impl FromStr for Method {
 
 /// A run: one method with one seed, at every rank if one run covers them all, otherwise at one
 /// rank.
+#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq)]
 pub struct CurveRun {
     /// The scheme or map.

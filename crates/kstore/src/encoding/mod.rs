@@ -66,6 +66,7 @@ pub(crate) const CATEGORY_LIMIT: usize = 1000;
 pub(crate) const BUCKET_LIMIT: u32 = 1 << 16;
 
 /// How the values of a column become features.
+#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Code {
@@ -119,6 +120,7 @@ impl std::fmt::Display for Code {
 }
 
 /// A column, and how it becomes features.
+#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CodedColumn {
     /// Name of the column.
@@ -184,6 +186,7 @@ impl std::fmt::Display for CodedColumn {
 /// let encoding = Encoding::new(vec![column("price", Code::Number), column("city", cities)]);
 /// assert_eq!(encoding.names(), ["price", "city=Bonn", "city=Ulm"]);
 /// ```
+#[doc(hidden)]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Encoding {

@@ -30,6 +30,7 @@ pub enum Times {
 
 impl Times {
     /// All values, in the order of messages.
+    #[doc(hidden)]
     pub const ALL: [Self; 3] = [Self::None, Self::Position, Self::Cyclic];
 
     /// Returns the name: `none`, `position` or `cyclic`.

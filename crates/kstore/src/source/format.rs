@@ -90,6 +90,7 @@ pub trait FileCursor: Send {
 }
 
 /// A cursor over the rows of an open file.
+#[doc(hidden)]
 pub type BoxedCursor<'a> = Box<dyn FileCursor + 'a>;
 
 /// Opens a file of a recognised format; the path is for messages only and need not lead to the
@@ -159,6 +160,7 @@ impl Format {
 
     /// Returns whether each row begins with a label, for which the writer uses the target
     /// [`super::TARGET`].
+    #[doc(hidden)]
     pub fn is_labelled(&self) -> bool {
         self.is_labelled
     }
@@ -168,6 +170,7 @@ impl Format {
     }
 
     /// Returns whether a file holds one matrix of one type, without names.
+    #[doc(hidden)]
     pub fn is_matrix(&self) -> bool {
         self.is_matrix
     }

@@ -71,11 +71,13 @@ static STOP: OnceLock<fn() -> bool> = OnceLock::new();
 
 /// Sets the function that returns whether the process was asked to stop; only the first call has an
 /// effect. Stores call it while they wait for a response.
+#[doc(hidden)]
 pub fn stop_when(requested: fn() -> bool) {
     STOP.get_or_init(|| requested);
 }
 
 /// Returns whether the process was asked to stop.
+#[doc(hidden)]
 pub fn is_stopped() -> bool {
     STOP.get().is_some_and(|requested| requested())
 }
@@ -98,6 +100,7 @@ const HIDDEN: &str = "***";
 ///     "https://***@host/rows.csv?sig=***&v=***"
 /// );
 /// ```
+#[doc(hidden)]
 pub fn redacted(address: &str) -> String {
     let Some((scheme, rest)) = address.split_once("://") else { return address.to_string() };
     // in other addresses `?` is part of a pattern

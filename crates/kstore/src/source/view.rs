@@ -44,6 +44,7 @@ impl<'a> Positions<'a> {
     }
 
     /// Returns the positions from index `skip` on.
+    #[doc(hidden)]
     pub fn skip(self, skip: usize) -> Self {
         match self {
             Self::From(start) => Self::From(start + skip),

@@ -175,6 +175,7 @@ impl TextOptions {
 
     /// Sets how other rows were read, for everything that these options leave open. Columns that a
     /// file does not have are ignored.
+    #[doc(hidden)]
     #[must_use]
     pub fn like(mut self, mut reading: TextReading) -> Self {
         reading.extend(&self.like);
@@ -183,6 +184,7 @@ impl TextOptions {
     }
 
     /// Returns whether the reading of other rows is set.
+    #[doc(hidden)]
     pub fn is_alike(&self) -> bool {
         !self.like.is_default()
     }
@@ -213,6 +215,7 @@ impl TextOptions {
     }
 
     /// Returns whether rows of this shape stay sparse.
+    #[doc(hidden)]
     pub fn keeps(&self, shape: SparseShape) -> bool {
         shape.must_stay() || self.sparse == Sparse::All || self.sparse == Sparse::Thin && shape.is_thin()
     }
@@ -220,6 +223,7 @@ impl TextOptions {
     /// svmlight: keeps the rows sparse if that takes less memory and time: at least a thousand
     /// columns, and no row with entries in more than an eighth of them. If one of several files
     /// stays sparse, all do.
+    #[doc(hidden)]
     #[must_use]
     pub fn sparse_where_thin(self) -> Self {
         Self { sparse: self.sparse.max(Sparse::Thin), ..self }
