@@ -34,7 +34,7 @@ pub struct FeatureFold<'a, T, S> {
     folds: &'a Folds,
     targets: &'a Targets,
     bin: usize,
-    /// Number of classes with separate bins in every fold; 1 if classes share a bin.
+    /// Number of classes with separate bins in every fold; 1 for one bin per fold.
     pub(crate) classes: usize,
     pub(crate) take: S,
 }

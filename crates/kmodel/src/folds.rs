@@ -36,7 +36,7 @@ pub enum FoldSpec {
     Forward {
         /// Number of tested blocks.
         tests: usize,
-        /// Number of blocks left out before a tested block: `forward:5+1`.
+        /// Number of unused blocks directly before a tested block: `forward:5+1`.
         gap: usize,
         /// Column that orders the rows, such as a date: `forward:5:date`; `None` for the order of
         /// the table.

@@ -64,7 +64,7 @@ impl FoldGram {
 /// They are mergeable, and suffice for every rank, every lambda and every held-out fold.
 ///
 /// Products within a block are computed in the type of the features, sums over blocks in f64. With
-/// f32 features the error of G_ij is therefore about ε₃₂·√(G_ii G_jj), whatever the number of rows.
+/// f32 features the error of G_ij is therefore about ε₃₂·√(G_ii G_jj) for any number of rows.
 ///
 /// *Cost of an update with b rows*: b·p² flops for G (half of the full product), 2·b·p·(t + 1) for
 /// b and s.
@@ -184,7 +184,7 @@ impl GramState {
     }
 
     /// Adds b rows of a fold whose `phi` and `y` are already multiplied by `roots`, the square
-    /// roots of the row weights. The errors are those of [`GramState::update`].
+    /// roots of the row weights. Returns the same errors as [`GramState::update`].
     pub(crate) fn update_weighted<T: Real>(
         &mut self,
         fold: usize,
@@ -264,7 +264,7 @@ pub fn add_gram<T: Real>(g: &mut [f64], phi: MatRef<'_, T>, panels: &Pool<Panels
     // the strips with the longest rows come first, so that the threads finish together
     strips.reverse();
     workers.each(strips, |(first, g)| {
-        // the pass discards a cancelled result, so strips can be skipped
+        // the pass discards the result if it is cancelled, so the strip can be skipped
         if !workers.is_cancelled() {
             panels.with(Panels::default, |panels| gram::add_rows(phi, first, g, panels));
         }

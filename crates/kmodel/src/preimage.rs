@@ -44,7 +44,7 @@ impl PreImages {
     /// Prepares the pre-images of a components model.
     ///
     /// # Errors
-    /// [`Error::PreImages`] if the model has no landmarks, has a kernel without a gradient, takes
+    /// [`Error::PreImages`] if the model has no landmarks, has a kernel without a gradient, reads
     /// sparse rows, has a metric, or lacks the distances from its components.
     pub fn new<T: Real>(model: &Model<T>) -> Result<Self> {
         let refuse = |why: &'static str| Err(Error::PreImages { why });

@@ -1,8 +1,8 @@
 //! Rows in groups with grades, and the pairs of rows that a ranking must order.
 //!
 //! A pair is two rows of one group with different grades. Sums over the pairs of a group of m rows
-//! take m ln m steps: rows are visited in the order of their scores, while a tree stores the sums
-//! of the visited rows by grade.
+//! take m ln m steps: a loop visits the rows in the order of their scores, and a tree stores the
+//! sums of the visited rows by grade.
 //!
 //! Reference: Lee, Lin, "Large-scale linear RankSVM", Neural Computation 26, 2014.
 

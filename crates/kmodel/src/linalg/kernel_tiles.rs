@@ -170,7 +170,7 @@ fn both<T: Real>(
     }
 }
 
-/// Computes `out` += K v for a diagonal block, of which only the lower triangle is read.
+/// Computes `out` += K v for a diagonal block; reads only its lower triangle.
 fn below_diagonal<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, mut out: MatMut<'_, f64>) {
     let height = k.nrows();
     for t in 0..v.ncols() {

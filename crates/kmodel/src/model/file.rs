@@ -140,7 +140,8 @@ fn told(tensor: &str) -> &'static str {
 }
 
 impl<T: Real> Model<T> {
-    /// Writes the model atomically: to a sibling file that is renamed once it is safe on disk.
+    /// Writes the model atomically: to a temporary file in the same folder, which is renamed after
+    /// it is synchronised to disk.
     ///
     /// Matrices are written row by row, so memory does not double.
     ///
@@ -282,7 +283,8 @@ fn card_json(card: &Card) -> serde_json::Result<String> {
     serde_json::to_string(&sorted(value))
 }
 
-/// Sorts the keys of every object of a JSON value, whatever map type serde_json was built with.
+/// Sorts the keys of every object of a JSON value: the features of serde_json decide whether its
+/// maps are sorted.
 fn sorted(value: Value) -> Value {
     match value {
         Value::Object(map) => {

@@ -32,7 +32,7 @@ pub struct Leaves<T> {
     pub widths: Vec<f64>,
     /// Numbers of rows of the L leaves.
     pub counts: Vec<usize>,
-    /// Rows of all leaves, leaf by leaf, as the kernel takes them.
+    /// Rows of all leaves, leaf by leaf, scaled and transformed by the metric.
     pub points: Vec<T>,
     /// Dual coefficients α of these rows, x t.
     pub coefficients: Mat<f64>,

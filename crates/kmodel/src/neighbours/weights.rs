@@ -21,7 +21,7 @@ const PENALTY: f64 = 1e-3;
 /// A neighbour is much nearer if its squared distance is below this fraction of the mean.
 const NEAR: f64 = 1e-6;
 
-/// Smallest factor of a reduced penalty: neighbours equal to the point get equal weights.
+/// Smallest factor of a reduced penalty; with it, neighbours equal to the point get equal weights.
 const LEFT: f64 = 1e-9;
 
 /// Buffers for the weights of one point at a time.
@@ -68,7 +68,7 @@ impl Reconstruction {
         weights.resize(k, 1.0);
         factor(&mut self.gram, k);
         solve(&self.gram, k, weights);
-        // the sum 1ᵀ(C + rI)⁻¹1 is at least k/(1 + r) here
+        // the sum 1ᵀ(C + rI)⁻¹1 is positive: at least k/(1 + r)
         let sum: f64 = weights.iter().sum();
         weights.iter_mut().for_each(|w| *w /= sum);
     }

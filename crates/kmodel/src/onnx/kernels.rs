@@ -45,7 +45,7 @@ pub(super) fn values<'g>(
     }
 }
 
-/// Returns the values of a registered kernel; `None` if it is not supported here.
+/// Returns the values of a registered kernel; `None` if ONNX operations cannot express it.
 fn kernel<'v, 'g>(
     family: &str,
     parameter: &dyn Fn(&str) -> Option<&'v [f64]>,

@@ -62,7 +62,7 @@ pub struct Details {
     /// Recall and precision at descending thresholds, for two classes and for novelty detection.
     pub precision: Option<Vec<(f64, f64)>>,
     /// Effects of some thresholds between two classes: the decision threshold, some probabilities,
-    /// and the cheapest one if costs were given.
+    /// and the cheapest one if costs were specified.
     pub thresholds: Vec<ThresholdScores>,
     /// Predicted probabilities and observed fractions, by ascending probability, for models with
     /// probabilities: of the positive of two classes, or of the predicted one of more classes.

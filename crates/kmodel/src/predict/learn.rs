@@ -86,7 +86,7 @@ impl Predictor {
         };
         let mut learn = |phi: &[f64], y: &[f64]| -> Result<()> {
             let squared = recursion.learn((phi, y), forgetting, &panels, workers);
-            // a cancelled block leaves an incomplete recursion
+            // a cancelled block makes the recursion incomplete
             workers.check()?;
             squares += squared.ok_or_else(beyond)?;
             Ok(())

@@ -48,9 +48,9 @@ use typed::{SeenRows, Typed};
 /// concurrently.
 ///
 /// Rows are unscaled, with the values of the table in the order of [`Card::features`]. A model with
-/// category columns takes a table ([`Table::from_batches`], or files), or slices of its features: 1
-/// for the category of the row, 0 for all others. The prediction of a row is bit-identical alone,
-/// in a batch, and in a table that the command predicts.
+/// category columns predicts a table ([`Table::from_batches`], or files), or slices of its encoded
+/// features: 1 for the category of the row, 0 for all other categories. The prediction of a row is
+/// bit-identical alone, in a batch, and in a table that the command predicts.
 ///
 /// ```
 /// use ksolve::job::{Fit, Run};
@@ -327,7 +327,7 @@ impl Predictor {
     /// Selects the rows of a table for the model: the columns of the fit by name, and the further
     /// columns of `selection`.
     ///
-    /// Categories have the values that the fit found. Missing values are treated as in the fit,
+    /// Categories have the values of the fit. Missing values are treated as in the fit,
     /// unless `selection` specifies another treatment.
     ///
     /// # Errors
@@ -364,7 +364,8 @@ impl Predictor {
     }
 
     /// Scores the selected rows, hands the segments to `deliver` in row order, and returns the
-    /// number of rows. `held` are the plan terms of memory that the caller uses meanwhile.
+    /// number of rows. `held` are the plan terms of the memory that the caller uses during the
+    /// pass.
     ///
     /// *Cost*: one pass, with one prediction per row.
     /// *Bytes*: the model, and a segment of scores per lane.

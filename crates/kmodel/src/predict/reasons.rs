@@ -17,8 +17,8 @@ use kapprox::{KernelFunction, Real};
 use kstore::Scaler;
 use std::sync::Arc;
 
-/// Maximum number of reasons per row, of trial values per column, and the smallest gain of a change
-/// relative to the gain so far.
+/// Maximum number of reasons per row and of trial values per column, and the smallest gain of a
+/// change relative to the gain of the previous changes.
 pub(super) const REASONS: usize = 3;
 const VALUES: usize = 32;
 const LITTLE: f64 = 0.1;
@@ -57,8 +57,8 @@ pub(super) fn inverted(scaler: &Scaler, j: usize, scaled: f64, epsilon: f64) -> 
     exact(scaler, j, scaler.invert(j, scaled), epsilon)
 }
 
-/// Returns the value, or 0 for a value within the rounding of scaling: a reason shows `0`, not
-/// `2.7e-15`.
+/// Returns the value, or 0 if the value is within the rounding error of the scaling: a reason shows
+/// `0`, not `2.7e-15`.
 fn exact(scaler: &Scaler, j: usize, value: f64, epsilon: f64) -> f64 {
     let rounding = ROUNDINGS * epsilon * (scaler.centre[j].abs() + scaler.scale[j].abs() + scaler.mean[j].abs());
     if value.abs() <= rounding { 0.0 } else { value }

@@ -97,7 +97,7 @@ pub(super) struct TableScorer<'a, T: Real> {
     /// Number of rows with a value far outside the ranges of the model, and of such values of each
     /// feature.
     outside: (AtomicU64, Vec<AtomicU64>),
-    /// Number of rows kept with a missing value.
+    /// Number of rows with a missing value that are kept.
     incomplete: AtomicU64,
 }
 

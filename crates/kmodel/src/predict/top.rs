@@ -71,7 +71,7 @@ impl Predictor {
     /// The columns are those that `kept` selects, the row number in the table as `row`, `score` or
     /// `novelty`, and, in formats with text, `reasons`.
     ///
-    /// *Cost*: one pass, the kept columns of those rows, and their reasons ([`Reason`]).
+    /// *Cost*: one pass, the kept columns of the written rows, and their reasons ([`Reason`]).
     /// *Bytes*: as [`Predictor::scores`], and the rows to write.
     ///
     /// # Errors
@@ -163,7 +163,7 @@ fn reasons_of<T: Real>(
     found.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the kept columns of all these rows, whose numbers ascend.
+/// Returns the kept columns of these rows; the row numbers must ascend.
 fn all(carried: &mut Carried<'_>, rows: &[u64]) -> Result<Vec<KeptColumn>> {
     let (mut columns, mut done) = (Vec::<KeptColumn>::new(), 0);
     while done < rows.len() {

@@ -200,8 +200,8 @@ impl<T: Real> Typed<T> {
 }
 
 impl Predictor {
-    /// Returns a predictor whose sparse row layout holds every row of a table, even with more
-    /// entries than any row of the fit.
+    /// Returns a predictor whose sparse row layout has room for every row of a table, even with
+    /// more entries than any row of the fit.
     ///
     /// # Errors
     /// The errors of [`Predictor::new`].

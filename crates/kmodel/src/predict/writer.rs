@@ -59,7 +59,7 @@ impl PredictionWriter {
         Ok(self.sink.write(&batch)?)
     }
 
-    /// Returns the bytes held during writing: values buffered in the file writer, and the
+    /// Returns the bytes in use during writing: values buffered in the file writer, and the
     /// predictions by column.
     fn footprint(&self) -> usize {
         let longest: usize = self.parts.iter().map(ColumnGroup::longest).sum();

@@ -32,7 +32,7 @@ impl Run<'_> {
     /// *Cost*: one pass over these columns, no pass without such columns.
     ///
     /// # Errors
-    /// A missing value where none is allowed, with its position; [`kstore::Error::TooManyValues`];
+    /// A forbidden missing value, with its position; [`kstore::Error::TooManyValues`];
     /// errors of reading and of the memory plan.
     #[doc(hidden)]
     pub fn coded(&self, selected: &Selected) -> Result<Selected> {

@@ -101,8 +101,8 @@ impl Ranking {
     }
 
     /// Returns the threshold with the least cost, given the costs of a false alarm and of a missed
-    /// positive; rows with a score above it are called positive. It lies midway between two scores.
-    /// Of thresholds with equal cost the highest wins; `None` without rows.
+    /// positive; rows with a score above it are called positive. It is midway between two scores.
+    /// Of several thresholds with the same cost it is the highest. `None` without rows.
     pub(crate) fn cheapest(&self, [alarm, miss]: [f64; 2]) -> Option<f64> {
         let cost = |(tp, fp): (f64, f64)| alarm * fp + miss * (self.positives - tp);
         let cuts = std::iter::once((0.0, 0.0)).chain(self.above()).map(cost).enumerate();

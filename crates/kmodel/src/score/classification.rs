@@ -36,7 +36,7 @@ pub struct ClassificationScores {
     /// Area under the ROC curve, for two classes; null if one of them has no rows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auc: Option<Option<f64>>,
-    /// Largest possible error of `auc`, if it comes from a histogram.
+    /// Largest possible error of `auc`, if it is computed from a histogram.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auc_within: Option<f64>,
     /// Average precision of the positive class, for two classes: the area under the
@@ -52,7 +52,7 @@ pub struct ClassificationScores {
     /// models with probabilities.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_loss: Option<f64>,
-    /// Costs of mistakes and the threshold with the least cost, if costs were given.
+    /// Costs of mistakes and the threshold with the least cost, if costs were specified.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<Box<CostScores>>,
     /// Number of rows whose label the model does not know: they count as errors, and are not in the
