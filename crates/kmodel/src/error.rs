@@ -87,7 +87,7 @@ pub enum Error {
     NoCell { precision: &'static str },
     /// Components of features that do not vary.
     #[error(
-        "the features are constant over the rows, so they have no components; check the columns, or choose another kernel"
+        "the features do not vary over the rows, so they have no components; check the columns, or choose another kernel"
     )]
     NoVariance,
     /// Variances or distances requested from a model that was fitted without them.

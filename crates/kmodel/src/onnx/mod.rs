@@ -59,7 +59,7 @@ impl<T: Real> Model<T> {
             return Err(refused("it has local models in the leaves of a tree; use predict, or fit it without `local`"));
         }
         if self.card.pairs {
-            return Err(refused("it decides between pairs of classes; fit it without `pairs`"));
+            return Err(refused("it is a one-vs-one classifier; fit it without `pairs`"));
         }
         let spec = Kernel::parse(&self.card.kernel)?.resolve_columns(&self.card.features)?;
         let expression =

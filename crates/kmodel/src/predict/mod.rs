@@ -427,7 +427,7 @@ impl Predictor {
             });
         }
         if extras.residual && !(card.is_features() && card.certificate.is_some()) {
-            let why = "only the features of a projection have a residual; fit `features` with a map on landmarks, or omit the option";
+            let why = "only the features of a projection have a residual; fit features with a map on landmarks, or omit the option";
             return Err(Error::option("residual", "", why));
         }
         if extras.preimages && card.sparse().is_some() {
