@@ -312,7 +312,7 @@ fn graphs_that_cannot_be_are_refused_in_a_sentence() {
         let given = Options::new().set("neighbours", 5);
         let message = refused(&apart, &options, name, &given);
         assert!(
-            message.contains("the graph of 40 nodes falls into 2 components, the largest of 20 nodes"),
+            message.contains("the graph of 40 nodes has 2 connected components, the largest with 20 nodes"),
             "{message}"
         );
         assert!(message.contains("raise `neighbours` or `nodes`"), "{message}");

@@ -86,6 +86,10 @@ fn a_stray_value_is_told_and_taken_to_the_edge() {
     };
     let ((clipped, told), (raw, silent)) = (predicted("m.safetensors"), predicted("raw.safetensors"));
     assert_eq!(clipped[0], clipped[1]);
-    assert!(told.contains("1 of 3 rows lie outside what the fit saw, in x 1;") && told.contains("--no-clip"), "{told}");
+    assert!(
+        told.contains("1 of 3 rows have values outside the training range, 1 of them in x;")
+            && told.contains("--no-clip"),
+        "{told}"
+    );
     assert!(raw[0] != raw[1] && raw[1..] == clipped[1..] && !silent.contains("outside"), "{silent}");
 }

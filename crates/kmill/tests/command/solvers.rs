@@ -161,7 +161,7 @@ fn probabilities_and_the_log_loss_of_logistic_regression() {
         assert!((means - 1.0).abs() < 1e-9, "{report}");
     }
     ok(at, "fit fisher t.parquet --target y --rank 50 -o f --json");
-    refused(at, "predict f t.parquet --probabilities -o refused", "no probabilities");
+    refused(at, "predict f t.parquet --probabilities -o refused", "are not probabilities");
 }
 
 #[test]

@@ -144,7 +144,7 @@ fn rows_without_a_target_are_left_out_with_a_line() {
         };
         assert!(predictions("dropped") == predictions("fulfilled"), "{target}");
         let (said, scores) = warns(at, "evaluate dropped d.csv");
-        assert!(said.contains("rows without a target are left out: 30") && scores["rows"] == 270, "{said}");
+        assert!(said.contains("30 rows without a target are skipped") && scores["rows"] == 270, "{said}");
         fails(at, "evaluate dropped d.csv --missing-target error", 1, "choose --missing-target drop");
     }
 }
@@ -247,7 +247,7 @@ fn large_integers_are_no_constants() {
 fn weights_without_a_positive_one_say_why() {
     let folder = folder();
     let at = folder.path();
-    for (weight, part) in [("-2", "reach down to -2; expected 0 or more"), ("0", "add up to 0")] {
+    for (weight, part) in [("-2", "the smallest is -2; expected 0 or more"), ("0", "sum to 0")] {
         let rows = (0..30).fold("x0,y,w\n".to_string(), |text, i| format!("{text}{},{},{weight}\n", i % 7, i % 3));
         std::fs::write(at.join("w.csv"), rows).unwrap();
         fails(at, "fit ridge w.csv --target y --features x0 --weights w -o refused", 1, part);
