@@ -12,7 +12,7 @@ use std::fmt::Debug;
 
 /// Reason for `FitData::warn_of_fewer` if the features have too few directions of variation.
 pub const FEWER_DIRECTIONS: &str =
-    "the features vary in no more directions; more rows, or a higher `rank`, may have some";
+    "the features have no further directions of variation; use more rows or raise `rank`";
 
 /// Name of the pass that sums second moments, and of its stage.
 pub const GRAM: &str = "Gram matrix";

@@ -65,8 +65,8 @@ impl FeatureTier {
         match self {
             Self::Memory | Self::Scratch => None,
             Self::Recomputed => Some(format!(
-                "the features ({bytes}) fit neither `memory` nor a scratch folder and are computed anew in every pass; \
-                 give `scratch` DIR or more `memory`"
+                "the features ({bytes}) fit neither `memory` nor a scratch folder and are recomputed in every pass; \
+                 give `scratch` DIR or raise `memory`"
             )),
         }
     }

@@ -45,7 +45,7 @@ pub(super) fn journal<'a>(
             .transpose();
     };
     if run.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.resume == Resume::Required) {
-        let why = "processes that share a run go on from the states in their folder; leave it out";
+        let why = "processes that share a run always resume from the states in their folder; leave it out";
         return Err(Error::option("resume", "", why));
     }
     engine.join(&manifest(fit, selected, training, &[])?)?;

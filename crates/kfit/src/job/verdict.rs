@@ -37,7 +37,7 @@ fn chosen(report: &FitReport) -> Option<(&Cell, f64)> {
 fn uncovered(report: &FitReport) -> Option<String> {
     let error = report.certificate.as_ref().map(|certificate| certificate.trace_error).filter(|e| *e > UNCOVERED)?;
     Some(format!(
-        "the landmarks cover few rows: the relative trace error is {error:.2}; raise `rank`, or take a longer length scale"
+        "the landmarks cover few rows: the relative trace error is {error:.2}; raise `rank`, or use a longer length scale"
     ))
 }
 
@@ -48,8 +48,8 @@ fn affordable(report: &FitReport) -> Option<String> {
     let machine = solver::by_name(report.solver).is_some_and(|family| family.reads(&GAP));
     (machine && report.rows <= AFFORDABLE).then(|| {
         format!(
-            "the machine is that of an approximation with relative trace error {error:.2}; for {} rows `map` exact, which has none, takes \
-             seconds to minutes",
+            "the SVM uses an approximate kernel with relative trace error {error:.2}; for {} rows `map` exact, which has no such error, \
+             takes seconds to minutes",
             shown::count(report.rows)
         )
     })
@@ -58,7 +58,7 @@ fn affordable(report: &FitReport) -> Option<String> {
 /// Warns of more features than rows.
 fn wide(report: &FitReport) -> Option<String> {
     let (rows, features) = (report.rows, report.features);
-    (rows < features as u64).then(|| format!("{rows} rows have {features} features: folds tell whether that is enough"))
+    (rows < features as u64).then(|| format!("{rows} rows have {features} features; cross-validate with `folds` to see whether the rows suffice"))
 }
 
 /// Warns if the model explains little of the variance of held-out rows.
@@ -70,8 +70,8 @@ fn hardly(report: &FitReport) -> Option<String> {
     (explained < HARDLY).then(|| {
         let share = 100.0 * explained.max(0.0);
         format!(
-            "the model explains {share:.1} % of the variance of held-out rows, hardly more than the mean does; learn a `metric`, \
-             or let tune look for another kernel"
+            "the model explains {share:.1} % of the variance of held-out rows, hardly more than a constant; learn a `metric`, \
+             or search for another kernel with tune"
         )
     })
 }
@@ -98,7 +98,7 @@ fn edge(name: &str, tried: &[(f64, Option<f64>)], best: usize, what: &str) -> Op
     (next.1? > (1.0 + WORTH) * error?).then(|| {
         let (at, beyond) = (brief(at), brief(beyond));
         format!(
-            "{name} {at} is the {word} that was tried, and {what} still falls there; try {way} to `{name}` {beyond}"
+            "{name} {at} is the {word} value tried, and {what} still falls there; extend the grid {way} to `{name}` {beyond}"
         )
     })
 }
@@ -138,7 +138,7 @@ fn edge_of_ranks(report: &FitReport) -> Option<String> {
     let fall = 1.0 - error / best(before)?;
     (cell.rank == largest && fall > WORTH && (largest as u64) < report.rows).then(|| {
         let percent = 100.0 * fall;
-        format!("the error falls by {percent:.0} % from rank {before} to {largest}, the largest that was tried; give larger `ranks`")
+        format!("the error falls by {percent:.0} % from rank {before} to {largest}, the largest rank tried; give larger `ranks`")
     })
 }
 
@@ -182,7 +182,7 @@ mod tests {
         );
         told(
             &|r| (r.lambda, r.surface[3].cv_mse, r.surface[0].cv_mse) = (Some(1e-4), Some(0.09), Some(0.0901)),
-            "lambda 1e-4 is the smallest that was tried, and the error still falls there; try down to `lambda` 1e-7",
+            "lambda 1e-4 is the smallest value tried, and the error still falls there; extend the grid down to `lambda` 1e-7",
         );
         told(&|r| r.surface[1].cv_mse = Some(0.119), "from rank 10 to 20");
         let compared = |errors: [f64; 3]| {
@@ -191,7 +191,7 @@ mod tests {
         };
         told(
             &|r| r.figures = compared([5.0, 4.0, 3.0]),
-            "C 10 is the largest that was tried, and the held-out error still falls there; try up to `C` 1e4",
+            "C 10 is the largest value tried, and the held-out error still falls there; extend the grid up to `C` 1e4",
         );
         told(&|r| r.figures = compared([3.0, 4.0, 5.0]), "C 0.1 is the smallest");
         let mut inside = good();

@@ -143,14 +143,14 @@ fn check_options(options: &TrainOptions, kernels: &[Kernel]) -> Result<()> {
         return refuse("weights are learned from a target, and this solver has none; give one `kernel`".to_string());
     }
     if options.metric != MetricSource::None {
-        return refuse("a metric is learned for one kernel; leave one of the two out".to_string());
+        return refuse("a metric is learned for one kernel only; leave out `combine` or `metric`".to_string());
     }
     if options.map.is_exact() {
-        return refuse("they are compared by features; take a map, such as nystrom".to_string());
+        return refuse("they are compared by the features of a map; use a map such as nystrom".to_string());
     }
     match kernels.len() {
-        0 | 1 => refuse("name two or more, with commas between".to_string()),
-        n if n > MOST_KERNELS => refuse(format!("name at most {MOST_KERNELS}: every subset of them is tried")),
+        0 | 1 => refuse("expected at least two kernels, separated by commas".to_string()),
+        n if n > MOST_KERNELS => refuse(format!("expected at most {MOST_KERNELS} kernels: every subset of them is tried")),
         _ => Ok(()),
     }
 }
@@ -191,7 +191,7 @@ fn of_moments(gram: &GramState, ends: &[usize], kernels: Vec<Kernel>, passes: u6
     let weights = least(&inner, &targets);
     let total: f64 = weights.iter().sum();
     if total.is_nan() || total <= 0.0 {
-        let why = "none of them varies with the target; check the target and the kernels";
+        let why = "none of them is correlated with the target; check the target and the kernels";
         return Err(Error::option("combine", format!("{count} kernels"), why));
     }
     let weights: Vec<f64> = weights.iter().map(|weight| weight / total).collect();

@@ -120,7 +120,7 @@ pub fn settle<T: Real>(request: &MetricRequest<'_, T>) -> Result<(TrainOptions, 
         MetricSource::Learned(form) => {
             let learned = request.learn(*form)?;
             if learned.metric.is_none() {
-                let why = "no metric was better on held-out rows than the features as they are: the model has none";
+                let why = "no metric had a smaller held-out error than the unchanged features: the model has no metric";
                 request.resources.stages.warn(why.to_string());
             }
             if let Some(judged) =
@@ -128,8 +128,8 @@ pub fn settle<T: Real>(request: &MetricRequest<'_, T>) -> Result<(TrainOptions, 
             {
                 let Judgement { rows, with, without, .. } = judged;
                 request.resources.stages.warn(format!(
-                    "on {rows} rows that it has not seen, the metric has error {with:.4e}, and the features as they are {without:.4e}; \
-                     give `metric` none or learn"
+                    "on {rows} rows that did not train it, the metric has error {with:.4e}, and the unchanged features have {without:.4e}; \
+                     use `metric` none or learn"
                 ));
             }
             let (metric, kernel) = (of(learned.metric.clone()), learned.kernel.clone());

@@ -53,7 +53,7 @@ impl fmt::Display for LengthReport {
         let rows = kstore::shown::count(self.rows);
         match self.scores.iter().any(|(_, score)| score.is_some()) {
             true => write!(f, "{name}, by gcv on {rows} rows"),
-            false => write!(f, "{name}: {rows} rows are too few to tell lengths apart"),
+            false => write!(f, "{name}: {rows} rows are too few to compare length scales"),
         }
     }
 }

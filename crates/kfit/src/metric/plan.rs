@@ -126,7 +126,7 @@ pub fn length_stage(work: &FitRequest<'_>, cut: PassShape) -> Result<Option<Stag
     let plan = largest("length scale", &shape, PassShape { gram_lanes: 1, ..cut }, work.resources.memory).term(
         "sampled rows",
         held.saturating_mul(row),
-        "give the length of the `kernel`, such as gaussian(sigma=2)",
+        "give the length scale of the `kernel`, such as gaussian(sigma=2)",
     );
     Ok(Some(Stage { plan, passes: 1 }))
 }

@@ -213,7 +213,7 @@ impl<T: Real> Rows<'_, T> {
     /// respect to the rows before its metric; d x d.
     pub(super) fn products(&self, round: &Round<T>) -> Result<Mat<f64>> {
         let Expansion::Landmarks { landmarks, coefficients, .. } = &round.expansion else {
-            return Err(Error::option("metric", "", "it is learned through landmarks"));
+            return Err(Error::option("metric", "", "it can be learned only with a map on landmarks, such as nystrom"));
         };
         let source = self.through(round.metric.as_ref());
         let observer = self.resources.over("gradients", source.range());

@@ -156,7 +156,7 @@ impl<'a, T: Real> Search<'a, T> {
             true => Ok(()),
             false => {
                 let why =
-                    format!("the kernel {kernel} has no gradient to learn it by; take gaussian, exponential or matern");
+                    format!("the kernel {kernel} has no gradient, which learning a metric needs; use gaussian, exponential or matern");
                 Err(Error::option("metric", "", why))
             }
         }

@@ -31,8 +31,8 @@ pub fn warning<T: Real>(source: &dyn RowSource<T>, targets: &Targets, folds: &Fo
     }
     Ok(alike(source, targets)?.map(|correlation| {
         format!(
-            "rows that follow each other have like targets (correlation {correlation:.2}): where they are a series or come from few \
-             subjects, random folds flatter, and what is learned by them may be worse on new ones; give `folds` blocks:6, or a column"
+            "consecutive rows have similar targets (correlation {correlation:.2}): if the rows are a series or come from few subjects, random \
+             folds underestimate the error on new rows or subjects; use `folds` blocks:6 or column:NAME"
         )
     }))
 }
@@ -52,8 +52,8 @@ pub fn series<T: Real>(
 #[doc(hidden)]
 pub fn told_of_blocks(correlation: f64, given: &FoldSpec) -> String {
     format!(
-        "rows that follow each other have like targets (correlation {correlation:.2}), as in a series: folds are {BLOCKS} blocks of rows; \
-         `folds` {given} takes rows at random, and `folds` column:NAME the values of a column"
+        "consecutive rows have similar targets (correlation {correlation:.2}), as in a series: folds are {BLOCKS} contiguous blocks of rows; \
+         use `folds` {given} for random folds, or column:NAME for one fold per value of a column"
     )
 }
 

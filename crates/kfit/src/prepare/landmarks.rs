@@ -134,7 +134,7 @@ impl<T: Real> Mapping<'_, T> {
             None => {
                 let error = state.certificate(there).trace_error;
                 let remedy = match there < self.options.rank {
-                    true => "raise `candidates`, or take `precision` f64",
+                    true => "raise `candidates`, or use `precision` f64",
                     false => "raise `rank`",
                 };
                 self.resources.stages.warn(format!(
@@ -214,7 +214,7 @@ impl<T: Real> Mapping<'_, T> {
         let wanted = shape.landmarks.unwrap_or(shape.p);
         match &self.options.landmarks {
             LandmarkSource::Scheme(name) => self.choose_by(name, kernel, sample, wanted),
-            LandmarkSource::File(path) => Err(Error::option("landmarks", path.display(), "its file is not open")),
+            LandmarkSource::File(path) => Err(Error::option("landmarks", path.display(), "its file is not open yet; Fit::opened opens it")),
             LandmarkSource::Rows(table) => self.read(table, wanted),
         }
     }
@@ -283,7 +283,7 @@ impl<T: Real> Mapping<'_, T> {
         }
         let count = points.len() / d;
         if count == 0 {
-            let why = "the table of landmarks has no row; name another table, or a scheme".to_string();
+            let why = "the table of landmarks has no rows; name another table, or a scheme".to_string();
             return Err(kstore::Error::Empty { what: "`landmarks`".to_string(), why }.into());
         }
         self.options.kernel.check_values(MatRef::from_row_major_slice(&points, count, d), 0)?;
@@ -351,5 +351,5 @@ pub(crate) fn settle_lengths<T: Real>(
 
 fn unknown_scheme(name: &str) -> Error {
     let known: Vec<&str> = landmark::registry().into_iter().map(|scheme| scheme.name).collect();
-    Error::option("landmarks", format!("{name:?}"), format!("give one of {}", known.join(", ")))
+    Error::option("landmarks", format!("{name:?}"), format!("expected one of {}", known.join(", ")))
 }

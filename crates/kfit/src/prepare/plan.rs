@@ -187,7 +187,7 @@ pub(crate) fn choosing(shape: &ProblemSize, cut: PassShape, landmarks: &Landmark
 
 fn map(shape: &ProblemSize, budget: usize) -> Plan {
     base("feature map", shape, budget).term("the map", shape.map.footprint.fixed, RANK).term(
-        "matrices it is made of",
+        "matrices to build the map",
         shape.map.making,
         RANK,
     )
@@ -206,7 +206,7 @@ fn gram(shape: &ProblemSize, cut: PassShape, budget: usize) -> Plan {
     plan.term(name, states * state, remedy)
         .term("feature map", shape.map.footprint.fixed, RANK)
         .term("features of a tile", lanes * features + strips(shape), RANK)
-        .term("rows waiting by fold", lanes * parts * bin, "lower `folds`")
+        .term("buffered rows of each fold", lanes * parts * bin, "lower `folds`")
         .term("panels", lanes * panels(shape, cut), RANK)
         .term("features of the target", if columns == t { 0 } else { 8 * lanes * cut.tile * columns }, TARGET_FEATURES)
         .term("map of the target", target_map(shape), TARGET_FEATURES)
@@ -243,10 +243,10 @@ fn gram_term(shape: &ProblemSize, copies: &str) -> (String, &'static str) {
     match (shape.folds, shape.classes) {
         (0 | 1, 1) => (format!("Gram matrix ({copies})"), RANK),
         (0 | 1, classes) => {
-            (format!("Gram matrices ({classes} classes, {copies})"), "take `within` pooled or lower `rank`")
+            (format!("Gram matrices ({classes} classes, {copies})"), "use `within` pooled or lower `rank`")
         }
         (folds, 2..) => {
-            (format!("Gram matrices of each class ({folds} folds, {copies})"), "take `within` pooled or lower `rank`")
+            (format!("Gram matrices of each class ({folds} folds, {copies})"), "use `within` pooled or lower `rank`")
         }
         (folds, _) => (format!("Gram matrices ({folds} folds, {copies})"), "lower `rank` or `folds`"),
     }

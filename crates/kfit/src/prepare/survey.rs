@@ -196,8 +196,8 @@ pub fn warn_of_classes(selected: &Selected, statistics: &Statistics, task: Task,
         (&selected.target_names().first(), few_whole(statistics), task)
     {
         stages.warn(format!(
-            "target {name} holds whole numbers from {} to {}, which are learned as a quantity; `task` classification (ridge), or \
-             logistic and svm, learn them as classes",
+            "target {name} has integer values from {} to {} but is treated as numeric (regression); for classes, use \
+             `task` classification (ridge), logistic or svm",
             target.min, target.max
         ));
     }
@@ -216,7 +216,7 @@ fn check(selected: &Selected, statistics: &Statistics, options: &TrainOptions, s
         0 => {
             let blank = if selected.missing() == Missing::Drop { selected.blank()? } else { Vec::new() };
             let why = match blank.first() {
-                Some(column) => format!("no row is left: column {column:?} has no value in any of them; leave it out"),
+                Some(column) => format!("no row is left: column {column:?} has no values in these rows; leave it out"),
                 None => "no row is left to learn from; check `rows`, `where` and `missing`".to_string(),
             };
             return Err(kstore::Error::Empty { what: "the selection".to_string(), why }.into());
@@ -245,7 +245,7 @@ fn check(selected: &Selected, statistics: &Statistics, options: &TrainOptions, s
     if options.task == Task::Classification && !lone.is_empty() {
         let what = if lone.len() == 1 { "class has" } else { "classes have" };
         stages.warn(format!(
-            "{} {what} one row only: {}; nothing tells how such rows vary: bring more of them, or leave them out by `where`",
+            "{} {what} one row only: {}; one row does not show how a class varies: add rows of these classes, or exclude them with `where`",
             lone.len(),
             shown(&lone)
         ));
@@ -254,13 +254,13 @@ fn check(selected: &Selected, statistics: &Statistics, options: &TrainOptions, s
     let whole = labels.iter().filter(|(label, _)| matches!(label, Label::Int(_))).count();
     if options.task == Task::Classification && whole > FEW_WHOLE {
         stages.warn(format!(
-            "the target has {whole} different whole numbers, and each becomes a class; if they are a measurement, take a regression \
+            "the target has {whole} distinct integer values, and each becomes a class; if the target is numeric, use a regression \
              (ridge, svr)"
         ));
     }
     if options.task == Task::Regression {
         for (name, _) in selected.target_names().iter().zip(&statistics.targets).filter(|(_, t)| constant(t)) {
-            stages.warn(format!("target {name} is constant over the training rows: there is nothing to explain"));
+            stages.warn(format!("target {name} is constant over the training rows and has no variance to explain"));
         }
     }
     Ok(())

@@ -30,7 +30,7 @@ impl FitRequest<'_> {
     /// Rejects weighted rows: `what` does not support weights, and `remedy` names what does.
     pub(crate) fn refuse_weights(&self, what: &str, remedy: &str) -> Result<()> {
         match self.shape.weighted {
-            true => Err(Error::option("weights", "", format!("{what} takes no weights; {remedy}"))),
+            true => Err(Error::option("weights", "", format!("{what} does not support weights; {remedy}"))),
             false => Ok(()),
         }
     }

@@ -155,17 +155,17 @@ impl KnownMetric {
         let scale = &scaler.scale;
         if self.metric.inputs() != scale.len() {
             let got = format!("of {} features", self.metric.inputs());
-            return Err(Error::option("metric", got, format!("the rows have {}; give a number for each", scale.len())));
+            return Err(Error::option("metric", got, format!("the rows have {} features; give one number for each", scale.len())));
         }
         let before = match &self.scaler {
             None => return Ok(self.metric.clone()),
             Some(before) if before.knots != scaler.knots => {
-                let why = "it was learned with other quantiles of the features, which no metric can make up for; learn it again";
+                let why = "it was learned with other quantiles of the features and cannot be converted; learn it again";
                 return Err(Error::option("metric", "", why));
             }
             Some(before) if before.asinh != scaler.asinh => {
-                let (has, want) = if before.asinh { ("behind", "asinh") } else { ("without", "standard") };
-                let why = format!("it was learned {has} asinh, which no metric can make up for; set `scale` {want}");
+                let (has, want) = if before.asinh { ("with", "asinh") } else { ("without", "standard") };
+                let why = format!("it was learned {has} asinh scaling and cannot be converted; set `scale` {want}");
                 return Err(Error::option("metric", "", why));
             }
             Some(before) if before.bends() => return Ok(self.metric.clone()),
@@ -191,11 +191,11 @@ impl MetricSource {
     pub fn of_model(model: &AnyModel, features: &[String]) -> Result<Self> {
         let (metric, scaler) = either!(AnyModel: model, model => (&model.metric, &model.scaler));
         let Some(metric) = metric else {
-            let why = "the model has no metric; take one that was fitted with `metric` learn";
+            let why = "the model has no metric; name one that was fitted with `metric` learn";
             return Err(Error::option("metric", "a model", why));
         };
         if model.card().features != features {
-            let why = "its features are not those of the rows, in their order";
+            let why = "its features differ from the features of the rows, or their order does; name a model of the same columns";
             return Err(Error::option("metric", "a model", why));
         }
         Ok(Self::Given(KnownMetric { metric: metric.clone(), scaler: Some(scaler.clone()) }))
@@ -211,7 +211,7 @@ impl MetricSource {
         let range = RowSource::<f64>::range(&source);
         if range.end - range.start > MOST_ROWS {
             let got = format!("{} rows", range.end - range.start);
-            return Err(Error::option("metric", got, "give one row for a diagonal, or a matrix of a few rows"));
+            return Err(Error::option("metric", got, "expected at most 100,000 rows: one row for a diagonal, or the rows of a matrix"));
         }
         let (mut cursor, mut tile) = (RowSource::<f64>::open(&source, range)?, RowBuf::new(TILE));
         let (mut numbers, mut rows) = (Vec::new(), 0);

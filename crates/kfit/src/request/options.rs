@@ -14,7 +14,7 @@ use std::str::FromStr;
 
 /// Error message for `map` exact with a solver that needs a map.
 pub const NO_EXACT: &str =
-    "only ridge, svm, svr and oneclass learn with the kernel itself; leave it out, or raise `rank` of the default map";
+    "only ridge, svm, svr and oneclass support the exact kernel; leave it out, or raise `rank` of the default map";
 
 /// Scaling of the features before the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl Scaling {
         Error::option(
             "scale",
             self,
-            "it is for sparse rows, and for texts (`text`) without other columns; take standard, or another",
+            "it applies only to sparse rows, and to texts (`text`) without other columns; use standard, or another",
         )
     }
 
@@ -131,7 +131,7 @@ impl FromStr for LandmarkSource {
             return Ok(Self::File(text.into()));
         }
         let known: Vec<&str> = landmark::registry().into_iter().map(|scheme| scheme.name).collect();
-        let expected = format!("give one of {}, or a file such as landmarks.parquet", known.join(", "));
+        let expected = format!("expected one of {}, or a file such as landmarks.parquet", known.join(", "));
         Err(Error::option("landmarks", format!("{text:?}"), expected))
     }
 }
@@ -229,12 +229,12 @@ impl TrainOptions {
         self.check_metric()?;
         let name = self.map.family().name;
         if self.tolerance.is_some() && self.map.is_without_rows() {
-            let remedy = format!("the map {name} is no projection and has no trace error; leave it out");
+            let remedy = format!("the map {name} is not a projection and has no trace error; leave it out");
             return Err(Error::option("tolerance", "a tolerance", remedy));
         }
         if self.tolerance.is_some() && !self.map.family().nested && !self.map.is_exact() {
             let remedy =
-                format!("the features of the map {name} are not nested, so that no rank can be cut; give a `rank`");
+                format!("the features of the map {name} are not nested, so it cannot be truncated to a rank; give a `rank`");
             return Err(Error::option("tolerance", "a tolerance", remedy));
         }
         if self.ranks.len() > 1 && !self.map.family().nested {
@@ -254,17 +254,17 @@ impl TrainOptions {
         let refuse = |why: &str| Err(Error::option("metric", &self.metric, why));
         let combines = match &self.metric {
             MetricSource::None => return Ok(()),
-            MetricSource::File(_) => return refuse("its file is not open"),
+            MetricSource::File(_) => return refuse("its file is not open yet; Fit::opened opens it"),
             MetricSource::Given(given) => !given.metric.is_diagonal(),
             MetricSource::Learned(_) if !self.task.has_target() => {
                 return refuse(
-                    "it is learned from a target, and this solver has none; give the model of a fit that learned one",
+                    "it is learned from a target, and this solver has none; name the model of a fit that learned a metric",
                 );
             }
             MetricSource::Learned(form) => matches!(form, MetricForm::Full | MetricForm::LowRank(_)),
         };
         match combines && self.kernel.looks_at_columns() {
-            true => refuse("the kernel looks at columns by their names, and this metric combines them; take diagonal"),
+            true => refuse("the kernel selects columns by name, and this metric combines columns; use diagonal"),
             false => Ok(()),
         }
     }

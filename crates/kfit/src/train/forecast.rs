@@ -22,7 +22,7 @@ pub(super) fn own_folds<'a, T: Real>(
 ) -> Result<Cow<'a, TrainOptions>> {
     let facts = solver.facts();
     if matches!(options.folds, FoldSpec::Forward { .. }) && facts.holds_out && !facts.forward {
-        let why = "this solver learns from all folds but one; give blocks:6, or take ridge, which tests later rows by earlier ones";
+        let why = "this solver trains on all folds but one; use blocks:6, or ridge, which predicts later rows from earlier ones";
         return Err(Error::option("folds", &options.folds, why));
     }
     Ok(match facts.holds_out || options.folds == FoldSpec::None {

@@ -86,7 +86,7 @@ impl<T: Real> Prepared<T> {
         match learned.map(|learned| &learned.judged) {
             Some(Some(judged)) if facts.forward => self.folds = self.folds.only(judged.fold),
             Some(_) => resources.stages.warn(
-                "the rows of each fold have taught the metric: errors on them are less than those of new rows"
+                "the metric was learned from the rows of all folds: cross-validation errors are smaller than errors on new rows"
                     .to_string(),
             ),
             None => {}
@@ -203,9 +203,9 @@ fn warn_of_rank<T: Real>(mapped: &Mapped<T>, survey: &Survey, options: &TrainOpt
     } else {
         match T::NAME {
             "f32" => {
-                "f32 tells no more landmarks apart; `precision` f64 tells more, and the error may be lower".to_string()
+                "more landmarks are linearly dependent in f32; `precision` f64 allows more, and may lower the error".to_string()
             }
-            _ => format!("{got} landmarks suffice, more would add rounding alone"),
+            _ => format!("{got} landmarks suffice; more would add only rounding errors"),
         }
     };
     resources.stages.warn(format!("rank reduced from {asked} to {got}: {why}"));

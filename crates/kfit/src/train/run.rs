@@ -66,7 +66,7 @@ pub fn train<T: Real>(
     };
     let kept = prepared.mapped.map.dims().1;
     if kept < asked {
-        let why = "more would add rounding alone";
+        let why = "more would add only rounding errors";
         resources.stages.warn(format!("rank reduced from {asked} to {kept}: {why}"));
     }
     fitted.passes += prepared.passes() + again;

@@ -183,7 +183,7 @@ impl Unfolding<'_> {
             return Err(Error::NoVariance);
         }
         let mut taken = self.pairs.spanning(made);
-        let why = "the distances of neighbours leave the landmarks free; lower it, or raise `neighbours`";
+        let why = "the distances between neighbours do not bound the coordinates of the landmarks; lower it, or raise `neighbours`";
         refuse(taken.len() < m, "rank", m + 1, why)?;
         let mut objective = product(made.transpose(), made);
         let trace: f64 = (0..m).map(|i| objective[(i, i)]).sum();
@@ -233,7 +233,7 @@ impl<T: Real> Solver<T> for MaximumVariance {
 
     fn check(&self, work: &FitRequest<'_>) -> Result<()> {
         let why = format!(
-            "its semidefinite programme takes minutes beyond {MOST} landmarks; lower it, or take lle or isomap"
+            "its semidefinite programme takes minutes beyond {MOST} landmarks; lower it, or use lle or isomap"
         );
         refuse(work.shape.landmarks > MOST, "rank", work.shape.landmarks, why)
     }
@@ -272,8 +272,8 @@ impl<T: Real> Solver<T> for MaximumVariance {
         drop(observer);
         if gap > WIDE || beyond > WIDE {
             resources.stages.warn(format!(
-                "the unfolding is not the best one: its variance may be {gap:.1e} of the largest too small, and neighbours are up to {beyond:.1e} of \
-                 their distance too far apart; lower `rank` or raise `neighbours`"
+                "the unfolding is not optimal: its variance is below the maximum by up to {gap:.1e} of it, and distances between neighbours are too \
+                 large by up to {beyond:.1e} of their bounds; lower `rank` or raise `neighbours`"
             ));
         }
         let (values, vectors) = symmetric_eigen(product(rows.transpose(), rows.as_ref()).as_ref())?;

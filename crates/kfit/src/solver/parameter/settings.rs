@@ -72,7 +72,7 @@ impl SolverFamily {
             };
         }
         if let (Some(c), Some(lambda)) = (given.get(C.name), given.get(LAMBDA.name)) {
-            let expected = format!("it is the same penalty as `lambda` {lambda} in another unit; give one of them");
+            let expected = format!("it is the regularisation parameter `lambda` {lambda} in another unit; give one of them");
             return Err(Error::option(C.name, c, expected));
         }
         let mut values = BTreeMap::new();
@@ -137,7 +137,7 @@ impl Settings {
     /// rows, strongest first.
     pub(crate) fn compared(&self) -> Result<Vec<Penalty>> {
         let penalties = self.penalties();
-        let why = "without folds no rows are held out; give folds, or one penalty";
+        let why = "without folds no rows are held out to compare regularisation parameters; give folds, or one value";
         refuse(penalties.len() > 1 && self.folds(&FOLDS) == Some(FoldSpec::None), FOLDS.name, "none", why)?;
         Ok(penalties)
     }
@@ -172,13 +172,13 @@ impl Settings {
     pub fn required<V>(&self, parameter: &Parameter, read: impl Fn(&Self, &Parameter) -> Option<V>) -> V {
         let solver = self.solver;
         read(self, parameter)
-            .unwrap_or_else(|| panic!("{solver} reads `{}` and does not declare it so", parameter.name))
+            .unwrap_or_else(|| panic!("{solver} reads `{}` but does not declare it with this type", parameter.name))
     }
 
     /// Returns the value that the word of a parameter stands for; the default of its type for a
     /// solver without the parameter.
     pub(crate) fn choice<E: std::str::FromStr + Default>(&self, parameter: &Parameter) -> E {
-        let known = |word: &str| word.parse().unwrap_or_else(|_| panic!("`{}` has no word {word}", parameter.name));
+        let known = |word: &str| word.parse().unwrap_or_else(|_| panic!("`{}` does not accept the word {word}", parameter.name));
         self.word(parameter).map_or_else(E::default, known)
     }
 

@@ -112,7 +112,7 @@ pub const FOLDS: Parameter = Parameter {
 /// The parameter `steps`: maximum number of iterations.
 pub const STEPS: Parameter = Parameter {
     name: "steps",
-    kind: ParameterKind::Count { most: 1_000_000, reason: "a solver that needs more will not get there" },
+    kind: ParameterKind::Count { most: 1_000_000, reason: "a solver that needs more steps does not converge" },
     default: Some("200"),
     about: "Maximum number of iterations, such as Newton steps, or epochs for the perceptron",
 };
@@ -138,7 +138,7 @@ pub(crate) const WITH: Parameter = Parameter {
     kind: ParameterKind::Columns,
     default: None,
     about: "Columns of the second view, as names or globs, comma-separated; the first view has \
-        the other features; required",
+        the other columns; required",
 };
 
 /// The parameter `with_kernel`: the kernel on the second view.
@@ -192,7 +192,7 @@ pub const EMBEDDED: Parameter = Parameter { default: Some("2"), ..COMPONENTS };
 /// The parameter `nodes`: number of rows that a graph connects.
 pub const NODES: Parameter = Parameter {
     name: "nodes",
-    kind: ParameterKind::Count { most: 1_000_000, reason: "neighbours are searched among all of them" },
+    kind: ParameterKind::Count { most: 1_000_000, reason: "neighbours are searched among all nodes" },
     default: None,
     about: "Number of nodes of the neighbour graph, a sample of rows that the model stores; lle \
         uses rank by default",
@@ -201,7 +201,7 @@ pub const NODES: Parameter = Parameter {
 /// The parameter `neighbours`: number of nearest nodes.
 pub const NEIGHBOURS: Parameter = Parameter {
     name: "neighbours",
-    kind: ParameterKind::Count { most: 1000, reason: "a row is near a few others only" },
+    kind: ParameterKind::Count { most: 1000, reason: "more neighbours are not local" },
     default: None,
     about: "Number of nearest nodes to which a node, or a new row, is connected [default: 10, \
         increased up to 40 until the graph is connected]",
@@ -220,7 +220,7 @@ pub const NOVELTY: Parameter = Parameter::flag(
 /// The parameter `clusters`: number of clusters.
 pub const CLUSTERS: Parameter = Parameter {
     name: "clusters",
-    kind: ParameterKind::Count { most: 1_000_000, reason: "a group needs rows" },
+    kind: ParameterKind::Count { most: 1_000_000, reason: "every cluster needs rows" },
     default: None,
     about: "Number of clusters; required",
 };
@@ -231,10 +231,10 @@ pub const STARTS: Parameter = Parameter {
     // each start is a k-means on a sample of at least 2,000 rows: a thousand take minutes
     kind: ParameterKind::Count {
         most: 1000,
-        reason: "what so many starts have not found, a larger sample or other clusters will",
+        reason: "more starts rarely help; use a larger sample, or another number of clusters",
     },
     default: Some("10"),
-    about: "Number of starts of the search; the best result is kept",
+    about: "Number of starts of the search; the best result is used",
 };
 
 /// The parameter `group`: the column whose values are the groups in which rows are ranked.

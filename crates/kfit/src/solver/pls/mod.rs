@@ -94,7 +94,7 @@ impl<T: Real> Solver<T> for PartialLeastSquares {
 
     fn check(&self, work: &FitRequest<'_>) -> Result<()> {
         let several = work.options.ranks.len();
-        let why = "nothing chooses among them without folds; add `folds` 5, or give one `rank`";
+        let why = "they cannot be compared without folds; add `folds` 5, or give one `rank`";
         let unchosen = several > 1 && work.options.folds == FoldSpec::None;
         refuse(unchosen, "ranks", format!("{several} ranks"), why)
     }
@@ -126,10 +126,10 @@ impl<T: Real> Solver<T> for PartialLeastSquares {
         let own = Centred::of(gram.sum(None))?;
         let found = Components::of(&own, rank, q, gram.epsilon())?;
         let there = found.count();
-        let why = "no target varies with the features: there is nothing to learn; check the target and the kernel";
+        let why = "no target covaries with the features; check the target and the kernel";
         refuse(there == 0, COMPONENTS.name, q, why)?;
         drop(stage);
-        data.warn_of_fewer(q, there, "the features that are left vary with no target");
+        data.warn_of_fewer(q, there, "the remaining features covary with no target");
         let mut figures = vec![
             Figure::of("components", there as f64),
             Figure { name: "explained share of the targets", values: found.explained(&own) },

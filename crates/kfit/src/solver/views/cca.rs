@@ -73,7 +73,7 @@ impl CanonicalCorrelations {
 /// or the factorisation fail.
 fn rounding(lambda: f64, gram: &GramState) -> Error {
     let why = format!(
-        "columns of a view depend on each other, and the penalty is below the rounding of {}; raise it, leave columns out, or compute in \
+        "columns of a view are linearly dependent, and lambda is below the rounding error of {}; raise it, leave columns out, or use \
          `precision` f64",
         gram.precision()
     );
@@ -111,7 +111,7 @@ impl<T: Real> Solver<T> for CanonicalCorrelations {
 
     fn check(&self, work: &FitRequest<'_>) -> Result<()> {
         let several = self.penalties.len();
-        let why = "nothing chooses among them without folds; add `folds` 5, or give one `lambda`";
+        let why = "they cannot be compared without folds; add `folds` 5, or give one `lambda`";
         let unchosen = several > 1 && work.options.folds == FoldSpec::None;
         refuse(unchosen, "lambda", format!("{several} values"), why)?;
         super::check(work)

@@ -35,9 +35,9 @@ fn require_two(settings: &Settings) -> Result<()> {
 
 fn check(work: &FitRequest<'_>) -> Result<()> {
     let (map, metric) = (&work.options.map, &work.options.metric);
-    let why = "two views have landmarks each; take a map that has some, such as nystrom";
+    let why = "each view needs landmarks; use a map with landmarks, such as nystrom";
     refuse(map.is_without_rows(), "map", map, why)?;
-    let why = "each view has a kernel of its own and no metric; leave it out";
+    let why = "each view has its own kernel, and no metric; leave it out";
     refuse(*metric != MetricSource::None, "metric", metric, why)
 }
 
@@ -125,7 +125,7 @@ impl Pairs {
 }
 
 fn require_pairs(moments: &Moments, pairs: &Pairs, epsilon: f64, asked: usize) -> Result<()> {
-    let why = "the two views do not vary together: check their columns and kernels";
+    let why = "no directions of the two views covary; check their columns and kernels";
     refuse(pairs.values.is_empty() || !moments.vary(epsilon), COMPONENTS.name, asked, why)
 }
 
@@ -152,7 +152,7 @@ fn fitted<T: Real>(
     figures: Vec<Figure>,
 ) -> Found<T> {
     let (p, q) = (pairs.x.nrows(), pairs.values.len());
-    data.warn_of_fewer(asked, q, "the views have no more directions that vary together");
+    data.warn_of_fewer(asked, q, "the views have no further directions that covary");
     let weights = Mat::from_fn(p + pairs.y.nrows(), 2 * q, |i, j| match (i < p, j < q) {
         (true, true) => pairs.x[(i, j)],
         (false, false) => pairs.y[(i - p, j - q)],
