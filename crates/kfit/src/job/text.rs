@@ -52,7 +52,7 @@ pub(super) mod metric {
     pub(crate) fn serialize<S: Serializer>(source: &MetricSource, to: S) -> Result<S::Ok, S::Error> {
         match source {
             MetricSource::Given(known) if known.scaler.is_some() => {
-                Err(S::Error::custom("the metric of a model is valid only with its scaling; name the file of the model"))
+                Err(S::Error::custom("the metric of a model is valid only with its scaling; name the model file"))
             }
             MetricSource::Given(known) if known.metric.is_diagonal() => known.metric.numbers().serialize(to),
             MetricSource::Given(known) => to.collect_seq(known.metric.numbers().chunks(known.metric.inputs())),

@@ -100,7 +100,7 @@ impl Fit {
         }
         let by_kernel = landmarks.scheme().is_none_or(|scheme| scheme.effort != Effort::Draw);
         if !by_kernel && self.kernel != Kernel::default() {
-            let why = format!("{} uses Euclidean distances of the scaled features, not a kernel; leave it out", self.family.name);
+            let why = format!("{} uses Euclidean distances, not a kernel; leave it out", self.family.name);
             return Err(Error::option("kernel", &self.kernel, why));
         }
         let among = if by_kernel { Candidates::of_rank(nodes) } else { Candidates::All };
@@ -173,7 +173,11 @@ impl Fit {
             return refuse("landmarks", landmarks, "its points are not sparse rows; use rpcholesky, or another scheme");
         }
         if facts.dense {
-            return refuse("solver", &self.family.name, "it does not support sparse rows; leave `sparse` out, or use another solver");
+            return refuse(
+                "solver",
+                &self.family.name,
+                "it does not support sparse rows; leave `sparse` out, or use another solver",
+            );
         }
         Ok(())
     }
@@ -192,7 +196,11 @@ impl Fit {
             facts.no_landmarks.filter(|_| exact).map(str::to_string)
         };
         if let Some(rank) = self.rank.filter(|_| exact && !facts.preconditioned) {
-            return Err(Error::option("rank", rank, "`map` exact uses the exact kernel, which has no rank; leave it out"));
+            return Err(Error::option(
+                "rank",
+                rank,
+                "`map` exact uses the exact kernel, which has no rank; leave it out",
+            ));
         }
         let sampled = self.candidates.filter(|candidates| *candidates != Candidates::All);
         match (without, &self.landmarks, self.candidates) {
@@ -254,7 +262,8 @@ impl Fit {
         let largest = ranks.last().copied().unwrap_or(RANK);
         match self.rank {
             Some(rank) if rank < largest => {
-                let why = format!("it is below the largest of `ranks`, {largest}; raise it to {largest}, or leave it out");
+                let why =
+                    format!("it is below the largest of `ranks`, {largest}; raise it to {largest}, or leave it out");
                 Err(Error::option("rank", rank, why))
             }
             Some(rank) if rank > largest => {

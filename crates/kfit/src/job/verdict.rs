@@ -58,7 +58,9 @@ fn affordable(report: &FitReport) -> Option<String> {
 /// Warns of more features than rows.
 fn wide(report: &FitReport) -> Option<String> {
     let (rows, features) = (report.rows, report.features);
-    (rows < features as u64).then(|| format!("{rows} rows have {features} features; cross-validate with `folds` to see whether the rows suffice"))
+    (rows < features as u64).then(|| {
+        format!("{rows} rows have {features} features; cross-validate with `folds` to see whether the rows suffice")
+    })
 }
 
 /// Warns if the model explains little of the variance of held-out rows.

@@ -150,7 +150,9 @@ fn check_options(options: &TrainOptions, kernels: &[Kernel]) -> Result<()> {
     }
     match kernels.len() {
         0 | 1 => refuse("expected at least two kernels, separated by commas".to_string()),
-        n if n > MOST_KERNELS => refuse(format!("expected at most {MOST_KERNELS} kernels: every subset of them is tried")),
+        n if n > MOST_KERNELS => {
+            refuse(format!("expected at most {MOST_KERNELS} kernels: every subset of them is tried"))
+        }
         _ => Ok(()),
     }
 }

@@ -155,8 +155,9 @@ impl<'a, T: Real> Search<'a, T> {
         match kernel.build()?.typed::<f64>().differentiable() {
             true => Ok(()),
             false => {
-                let why =
-                    format!("the kernel {kernel} has no gradient, which learning a metric needs; use gaussian, exponential or matern");
+                let why = format!(
+                    "the kernel {kernel} has no gradient, which learning a metric needs; use gaussian, exponential or matern"
+                );
                 Err(Error::option("metric", "", why))
             }
         }

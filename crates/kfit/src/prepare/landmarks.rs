@@ -214,7 +214,9 @@ impl<T: Real> Mapping<'_, T> {
         let wanted = shape.landmarks.unwrap_or(shape.p);
         match &self.options.landmarks {
             LandmarkSource::Scheme(name) => self.choose_by(name, kernel, sample, wanted),
-            LandmarkSource::File(path) => Err(Error::option("landmarks", path.display(), "its file is not open yet; Fit::opened opens it")),
+            LandmarkSource::File(path) => {
+                Err(Error::option("landmarks", path.display(), "its file is not open yet; Fit::opened opens it"))
+            }
             LandmarkSource::Rows(table) => self.read(table, wanted),
         }
     }

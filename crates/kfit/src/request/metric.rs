@@ -155,7 +155,11 @@ impl KnownMetric {
         let scale = &scaler.scale;
         if self.metric.inputs() != scale.len() {
             let got = format!("of {} features", self.metric.inputs());
-            return Err(Error::option("metric", got, format!("the rows have {} features; give one number for each", scale.len())));
+            return Err(Error::option(
+                "metric",
+                got,
+                format!("the rows have {} features; give one number for each", scale.len()),
+            ));
         }
         let before = match &self.scaler {
             None => return Ok(self.metric.clone()),
@@ -211,7 +215,11 @@ impl MetricSource {
         let range = RowSource::<f64>::range(&source);
         if range.end - range.start > MOST_ROWS {
             let got = format!("{} rows", range.end - range.start);
-            return Err(Error::option("metric", got, "expected at most 100,000 rows: one row for a diagonal, or the rows of a matrix"));
+            return Err(Error::option(
+                "metric",
+                got,
+                "expected at most 100,000 rows: one row for a diagonal, or the rows of a matrix",
+            ));
         }
         let (mut cursor, mut tile) = (RowSource::<f64>::open(&source, range)?, RowBuf::new(TILE));
         let (mut numbers, mut rows) = (Vec::new(), 0);

@@ -233,8 +233,9 @@ impl TrainOptions {
             return Err(Error::option("tolerance", "a tolerance", remedy));
         }
         if self.tolerance.is_some() && !self.map.family().nested && !self.map.is_exact() {
-            let remedy =
-                format!("the features of the map {name} are not nested, so it cannot be truncated to a rank; give a `rank`");
+            let remedy = format!(
+                "the features of the map {name} are not nested, so it cannot be truncated to a rank; give a `rank`"
+            );
             return Err(Error::option("tolerance", "a tolerance", remedy));
         }
         if self.ranks.len() > 1 && !self.map.family().nested {

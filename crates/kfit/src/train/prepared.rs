@@ -203,7 +203,8 @@ fn warn_of_rank<T: Real>(mapped: &Mapped<T>, survey: &Survey, options: &TrainOpt
     } else {
         match T::NAME {
             "f32" => {
-                "more landmarks are linearly dependent in f32; `precision` f64 allows more, and may lower the error".to_string()
+                "more landmarks are linearly dependent in f32; `precision` f64 allows more, and may lower the error"
+                    .to_string()
             }
             _ => format!("{got} landmarks suffice; more would add only rounding errors"),
         }

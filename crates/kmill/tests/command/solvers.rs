@@ -295,7 +295,11 @@ fn two_views_and_directions_of_the_columns() {
         at,
         "fit covariance t.parquet --features x* --with y --with-kernel linear() --components 1 --rank 60 -o c --json",
     );
-    refused(at, "fit cca t.parquet --features x* --with y --landmarks t.parquet -o refused", "each view has its own landmarks");
+    refused(
+        at,
+        "fit cca t.parquet --features x* --with y --landmarks t.parquet -o refused",
+        "each view has its own landmarks",
+    );
     refused(at, "fit cca t.parquet --features x* --with y --metric low-rank(2) -o refused", "this solver has none");
     // the target of friedman1 depends on x0 to x4, the others are noise
     let report = ok(at, "fit kdr t.parquet --target y --components 3 --rank 100 -o k.safetensors --json");

@@ -232,9 +232,8 @@ impl<T: Real> Solver<T> for MaximumVariance {
     }
 
     fn check(&self, work: &FitRequest<'_>) -> Result<()> {
-        let why = format!(
-            "its semidefinite programme takes minutes beyond {MOST} landmarks; lower it, or use lle or isomap"
-        );
+        let why =
+            format!("its semidefinite programme takes minutes beyond {MOST} landmarks; lower it, or use lle or isomap");
         refuse(work.shape.landmarks > MOST, "rank", work.shape.landmarks, why)
     }
 

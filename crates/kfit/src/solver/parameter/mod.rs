@@ -186,7 +186,9 @@ impl Parameter {
                 let values = lists::penalties(self.name, text)?;
                 match several || values.len() == 1 {
                     true => Ok(Value::Penalties(values)),
-                    false => Err(wrong("this solver does not compare regularisation parameters; give one number".to_string())),
+                    false => Err(wrong(
+                        "this solver does not compare regularisation parameters; give one number".to_string(),
+                    )),
                 }
             }
             ParameterKind::Ranks => lists::ranks(text).map(Value::Ranks),

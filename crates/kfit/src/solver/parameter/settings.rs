@@ -72,7 +72,8 @@ impl SolverFamily {
             };
         }
         if let (Some(c), Some(lambda)) = (given.get(C.name), given.get(LAMBDA.name)) {
-            let expected = format!("it is the regularisation parameter `lambda` {lambda} in another unit; give one of them");
+            let expected =
+                format!("it is the regularisation parameter `lambda` {lambda} in another unit; give one of them");
             return Err(Error::option(C.name, c, expected));
         }
         let mut values = BTreeMap::new();
@@ -178,7 +179,9 @@ impl Settings {
     /// Returns the value that the word of a parameter stands for; the default of its type for a
     /// solver without the parameter.
     pub(crate) fn choice<E: std::str::FromStr + Default>(&self, parameter: &Parameter) -> E {
-        let known = |word: &str| word.parse().unwrap_or_else(|_| panic!("`{}` does not accept the word {word}", parameter.name));
+        let known = |word: &str| {
+            word.parse().unwrap_or_else(|_| panic!("`{}` does not accept the word {word}", parameter.name))
+        };
         self.word(parameter).map_or_else(E::default, known)
     }
 
