@@ -174,7 +174,11 @@ fn where_no_metric_helps_the_report_says_so() {
     let fit = Fit::ridge().rank(20).metric(MetricSource::Learned(MetricForm::Full));
     let report = fit.on(&table, &["y"], &Run::new()).unwrap().report;
     assert!(report.metric.is_none());
-    assert!(report.warnings.iter().any(|text| text.contains("no metric had a smaller held-out error")), "{:?}", report.warnings);
+    assert!(
+        report.warnings.iter().any(|text| text.contains("no metric had a smaller held-out error")),
+        "{:?}",
+        report.warnings
+    );
 }
 
 #[test]
