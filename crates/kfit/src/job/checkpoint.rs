@@ -11,8 +11,7 @@ use serde_json::Value;
 impl Fit {
     /// Opens the journal of this fit in the checkpoint folder.
     ///
-    /// # Errors
-    /// A checkpoint of a different run, if this run resumes; any other file with the name of the
+    /// # Errors A checkpoint of a different run, if this run resumes; a file with the name of the
     /// folder.
     #[doc(hidden)]
     pub fn open_checkpoint<'a>(

@@ -1,4 +1,4 @@
-//! Serialises the values of a job as the texts that users type.
+//! Serialisation of the values of a job as the texts that users type.
 
 use crate::request::{LandmarkSource, MetricSource};
 use crate::solver::{self, SolverFamily};
@@ -44,7 +44,7 @@ pub(super) mod family {
     }
 }
 
-/// A metric: its name, one factor per feature, or the rows of a matrix.
+/// A metric: its name, one factor per input, or the rows of a matrix.
 pub(super) mod metric {
     use super::{Arc, Deserialize, Deserializer, Error, Metric, MetricSource, Serializer};
     use serde::{Serialize, ser::Error as _};

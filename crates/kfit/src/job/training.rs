@@ -1,4 +1,4 @@
-//! Training options of a fit: fills in defaults and rejects contradictions.
+//! The training options of a fit, with defaults filled in and contradictions rejected.
 
 use super::candidates::Candidates;
 use super::fit::{Checked, Fit};
@@ -82,8 +82,8 @@ impl Fit {
     }
 
     /// Returns the options of a solver whose landmarks are the first of a larger sample of rows,
-    /// its nodes. The kernel only chooses the nodes, unless these are uniform: distances are
-    /// Euclidean.
+    /// its nodes. Distances are Euclidean; the kernel serves only to choose the nodes, if these are
+    /// not uniform.
     fn on_nodes(
         &self,
         settings: &Settings,
@@ -136,9 +136,10 @@ impl Fit {
         }
     }
 
-    /// Returns how to open a table for the fit of these rows. If a scaling weights the entries of
-    /// sparse rows, all rows stay sparse. Otherwise rows with few nonzeros stay sparse, if nothing
-    /// in the fit computes with columns, fills zeros or handles missing values.
+    /// Returns the options that open a table for the fit of these rows. If the scaling weights the
+    /// entries of sparse rows, all rows stay sparse. Otherwise rows with few nonzeros stay sparse,
+    /// provided that no step of the fit computes with columns, fills zeros or handles missing
+    /// values.
     #[doc(hidden)]
     pub fn reading(&self, rows: &Selection, options: TextOptions) -> TextOptions {
         if !rows.sparse || !matches!(rows.missing, Missing::Fitted | Missing::Error) {
@@ -220,7 +221,7 @@ impl Fit {
         }
     }
 
-    /// Returns the requested folds, or five if there is something to choose by cross-validation.
+    /// Returns the requested folds; by default five if cross-validation has something to choose.
     fn folds(&self, settings: &Settings, facts: SolverFacts, cells: usize) -> Result<FoldSpec> {
         let has_surface = self.family.reads(&RANKS);
         let several = if has_surface { cells > 1 } else { self.family.compares(settings) };
@@ -237,8 +238,8 @@ impl Fit {
         }
     }
 
-    /// Returns the number of features and the ranks of the surface; `usual` is the requested or
-    /// default rank.
+    /// Returns the number of features and the ranks of the surface; `rank_or_default` is the
+    /// requested or the solver's default rank.
     fn ranks(&self, settings: &Settings, usual: Option<usize>) -> Result<(usize, Vec<usize>)> {
         let ranks = settings.ranks(&RANKS);
         if let Some(tolerance) = settings.number(&TOLERANCE) {

@@ -1,4 +1,4 @@
-//! Warnings about a fit that can be improved, each with a remedy.
+//! Warnings about fits that can be improved, each with a remedy.
 
 use super::FitReport;
 use crate::Cell;
@@ -6,7 +6,7 @@ use crate::solver::parameter::{C, GAP, LAMBDA};
 use crate::solver::{self, AT_EACH};
 use kstore::shown;
 
-/// Fraction of the variance below which a model is hardly better than the mean.
+/// Explained fraction of the variance below which a model is hardly better than a constant.
 const HARDLY: f64 = 0.05;
 
 /// Relative change of the held-out error that justifies a larger grid.
@@ -15,9 +15,10 @@ const WORTH: f64 = 0.01;
 /// Relative trace error above which the landmarks do not cover the rows.
 const UNCOVERED: f64 = 0.5;
 
-/// Relative trace error above which the exact kernel gives a different model; below, the number of
-/// rows up to which the exact solver takes seconds to minutes.
+/// Relative trace error above which the exact kernel gives a different model.
 const ANOTHER: f64 = 0.02;
+
+/// Number of rows up to which the exact solver takes seconds to minutes.
 const AFFORDABLE: u64 = 50_000;
 
 /// Returns the warnings of a fit, one sentence each, with a remedy.
@@ -44,7 +45,7 @@ fn uncovered(report: &FitReport) -> Option<String> {
 /// Warns of an approximate SVM if the exact kernel is affordable.
 fn affordable(report: &FitReport) -> Option<String> {
     let error = report.certificate.as_ref().map(|certificate| certificate.trace_error).filter(|e| *e > ANOTHER)?;
-    // a solver with an exact kernel that stops at a duality gap
+    // solvers that stop at a duality gap are SVMs and support the exact kernel
     let machine = solver::by_name(report.solver).is_some_and(|family| family.reads(&GAP));
     (machine && report.rows <= AFFORDABLE).then(|| {
         format!(
@@ -117,7 +118,7 @@ fn brief(value: f64) -> String {
 fn edge_of_penalties(report: &FitReport) -> Option<String> {
     let place = report.figures.iter().position(|figure| figure.name.ends_with(AT_EACH))?;
     let (tried, errors) = (report.figures.get(place.checked_sub(1)?)?, &report.figures[place].values);
-    // lists with other names may precede scores for which larger is better, such as correlations
+    // other lists may precede scores where larger is better, such as correlations
     if ![C.name, LAMBDA.name].contains(&tried.name) {
         return None;
     }

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! which maximises the alignment of Σ μ_k K_k with the target. The sum is an ordinary kernel
-//! expression, Σ μ_k k_k with Σ μ_k = 1. Few kernels are combined, so every support is tried: the
-//! best solution without a negative weight is the minimum. For several targets or classes, a is the
-//! sum over the targets or the ±1 codes.
+//! expression, Σ μ_k k_k with Σ μ_k = 1. The number of kernels is small, so every support is tried:
+//! the best solution without a negative weight is the minimum. For several targets or classes, a is
+//! the sum over the targets or the ±1 codes.
 //!
 //! *Passes*: statistics, the passes of each kernel's map, and one. *Flops*: the maps, and n(Σp)².
 //! *Bytes*: about 8(Σp)².
@@ -30,7 +30,7 @@ use kapprox::{Kernel, Real};
 use kstore::Selected;
 use std::ops::Range;
 
-/// Maximum number of kernels: every subset is tried.
+/// Maximum number of kernels, because every subset is tried.
 const MOST_KERNELS: usize = 10;
 
 /// A learned sum of kernels.
@@ -62,7 +62,7 @@ impl Combination {
     }
 }
 
-/// Maximum rank of each kernel's map in a combination: the leading directions have most of the
+/// Maximum rank of each kernel's map in a combination; the leading directions contain most of the
 /// alignment.
 const RANK: usize = 300;
 
@@ -116,7 +116,7 @@ pub(crate) fn forecast<T: Real>(
     let own: Vec<TrainOptions> = kernels.iter().map(|kernel| of(options, kernel)).collect();
     let (t, _) = prepared::known(selected, &own[0], resources)?;
     let plans = planned::<T>(selected, &own[0], kernels.len(), t, resources)?.1;
-    // statistics; landmarks and maps of each kernel; the moments of all; the weights
+    // passes of the stages: statistics, landmarks, maps, joint moments, weights
     let mut passes = [1, 0, 0, 1, 0];
     for options in &own {
         let [choosing, making] = options.passes_of_map();

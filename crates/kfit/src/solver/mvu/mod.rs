@@ -1,5 +1,5 @@
-//! Maximum variance unfolding: coordinates with the largest variance such that neighbours do not
-//! move apart.
+//! Maximum variance unfolding: coordinates with the largest variance such that the distances
+//! between neighbours do not grow.
 //!
 //! The nodes are a sample of N rows, the first m of them landmarks. With M the matrix of
 //! [`lle`](super::lle) and its blocks of landmarks l and others u, Q = [I; −M_uu⁻¹M_ul] expresses
@@ -13,11 +13,11 @@
 //! The inequalities are from the landmark version (Weinberger, Packer, Saul): m landmarks cannot
 //! satisfy the equalities of the original method.
 //!
-//! A basis of the directions orthogonal to Qᵀ1 eliminates the constraint on the sum. The first
-//! constraints are pairs of neighbours that keep the solution bounded; rounds add the most violated
-//! ones until all are satisfied. The coordinates of the nodes are the leading eigenvectors of K
-//! times the square roots of their eigenvalues; a new row has the coordinates Σ_j w_j(x) y_j over
-//! its nearest nodes, as in `lle`.
+//! A basis of the directions orthogonal to Qᵀ1 eliminates the constraint on the sum. The method
+//! starts with constraints for pairs of neighbours that bound the solution, and each round adds the
+//! most violated constraints, until all are satisfied. The coordinates of the nodes are the leading
+//! eigenvectors of K times the square roots of their eigenvalues; a new row has the coordinates Σ_j
+//! w_j(x) y_j over its nearest nodes, as in `lle`.
 //!
 //! *Passes*: one that samples the nodes. *Flops*: 3N²d, (N − m)³/3, and E²m + E³/3 for each of
 //! about a hundred steps with E constraints, several per landmark. *Bytes*: about 24N², 32E².
@@ -52,7 +52,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     |settings| Ok(Box::new(MaximumVariance(NeighbourOptions::new(settings)))),
 );
 
-/// Maximum number of landmarks: a larger semidefinite programme takes minutes.
+/// Maximum number of landmarks; a larger semidefinite programme takes minutes.
 const MOST: usize = 100;
 
 const USUAL: usize = 50;
@@ -60,7 +60,7 @@ const USUAL: usize = 50;
 /// Relative excess of a squared distance above which a constraint is added.
 const VIOLATED: f64 = 1e-8;
 
-/// Constraints added per round and landmark.
+/// Number of constraints added per round and landmark.
 const ADDED: usize = 1;
 
 /// Maximum number of constraints per landmark, on which the memory plan relies.
@@ -111,7 +111,7 @@ fn centred(q: &Mat<f64>) -> Mat<f64> {
     reflected
 }
 
-/// Pairs of neighbours, each once, with their squared distances.
+/// Pairs of neighbours without duplicates, with their squared distances.
 struct Pairs(Vec<(usize, usize, f64)>);
 
 impl Pairs {
@@ -132,8 +132,8 @@ impl Pairs {
         })
     }
 
-    /// Returns pairs whose directions span the directions of all pairs, chosen by Gram-Schmidt with
-    /// the longest remainder first.
+    /// Returns pairs whose directions span the directions of all pairs, by Gram-Schmidt with the
+    /// longest remainder first.
     fn spanning(&self, rows: MatRef<'_, f64>) -> Vec<usize> {
         let all: Vec<usize> = (0..self.0.len()).collect();
         let mut rest = self.directions(rows, &all);

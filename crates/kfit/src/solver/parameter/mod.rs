@@ -1,8 +1,8 @@
 //! Parameters of solvers, each described once.
 //!
-//! A [`Parameter`] has a name, a kind, a default and a line of help. The command derives its
-//! options from it, the model file records the values that a solver read under these names, and the
-//! messages about invalid values are made here.
+//! A [`Parameter`] has a name, a kind, a default and a line of help. The command line derives its
+//! options from it, the model file stores the values of a fit under these names, and this module
+//! writes the messages about invalid values.
 //!
 //! ```
 //! use kfit::solver::{Options, by_name};
@@ -45,7 +45,7 @@ pub struct Parameter {
 pub enum ParameterKind {
     /// Yes or no; the default is no.
     Flag,
-    /// A whole number from 1 to `most`.
+    /// An integer from 1 to a maximum.
     Count {
         /// The largest value.
         most: usize,

@@ -48,7 +48,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
 
 #[derive(Clone, Copy, Debug)]
 struct PartialLeastSquares {
-    /// Number of components q; with folds its maximum, and cross-validation chooses the number.
+    /// Number of components q; with folds the maximum, below which cross-validation chooses.
     components: usize,
 }
 
@@ -77,7 +77,7 @@ impl PartialLeastSquares {
             for held in &mut found {
                 let components = Components::of(&own, held.rank, self.components, gram.epsilon())?;
                 let errors = components.errors(&new);
-                // if there are fewer components, the last error applies to larger numbers
+                // if there are fewer components, the error of all of them applies to larger numbers
                 let last = errors.last().copied().unwrap_or(f64::NAN);
                 let errors = errors.into_iter().chain(std::iter::repeat(last));
                 held.mse.iter_mut().zip(errors).for_each(|(sum, error)| *sum += error / rows / gram.targets() as f64);

@@ -1,5 +1,5 @@
 //! Two views: two sets of columns of the same rows, each with features of its own kernel and
-//! landmarks, and the pairs of directions that vary together.
+//! landmarks, and pairs of directions that covary.
 //!
 //! With centred features φ̃ and ψ̃ of the two views, one pass gives C_xx = (1/n) Σ φ̃φ̃ᵀ, C_yy and
 //! C_xy = (1/n) Σ φ̃ψ̃ᵀ for every fold, and `cca` and `covariance` define the pairs of directions
@@ -25,7 +25,8 @@ use kapprox::{Real, decompose::product};
 use kstore::Plan;
 use std::borrow::Cow;
 
-/// Correlations are 0 for directions that vary by less than this many roundings of their view.
+/// Threshold for rounding errors, in units of the relative error of a view: the correlation of
+/// directions with less variance is 0.
 const NOISE: f64 = 64.0;
 
 fn require_two(settings: &Settings) -> Result<()> {
@@ -50,7 +51,7 @@ fn plan(plan: Plan, shape: &ProblemSize, threads: usize) -> Plan {
         .term("directions", 8 * 8 * shape.map.landmarks.unwrap_or(p) * p.min(100), "lower `components`")
 }
 
-/// Moments of some rows: covariances of the two views, about the means of these rows.
+/// Moments of some rows: covariances of the two views, centred by the means of these rows.
 #[derive(Debug)]
 struct Moments {
     rows: u64,
@@ -64,7 +65,8 @@ struct Moments {
 }
 
 impl Moments {
-    /// Computes the moments of some rows, whose last `second` features are the second view.
+    /// Computes the centred moments of some rows, whose last `second_features` features are the
+    /// second view.
     fn of(moments: Cow<'_, FoldGram>, second: usize) -> Result<Self> {
         let rows = moments.rows;
         let centred = Centred::of(moments)?;
@@ -75,7 +77,7 @@ impl Moments {
         Ok(Self { rows, xx, yy, xy: part((0, first), (first, second)), mean: centred.mean })
     }
 
-    /// Returns false if the variance of a view is rounding: a fraction of its mean square.
+    /// Returns false if the variance of a view is a rounding error, compared with its squared mean.
     fn vary(&self, epsilon: f64) -> bool {
         let (first, second) = self.mean.split_at(self.xx.nrows());
         let square = |mean: &[f64]| mean.iter().map(|mean| mean * mean).sum::<f64>();
@@ -129,8 +131,7 @@ fn require_pairs(moments: &Moments, pairs: &Pairs, epsilon: f64, asked: usize) -
     refuse(pairs.values.is_empty() || !moments.vary(epsilon), COMPONENTS.name, asked, why)
 }
 
-/// Calls `each` with the moments of the rows outside and inside every fold of at least two held-out
-/// rows.
+/// Calls `visit` with the moments of the rows outside and inside every fold of at least two rows.
 fn held_out(gram: &GramState, second: usize, mut each: impl FnMut(&Moments, &Moments) -> Result<()>) -> Result<()> {
     let folds = gram.folds();
     if folds.len() < 2 {
