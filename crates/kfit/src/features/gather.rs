@@ -37,7 +37,7 @@ pub struct Gathered {
     pub squares: Vec<f64>,
 }
 
-/// Values of the rows from the table, and the sums.
+/// State of the pass: values of the rows from the table, and the sums.
 #[derive(Default)]
 struct RowFacts {
     codes: Vec<u32>,

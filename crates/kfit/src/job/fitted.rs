@@ -64,11 +64,10 @@ impl Fit {
         }
     }
 
-    /// Returns the plan of a run that first learns the weights of a sum of kernels
-    /// ([`Fit::combined`]): the stages of both.
+    /// Returns the plan of a run that first learns the weights of a sum of kernels: the stages of
+    /// both parts.
     ///
-    /// # Errors
-    /// The errors of [`Fit::plan`] and [`Fit::combined`].
+    /// # Errors The errors of [`Fit::plan`] and of learning the weights.
     #[doc(hidden)]
     pub fn plan_combined(&self, kernels: &[Kernel], selected: &Selected, run: &Run<'_>) -> Result<Forecast> {
         let selected = &run.coded(selected)?;

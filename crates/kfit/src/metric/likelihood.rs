@@ -90,7 +90,7 @@ pub(crate) fn learn(
     Ok(best.at[..x.ncols()].iter().map(|v| v.exp()).collect())
 }
 
-/// Bytes of the learning, for a sample with this many rows, d features and t targets.
+/// Returns the bytes of the learning, for a sample of this many rows, d inputs and t targets.
 pub(super) fn bytes(rows: usize, d: usize, t: usize) -> usize {
     let most = STAGES.iter().map(|stage| stage.landmarks).max().unwrap_or(0);
     let (n, m) = (rows.min(ROWS), most.min(rows));

@@ -93,7 +93,7 @@ pub struct FitReport {
     /// Seconds of each stage, in order of completion.
     #[serde(skip)]
     pub seconds: Vec<(String, f64)>,
-    /// The warnings of the run, one sentence each: rank reduced, constant feature, tolerance not
+    /// The warnings of the run, one sentence each: rank reduced, constant input, tolerance not
     /// reached, …
     #[serde(skip)]
     pub warnings: Vec<String>,
