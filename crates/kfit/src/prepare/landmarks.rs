@@ -357,5 +357,5 @@ pub(crate) fn settle_lengths<T: Real>(
 
 fn unknown_scheme(name: &str) -> Error {
     let known: Vec<&str> = landmark::registry().into_iter().map(|scheme| scheme.name).collect();
-    Error::option("landmarks", format!("{name:?}"), format!("expected one of {}", known.join(", ")))
+    Error::option("landmarks", format!("{name:?}"), format!("give one of {}", known.join(", ")))
 }

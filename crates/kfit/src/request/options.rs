@@ -131,7 +131,7 @@ impl FromStr for LandmarkSource {
             return Ok(Self::File(text.into()));
         }
         let known: Vec<&str> = landmark::registry().into_iter().map(|scheme| scheme.name).collect();
-        let expected = format!("expected one of {}, or a file such as landmarks.parquet", known.join(", "));
+        let expected = format!("give one of {}, or a file such as landmarks.parquet", known.join(", "));
         Err(Error::option("landmarks", format!("{text:?}"), expected))
     }
 }
