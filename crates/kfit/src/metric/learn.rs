@@ -172,7 +172,7 @@ impl<T: Real> MetricRequest<'_, T> {
     ) -> Result<Learned> {
         let inner = plan::options(self.options, rounds.rank);
         let reading = self.survey.reading();
-        let stage = self.resources.stages.stage("judging the metric", None);
+        let stage = self.resources.stages.stage("evaluating the metric", None);
         let silent = Silent(&*stage);
         let resources = &Resources { journal: None, scratch: None, stages: &silent, ..*self.resources };
         let rows = Rows {

@@ -311,7 +311,7 @@ pub fn check_values<T: Real>(
     if kernel.domain() == Domain::Any {
         return Ok(0);
     }
-    let observer = resources.stages.stage("values the kernel is defined for", Some(n));
+    let observer = resources.stages.stage("check of the kernel's domain", Some(n));
     cut.pass(lanes, resources, &*observer).each(source, || (), |(), block, _| check(kernel, block))?;
     Ok(1)
 }
