@@ -221,8 +221,8 @@ fn weights_count_and_are_no_feature() {
     assert!(std::fs::read(at.join("m")).unwrap() == std::fs::read(at.join("again")).unwrap());
     refused(at, &format!("{fit} --weights y -o refused"), "it is the target");
     refused(at, &format!("{fit} --weights nowhere -o refused"), "nowhere");
-    refused(at, &format!("{fit} --weights w --map exact -o refused"), "takes no weights");
-    refused(at, &format!("{fit} --weights w --method pcg -o refused"), "takes no weights");
+    refused(at, &format!("{fit} --weights w --map exact -o refused"), "does not support weights");
+    refused(at, &format!("{fit} --weights w --method pcg -o refused"), "does not support weights");
     refused(at, "fit fisher t.csv --weights w -o refused", "fisher does not read it");
 }
 

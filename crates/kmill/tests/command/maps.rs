@@ -92,13 +92,13 @@ fn landmarks_that_nothing_reads_are_refused() {
     refused(at, "plan ridge t.parquet --target y --map fourier --landmarks uniform", "--landmarks uniform: --map");
     refused(at, "test mmd t.parquet --by x0>0.5 --map fourier --landmarks uniform", "--map fourier has no landmarks");
     refused(at, "test mmd t.parquet --by x0>0.5 --map exact --candidates 50", "--map exact has no landmarks");
-    refused(at, &format!("{fit} --landmarks few.parquet --candidates 50"), "of a table are not chosen");
+    refused(at, &format!("{fit} --landmarks few.parquet --candidates 50"), "landmarks from a table are not chosen");
     // the exact kernel uses landmarks only to iterate, chosen among the rows in memory
     for given in ["--method direct --landmarks uniform", "--method direct --candidates all", "--loo --landmarks greedy"]
     {
         refused(at, &format!("{fit} --map exact {given}"), "only where --method pcg iterates; leave it out");
     }
-    refused(at, &format!("{fit} --map exact --method pcg --candidates 50"), "holds all rows");
+    refused(at, &format!("{fit} --map exact --method pcg --candidates 50"), "stores all rows");
     let fit = "fit ridge t.parquet --target y --lambda 1e-3 --rank 20 -q";
     ok(at, &format!("{fit} --map exact --method pcg --landmarks uniform --candidates all -o m"));
     ok(at, &format!("{fit} --map fourier -o m"));

@@ -192,9 +192,9 @@ fn what_needs_the_columns_of_rows_refuses_sparse_ones() {
     for (options, part) in [
         ("--kernel distance()", "distance() does not support sparse rows; use one of"),
         ("--map orthogonal", "--map orthogonal"),
-        ("--map structured", "it is not known on sparse rows; take nystrom, fourier, or exact"),
-        ("--landmarks kmeans", "take rpcholesky"),
-        ("--metric learn", "sparse rows have no metric"),
+        ("--map structured", "it does not support sparse rows; use nystrom, fourier, or exact"),
+        ("--landmarks kmeans", "use rpcholesky"),
+        ("--metric learn", "sparse rows do not support a metric"),
         ("--scale minmax", "would fill the zeros of sparse rows"),
         ("--scale standard", "would fill the zeros of sparse rows"),
         ("--scale asinh", "would fill the zeros of sparse rows"),
