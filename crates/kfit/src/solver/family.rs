@@ -85,7 +85,7 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
     fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
         let (facts, map, exact) = (self.facts(), &work.options.map, work.options.map.is_exact());
         if let Some(solver) = facts.by_distances {
-            let why = format!("{solver} looks at distances between rows and has no map; leave it out");
+            let why = format!("{solver} uses distances between rows instead of a feature map; leave it out");
             refuse(*map != MapSpec::default(), "map", map, why)?;
             return Ok(RowAccess::Landmarks);
         }

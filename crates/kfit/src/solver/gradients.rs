@@ -20,7 +20,7 @@ pub(super) fn check(work: &FitRequest<'_>) -> Result<()> {
     refuse(work.options.map.is_without_rows(), "map", &work.options.map, WHY)
 }
 
-const WHY: &str = "gradients are those of kernel functions of landmarks; take a map that has some, such as nystrom";
+const WHY: &str = "gradients need kernel functions of landmarks; use a map with landmarks, such as nystrom";
 
 pub(super) fn plan(plan: Plan, shape: &ProblemSize, cut: PassShape, t: usize) -> Plan {
     let (m, d) = (shape.map.landmarks.unwrap_or(shape.map.p), shape.d);
@@ -37,7 +37,7 @@ pub(super) fn plan(plan: Plan, shape: &ProblemSize, cut: PassShape, t: usize) ->
 /// Returns the kernel of the features, or an error if it has no gradients.
 pub(crate) fn kernel<T: Real>(data: &FitData<'_, T>) -> Result<Arc<dyn KernelFunction<f64>>> {
     let kernel = data.kernel.build()?.typed::<f64>();
-    let why = "its gradient is not known; take a kernel that has one, such as gaussian()";
+    let why = "its gradient is not implemented; use a kernel with a gradient, such as gaussian()";
     refuse(!kernel.differentiable(), "kernel", data.kernel, why)?;
     Ok(kernel)
 }

@@ -46,7 +46,7 @@ pub(super) fn plan(plan: Plan, shape: &ProblemSize, t: usize, penalties: usize) 
     let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
     let scores = n.saturating_mul(t * penalties).saturating_mul(shape.element);
     let bytes = scores.saturating_add(features::values_bytes(n.saturating_mul(t), shape.element));
-    plan.term_if(shape.folds > 1, "scores of rows held out", bytes, "compare fewer penalties")
+    plan.term_if(shape.folds > 1, "scores of the validation rows", bytes, "compare fewer regularisation parameters")
 }
 
 impl<T: Real> HeldOutScores<T> {

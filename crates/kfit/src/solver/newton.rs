@@ -115,11 +115,11 @@ fn warn_of_gradient<T: Real>(what: &str, found: &Optimum, gradient: f64, resourc
     let remedy = match (found.converged, size_of::<T>() < size_of::<f64>()) {
         _ if gradient <= tolerance::<T>() => return,
         (false, _) => "raise `steps`",
-        (true, true) => "the rounding of f32 hides what is left: use `precision` f64, or raise `lambda`",
-        (true, false) => "rounding hides what is left: raise `lambda`",
+        (true, true) => "rounding in f32 prevents further progress: use `precision` f64, or raise `lambda`",
+        (true, false) => "rounding prevents further progress: raise `lambda`",
     };
     resources.stages.warn(format!(
-        "{what} ended after {} Newton steps at a relative gradient norm of {:.2} times the {:.0e} that it should have; {remedy}",
+        "{what} did not converge: after {} Newton steps the relative gradient norm is {:.2} times the tolerance of {:.0e}; {remedy}",
         found.steps,
         gradient / tolerance::<T>(),
         tolerance::<T>()

@@ -90,7 +90,7 @@ const FORGETTING: Parameter = Parameter {
 
 const PASSES: Parameter = Parameter {
     name: "passes",
-    kind: ParameterKind::Count { most: 1_000_000, reason: "rows that were seen so often teach nothing more" },
+    kind: ParameterKind::Count { most: 1_000_000, reason: "further passes change the result by no more than rounding" },
     default: Some("1"),
     about: "Number of passes over the rows, in their order",
 };
@@ -113,11 +113,11 @@ impl Online {
         let recursive = settings.word(&RULE) == Some("rls");
         let (unread, other) = if recursive { (&RATE, "lms") } else { (&FORGETTING, "rls") };
         if let Some(value) = settings.number(unread) {
-            let why = format!("only `rule` {other} has it; take that, or leave it out");
+            let why = format!("only `rule` {other} reads it; use that rule, or leave it out");
             return Err(Error::option(unread.name, value, why));
         }
         let variance = settings.flag(&STD);
-        let why = "only `rule` rls keeps what it needs; take that, or leave it out";
+        let why = "only `rule` rls computes standard deviations; use that rule, or leave it out";
         refuse(variance && !recursive, STD.name, "", why)?;
         Ok(Self {
             recursive,
@@ -141,7 +141,7 @@ impl Online {
             true => (FORGETTING.name, self.forgetting.to_string(), ", raise `lambda`"),
             false => (LAMBDA.name, format!("{:e}", self.lambda), ""),
         };
-        let why = format!("the inverse of the moments of the features is beyond f64; raise it{more}, or lower `rank`");
+        let why = format!("the inverse of the second moments of the features exceeds the range of f64; raise it{more}, or lower `rank`");
         Error::option(option, given, why)
     }
 
@@ -175,7 +175,7 @@ impl<T: Real> Solver<T> for Online {
         let inverse = Recursion::bytes(q - 1, shape.t, shape.threads);
         plan.term("targets of all rows", values_bytes(n.saturating_mul(shape.t), 8), "")
             .term("coefficients", 3 * 8 * q * shape.t, "lower `rank`")
-            .term_if(self.recursive, "inverse of the moments", inverse, "take `rule` lms or lower `rank`")
+            .term_if(self.recursive, "inverse of the moments", inverse, "use `rule` lms or lower `rank`")
             .term_if(self.variance, "variances", Quadratic::making_bytes(q, q), "leave `std` out")
     }
 

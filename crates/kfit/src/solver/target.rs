@@ -45,9 +45,9 @@ pub(crate) fn passes(kernel: Option<&Kernel>, task: Task) -> u64 {
 
 pub(super) fn check(kernel: Option<&Kernel>, task: Task) -> Result<()> {
     let Some(kernel) = needed(kernel, task) else { return Ok(()) };
-    let why = "labels are equal or not, which is delta(); leave it out, or learn from a number (`task` regression)";
+    let why = "labels are equal or not, so classification uses delta(); leave it out, or use a numeric target (`task` regression)";
     refuse(task == Task::Classification, TARGET_KERNEL.name, kernel, why)?;
-    let why = "it has to be positive definite, and on all of the targets";
+    let why = "expected a positive definite kernel that reads all targets";
     refuse(kernel.looks_at_columns() || !kernel.positive_definite(), TARGET_KERNEL.name, kernel, why)
 }
 
@@ -56,7 +56,7 @@ pub(super) fn require_varying(moments: &FoldGram, components: usize) -> Result<(
     let (n, total) = (moments.rows as f64, moments.yy.iter().sum::<f64>());
     let squares: f64 = moments.yy.iter().zip(&moments.sy).map(|(yy, sy)| yy - sy * sy / n).sum();
     let varies = squares > NOISE * f64::EPSILON * total;
-    let why = "the target does not vary: no direction tells anything of it; check the target";
+    let why = "the target does not vary, so no direction can predict it; check the target";
     refuse(!varies, COMPONENTS.name, components, why)
 }
 

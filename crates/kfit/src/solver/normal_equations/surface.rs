@@ -162,7 +162,7 @@ fn check_folds(state: &GramState) -> Result<()> {
     if !(0..state.folds().len()).any(|fold| is_scored(state, fold) && full(fold)) {
         return Ok(());
     }
-    let why = "one fold holds all rows but one or none, so nothing is left to train on; choose other folds or none";
+    let why = "a fold leaves fewer than two rows for training; choose other folds or none";
     Err(Error::Folds { folds: state.folds().len().to_string(), why: why.to_string() })
 }
 

@@ -108,7 +108,7 @@ impl Ranking {
             return Err(ranked::without_pairs());
         }
         let largest = kstore::shown::count(groups.largest() as u64);
-        let why = format!("it visits every pair, and a group has {largest} rows; take squared-hinge, or give `group`");
+        let why = format!("it visits every pair of rows, and a group has {largest} rows; use squared-hinge, or smaller groups (`group`)");
         let refused = self.pair_loss == PairLoss::Logistic && groups.largest() > VISITED;
         refuse(refused, LOSS.name, self.pair_loss, why)?;
         Ok((groups, pairs))

@@ -20,7 +20,7 @@ use kstore::Plan;
 pub(super) fn check(work: &FitRequest<'_>) -> Result<()> {
     match work.options.landmarks.scheme() {
         Some(scheme) if scheme.needs_targets => {
-            work.refuse_weights(&format!("`landmarks` {}", scheme.name), "take another scheme")
+            work.refuse_weights(&format!("`landmarks` {}", scheme.name), "choose another scheme")
         }
         _ => Ok(()),
     }
@@ -75,7 +75,7 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Found
         if directions < rank {
             let left = rank - directions;
             stages.warn(format!(
-                "without a penalty {left} of {rank} directions of the features are left out: what they say of the target is rounding"
+                "with `lambda` 0, {left} of {rank} directions of the features are dropped: their eigenvalues are below rounding"
             ));
         }
         let figures = vec![Figure::of("directions", directions as f64)];

@@ -103,7 +103,7 @@ pub(super) const LOO: Parameter = Parameter::flag(
 #[doc(hidden)]
 pub const LOCAL: Parameter = Parameter {
     name: "local",
-    kind: ParameterKind::Count { most: 30_000, reason: "the system of a leaf has the order of its rows" },
+    kind: ParameterKind::Count { most: 30_000, reason: "the linear system of a leaf has one unknown per row" },
     default: None,
     about: "Learn the residuals of the features with the exact kernel, in the leaves of a tree; \
         each leaf has at most about this many rows, such as 6000; used only if it reduces the \

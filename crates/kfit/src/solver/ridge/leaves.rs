@@ -57,13 +57,13 @@ const HELD_OUT: f64 = 0.2;
 
 /// Rejects options that require a model on features alone.
 pub(super) fn check(work: &FitRequest<'_>, others: [(&'static str, bool); 3]) -> Result<()> {
-    let why = "the machines in the leaves have none; leave one of the two out";
+    let why = "the models in the leaves (`local`) do not support it; leave one of the two out";
     others.into_iter().try_for_each(|(name, given)| refuse(given, name, "", why))?;
-    let why = "the map exact learns on the kernel itself already; leave one of the two out";
+    let why = "`map` exact uses the exact kernel for all rows already; leave one of the two out";
     refuse(work.options.map.is_exact(), "local", "", why)?;
-    let why = "leaves hold rows of numbers, and these are sparse; leave it out";
+    let why = "leaves store dense rows, and the rows of this table are sparse; leave it out";
     refuse(work.options.kernel.sparse().is_some(), "local", "", why)?;
-    let why = "rows that are held out decide whether `local` helps; leave one of the two out";
+    let why = "validation rows decide whether `local` is used; leave one of the two out";
     refuse(work.options.folds == FoldSpec::None, "folds", "none", why)?;
     work.refuse_weights("`local`", "leave it out")
 }
@@ -129,7 +129,7 @@ pub(super) fn fit<T: Real>(
         vec![Figure::of("held-out mse of the features", without), Figure::of("held-out mse with leaves", with)];
     if with >= WORTH * without {
         let text = format!(
-            "machines in leaves are left out: on rows held out the error is {with:.4e} with them, and {without:.4e} without"
+            "the models in the leaves are discarded: the error on validation rows is {with:.4e} with them, and {without:.4e} without"
         );
         data.resources.stages.warn(text);
         return Ok(Local { figures, leaves: None, train_mse: None });
@@ -238,7 +238,7 @@ impl Solver<'_> {
             (0..leaf.len()).filter(|i| leaf.held[*i]).map(|i| leaf.shares[i]).sum::<f64>() * leaf.t as f64
         };
         let held: f64 = tried.iter().map(apart).sum();
-        let stage = data.resources.stages.steps("penalty of the leaves", WALK as u64);
+        let stage = data.resources.stages.steps("lambda of the leaves", WALK as u64);
         let tries = |mu: f64| {
             let sums = tried.iter().map(|leaf| self.held_out(leaf, mu)).fold([0.0; 2], |[a, b], [c, d]| [a + c, b + d]);
             stage.advance(1);

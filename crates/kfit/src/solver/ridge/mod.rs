@@ -147,9 +147,9 @@ impl Ridge {
 
     /// Rejects parameters that have no effect with this task and map.
     fn check_unread(&self, options: &TrainOptions) -> Result<()> {
-        let why = "only classes can be wrong; learn a classification (`task`), or leave it out";
+        let why = "an error rate needs classes; use `task` classification, or leave it out";
         refuse(self.choice == Criterion::Error && options.task == Task::Regression, SELECT.name, "error", why)?;
-        let why = "the exact kernel is preconditioned by the landmarks of `landmarks`; leave it out";
+        let why = "the preconditioner of the exact kernel is always made from the landmarks of `landmarks`; leave it out";
         refuse(options.map.is_exact() && self.preconditioner.is_some(), PRECONDITIONER.name, "", why)
     }
 
@@ -159,23 +159,23 @@ impl Ridge {
         let options = &work.options;
         let what = if options.map.is_exact() { "the exact kernel" } else { "`method` pcg" };
         let (pcg, lambdas, ranks) = (self.method == RidgeMethod::Pcg, self.lambdas.len(), options.ranks.len());
-        let why = format!("{what} has no features to tell variances by; take landmarks and `method` direct");
+        let why = format!("{what} computes no features, which variances need; use landmarks and `method` direct");
         refuse(self.variance, "std", "", why)?;
-        let why = format!("{what} takes no further pass; take landmarks and `method` direct");
+        let why = format!("{what} does not compute it; use landmarks and `method` direct");
         refuse(self.importance, IMPORTANCE.name, "", why)?;
-        let why = "it takes the features of a direct solution; take `method` direct";
+        let why = "it needs the features of a direct solution; use `method` direct";
         refuse(self.local.is_some() && pcg, LOCAL.name, "with `method` pcg", why)?;
-        let why = "it needs a factor; take `method` direct";
+        let why = "it needs the Cholesky factor; use `method` direct";
         refuse(self.leave_one_out && pcg, "loo", "with `method` pcg", why)?;
-        let why = format!("{what} has no trace error; leave it out");
+        let why = format!("{what} has no trace error to bound; leave it out");
         refuse(options.tolerance.is_some(), "tolerance", "a tolerance", why)?;
         let why = format!("{what} solves for one lambda; give one, such as `lambda` 1e-6");
         refuse(lambdas != 1, "lambda", format!("{lambdas} values"), why)?;
         let why = format!("{what} solves for one rank; give one `rank`");
         refuse(ranks != 1, "ranks", format!("{ranks} ranks"), why)?;
-        let why = format!("{what} has no folds; leave them out");
+        let why = format!("{what} does not cross-validate; leave `folds` out");
         refuse(options.folds != FoldSpec::None, "folds", &options.folds, why)?;
-        let why = "it solves for the kernel functions of landmarks; leave `map` out, or take `method` direct";
+        let why = "it solves for coefficients of kernel functions of landmarks and uses no map; leave `map` out, or use `method` direct";
         let other = !options.map.is_exact() && options.map != MapSpec::default();
         refuse(other, "method", format!("pcg with `map` {}", options.map), why)
     }
@@ -205,7 +205,7 @@ impl Ridge {
 impl<T: Real> Solver<T> for Ridge {
     fn facts(&self) -> SolverFacts {
         let factored = self.method == RidgeMethod::Direct || self.method == RidgeMethod::Auto && self.leave_one_out;
-        let why = "`map` exact has landmarks only where `method` pcg iterates; leave it out";
+        let why = "`map` exact uses landmarks only with `method` pcg, for its preconditioner; leave it out";
         SolverFacts {
             holds_out: true,
             forward: true,
@@ -221,11 +221,11 @@ impl<T: Real> Solver<T> for Ridge {
     fn check(&self, work: &FitRequest<'_>) -> Result<()> {
         let options = &work.options;
         self.check_unread(options)?;
-        let why = "the variance of a class's score says nothing of the class; leave it out";
+        let why = "the variance of a score is not an uncertainty of the class; leave it out, or use `task` regression";
         refuse(self.variance && options.task != Task::Regression, "std", options.task, why)?;
         if self.importance {
             gradients::check(work)?;
-            let why = "the report of a metric tells what the features count; leave one of the two out";
+            let why = "`metric` reports the importance of the features itself; leave one of the two out";
             refuse(options.metric != MetricSource::None, IMPORTANCE.name, "", why)?;
         }
         if self.local.is_some() {
@@ -245,14 +245,14 @@ impl<T: Real> Solver<T> for Ridge {
                 ("map", options.map.is_exact()),
                 ("method", self.method == RidgeMethod::Pcg),
             ];
-            let why = "`lambda` 0 is the solution of smallest norm, solved from the features alone; leave it out, or give a penalty";
+            let why = "`lambda` 0 selects the solution of smallest norm on the features, which does not support it; leave it out, or set a `lambda` above 0";
             unread.into_iter().try_for_each(|(name, given)| refuse(given, name, "", why))?;
         }
         if options.map.is_exact() || self.method == RidgeMethod::Pcg {
             self.check_one_cell(work)?;
             let (what, remedy) = match options.map.is_exact() {
-                true => ("`map` exact", "take landmarks"),
-                false => ("`method` pcg", "take `method` direct"),
+                true => ("`map` exact", "use landmarks"),
+                false => ("`method` pcg", "use `method` direct"),
             };
             work.refuse_weights(what, remedy)?;
         }
@@ -268,20 +268,20 @@ impl<T: Real> Solver<T> for Ridge {
     fn only_pass(&self, options: &TrainOptions) -> Result<&'static str, &'static str> {
         if options.map.is_exact() || self.method == RidgeMethod::Pcg {
             return Err(
-                "conjugate gradient and the exact kernel read the rows again; take landmarks and `method` direct",
+                "conjugate gradient and the exact kernel read the rows more than once; use landmarks and `method` direct",
             );
         }
         if self.local.is_some() {
-            return Err("`local` reads the rows again once the system is solved; leave it out");
+            return Err("`local` reads the rows again after the system is solved; leave it out");
         }
         if self.leave_one_out {
-            return Err("`loo` takes a pass of its own once the system is solved; leave it out");
+            return Err("`loo` needs another pass after the system is solved; leave it out");
         }
         if self.importance {
-            return Err("`importance` takes a pass of its own once the system is solved; leave it out");
+            return Err("`importance` needs another pass after the system is solved; leave it out");
         }
         if options.task == Task::Classification && options.folds != FoldSpec::None {
-            return Err("the held-out classes take a pass of their own; give one `lambda`, one `rank` and no `folds`");
+            return Err("the held-out error rate needs another pass; give one `lambda`, one `rank` and no `folds`");
         }
         Ok(GRAM)
     }

@@ -105,10 +105,10 @@ fn solving<T: Real>(shape: &ProblemSize, cut: PassShape, resources: &Resources<'
     }
     let rest = n - kept - stored;
     let name = match (stored, rest) {
-        (0, 0) => "kernel blocks, all kept".to_string(),
-        (_, 0) => format!("kernel blocks of {kept} rows; those of the others are in scratch"),
-        (0, _) => format!("kernel blocks of {kept} rows; those of the others are computed in every iteration"),
-        _ => format!("kernel blocks of {kept} rows; of {stored} in scratch, of {rest} computed in every iteration"),
+        (0, 0) => "kernel blocks of all rows".to_string(),
+        (_, 0) => format!("kernel blocks of {kept} rows; the others are in scratch"),
+        (0, _) => format!("kernel blocks of {kept} rows; the others are recomputed in every iteration"),
+        _ => format!("kernel blocks of {kept} rows; {stored} rows are in scratch, {rest} are recomputed in every iteration"),
     };
     let tiers = Tiers { memory: kept, scratch: stored, computed: rest };
     ([make, solve].map(|plan| plan.term(name.clone(), kept * row, "")), tiers)
@@ -156,7 +156,7 @@ pub(super) fn fit<T: Real>(
         solved.passes += passes;
     }
     let NystromSolution { found, intercept, errors, sums, kept, passes } = solved;
-    found.check("raise `lambda`, or take `method` direct")?;
+    found.check("raise `lambda`, or use `method` direct")?;
     warn_of_residual(&found, ridge.tolerated::<T>(), "raise `lambda`", resources);
     Ok(Found {
         basis: Some(Basis::Landmarks { points: set.points.clone(), rows: set.rows.clone() }),
@@ -248,7 +248,7 @@ impl<N: Real> NystromFit<'_, N> {
 pub(super) fn warn_of_residual(found: &cg::CgSolution, asked: f64, remedy: &str, resources: &Resources<'_>) {
     if !found.converged {
         resources.stages.warn(format!(
-            "conjugate gradient ended at a relative residual of {:.1e}, above the {asked:.1e} asked for; {remedy}",
+            "conjugate gradient did not converge: its relative residual is {:.1e}, above the requested {asked:.1e}; {remedy}",
             found.residual()
         ));
     }
@@ -257,13 +257,13 @@ pub(super) fn warn_of_residual(found: &cg::CgSolution, asked: f64, remedy: &str,
 fn why(ridge: &Ridge, [kept, stored]: [usize; 2], n: usize, wide: bool) -> Solved {
     let blocks = match (stored, n - kept - stored) {
         (0, 0) => "of all rows in memory".to_string(),
-        (0, rest) => format!("of {kept} rows in memory, of {rest} computed each time"),
+        (0, rest) => format!("of {kept} rows in memory, of {rest} recomputed in every iteration"),
         (_, 0) => format!("of {kept} rows in memory, of {stored} in scratch"),
-        (_, rest) => format!("of {kept} rows in memory, of {stored} in scratch, of {rest} computed each time"),
+        (_, rest) => format!("of {kept} rows in memory, of {stored} in scratch, of {rest} recomputed in every iteration"),
     };
     let why = match ridge.method {
         RidgeMethod::Auto => "the Gram matrix does not fit `memory`",
-        _ => "as asked for",
+        _ => "as requested",
     };
     let wide = if wide { " in f64, because f32 is too coarse for the coefficients," } else { "" };
     Solved {
