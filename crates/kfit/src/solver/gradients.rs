@@ -2,7 +2,7 @@
 //! pass.
 //!
 //! For f(x) = wᵀφ(x) with t columns of w, M = (1/n) Σ_i J_i J_iᵀ with J_i = ∂f(x_i)/∂x, d x t.
-//! √M_jj is the root mean square of the slope along the scaled column j, in units of f: the
+//! √M_jj is the root mean square slope along the scaled column j, in units of f. It measures the
 //! importance of the column.
 //!
 //! *Passes*: one. *Flops*: 5nmdt. *Bytes*: about d² numbers for each lane.
@@ -42,7 +42,8 @@ pub(crate) fn kernel<T: Real>(data: &FitData<'_, T>) -> Result<Arc<dyn KernelFun
     Ok(kernel)
 }
 
-/// Computes the sums of M for the functions wᵀφ, p x t, and the number of their rows.
+/// Computes Σ_i J_i J_iᵀ for the functions wᵀφ with weights p x t, and the number of rows in the
+/// sum.
 pub(super) fn products<T: Real>(
     data: &FitData<'_, T>,
     kernel: Arc<dyn KernelFunction<f64>>,

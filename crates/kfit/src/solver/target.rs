@@ -1,4 +1,5 @@
-//! Target features, for solvers with a kernel on the target: a Nyström map on some of the targets.
+//! Target features, for solvers with a kernel on the target: a Nyström map whose landmarks are a
+//! sample of the targets.
 
 use super::parameter::{COMPONENTS, Parameter, ParameterKind};
 use crate::features::{FitData, Values};
@@ -29,7 +30,7 @@ pub(super) const SAMPLE: usize = 2000;
 /// A target that varies by less than this many roundings is constant.
 const NOISE: f64 = 64.0;
 
-/// Fraction of the trace below which more target features change nothing.
+/// Residual of the trace, as a fraction, below which no more target features are added.
 const ENOUGH: f64 = 1e-13;
 
 /// Returns the kernel on the targets if it needs a map; `None` if the targets or their codes are
@@ -60,7 +61,8 @@ pub(super) fn require_varying(moments: &FoldGram, components: usize) -> Result<(
     refuse(!varies, COMPONENTS.name, components, why)
 }
 
-/// Number of moment columns for t targets: the maximum number of target features, or t.
+/// Returns the number of moment columns for t targets: the maximum number of target features, or t
+/// if the targets need no map.
 pub(super) fn columns(kernel: Option<&Kernel>, task: Task, t: usize) -> usize {
     needed(kernel, task).map_or(t, |_| MOST)
 }
@@ -71,8 +73,7 @@ pub(super) fn plan(plan: Plan, shape: &ProblemSize) -> Plan {
     plan.term_if(made, "sample of the target", sample, "leave `target_kernel` out")
 }
 
-/// Builds the map of `kernel` on the centred targets, from a sample of them, in one pass over the
-/// rows.
+/// Builds the map of a kernel on the centred targets from a sample of them: one pass over the rows.
 pub(super) fn features<T: Real>(kernel: &Kernel, data: &FitData<'_, T>) -> Result<NystromMap<f64>> {
     let (t, keys) = (data.targets.count(), Stream::new(data.options.seed, Purpose::Median, 1));
     let share = (SAMPLE as f64 / data.rows.max(1) as f64).min(1.0);

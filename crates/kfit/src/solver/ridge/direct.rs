@@ -50,7 +50,7 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Found
     let run = Direct { ridge, data };
     let sums = data.moments_of_folds()?;
     let ranks = run.ranks();
-    // rejects a map that is not a projection before the surface is computed
+    // reject a map that is not a projection before computing the surface
     sums.certificate.iter().try_for_each(|state| ranks.iter().try_for_each(|rank| state.sound(*rank).map(drop)))?;
     let RidgeState { gram, certificate } = sums;
     let left_out_of = |rank: &usize| certificate.as_ref().map_or(0.0, |state| state.left_out(*rank));

@@ -109,8 +109,8 @@ pub(super) fn fit<T: Real>(
 ) -> Result<Found<T>> {
     let (n, centre) = (rows.len(), data.targets.centre());
     let free = ridge.intercept == Intercept::Free;
-    // the stored targets are centred, which is right only for a free intercept; for a penalised
-    // intercept or none, add the mean back
+    // the stored targets are centred, which is valid only for a free intercept; otherwise the mean
+    // is added back
     let shift = |j: usize| if free { 0.0 } else { centre[j] };
     let y = Mat::from_fn(n, centre.len(), |i, j| rows.y()[i * centre.len() + j] + shift(j));
     let lambda = ridge.lambda::<T>()?;
@@ -197,8 +197,8 @@ impl<T: Real> Exact<'_, T> {
         }
     }
 
-    /// Solves by a Cholesky factor. `since` is the error of conjugate gradient, if that ran and
-    /// failed.
+    /// Solves by a Cholesky factor. The argument is the error of conjugate gradient if it failed
+    /// before.
     fn direct(&self, since: Option<Error>) -> Result<(Dual, Solved)> {
         let n = self.rows.len();
         let _stage = self.data.resources.stages.stage(plan::FACTOR, None);
@@ -212,7 +212,9 @@ impl<T: Real> Exact<'_, T> {
                 "a Cholesky factor of all {n} rows, because conjugate gradient reached only a relative residual of {residual:.1e} in {iterations} iterations"
             ),
             (RidgeMethod::Auto, _) => {
-                format!("a Cholesky factor of all {n} rows: it fits `memory`; `method` pcg selects conjugate gradient instead")
+                format!(
+                    "a Cholesky factor of all {n} rows: it fits `memory`; `method` pcg selects conjugate gradient instead"
+                )
             }
             _ => format!("a Cholesky factor of all {n} rows, as requested"),
         };
@@ -237,7 +239,7 @@ impl<T: Real> Exact<'_, T> {
         let (n, ExactProblem { mu, constant, workers, .. }) = (self.rows.len(), self.problem);
         let (map, kernel) = (kapprox::MapSpec::default(), self.data.kernel.clone());
         let options = TrainOptions { map, kernel, candidates: None, ..options.clone() };
-        // no journal: it stores the passes over the table, and this pass reads rows in memory
+        // without a journal, because it stores passes over the table and this pass reads memory
         let here = Resources { journal: None, ..*resources };
         let (source, reading, n_all) = (self.rows, self.reading, n as u64);
         let mapped = Mapping { source, n: n_all, reading, options: &options, cut, resources: &here }.map()?;

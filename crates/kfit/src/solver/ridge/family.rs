@@ -54,8 +54,8 @@ fn check_iteration(settings: &Settings) -> Result<()> {
     given.into_iter().try_for_each(|(name, given)| refuse(direct && given, name, "", why))
 }
 
-/// The exact kernel has no surface to select from, and its iteration may end when the fitted values
-/// are wrong by 1e-4 of the target.
+/// Removes the selection criterion, because the exact kernel has no surface, and sets a default
+/// residual of 1e-4, which bounds the error of fitted values relative to the target.
 fn on_kernel(given: Options) -> Options {
     let given = given.without(SELECT.name);
     if given.get(RESIDUAL.name).is_some() { given } else { given.set(RESIDUAL.name, 1e-4) }

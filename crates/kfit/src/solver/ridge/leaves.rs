@@ -14,9 +14,10 @@
 //! the median belong to both children, and the prediction changes continuously over them: see
 //! [`Leaves`].
 //!
-//! The search for μ starts at lambda·n of the features and multiplies or divides by √10 while the
-//! error on held-out rows of a few leaves falls. These rows are one fold, which neither these
-//! leaves nor their f₀ have seen. If no μ has a lower error than f₀ alone, no leaves are added.
+//! The search for μ starts at lambda·n of the features, and multiplies or divides by √10 while the
+//! error on the validation rows of a few leaves falls. The validation rows are one fold; during the
+//! search the leaves and f₀ are fitted without it. If no μ reduces the error of f₀ alone by 2 %, no
+//! leaves are added.
 //!
 //! The training residual of a row is r − K_l α_l = μα_l in each leaf, averaged with the row's leaf
 //! weights.
@@ -42,17 +43,17 @@ use kapprox::{KernelFunction, Real};
 use kstore::{Plan, Workers};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Number of leaves whose held-out rows choose μ, spread evenly over the tree.
+/// Number of leaves, spread evenly over the tree, whose validation rows choose μ.
 const TRIALS: usize = 3;
 
 /// Factor between candidates of μ, and maximum number of steps in one direction.
 const FACTOR: f64 = 3.162_277_660_168_379_5;
 const WALK: usize = 8;
 
-/// Error relative to the features alone below which the leaves justify their memory.
+/// Validation error, relative to the features alone, below which the leaves justify their memory.
 const WORTH: f64 = 0.98;
 
-/// Fraction of the rows to hold out; the fold nearest to it is used.
+/// Fraction of the rows for validation; the fold whose size is nearest to it is used.
 const HELD_OUT: f64 = 0.2;
 
 /// Rejects options that require a model on features alone.
@@ -91,8 +92,8 @@ pub(super) struct Local<T> {
     pub(super) train_mse: Option<Vec<f64>>,
 }
 
-/// Returns the fold nearest to a fifth of the rows, and the functions of the features learned
-/// without it.
+/// Returns the fold whose size is nearest to a fifth of the rows, and the functions of the features
+/// fitted without it.
 pub(super) fn without_fold(
     gram: &GramState,
     (rank, lambda): (usize, f64),
@@ -111,7 +112,8 @@ pub(super) fn without_fold(
 }
 
 /// Learns the residuals of the functions `head` of the features in leaves of about this many rows.
-/// A held-out fold, and the functions learned without it, decide whether the leaves help.
+/// The error on a held-out fold, with functions fitted without it, decides whether the leaves are
+/// used.
 pub(super) fn fit<T: Real>(
     data: &FitData<'_, T>,
     rows: usize,
@@ -195,8 +197,8 @@ struct Solver<'a> {
 }
 
 impl Solver<'_> {
-    /// Computes α of some rows of a leaf from x and the residuals; `None` if the matrix is not
-    /// positive definite.
+    /// Computes α from rows x of a leaf and their residuals; `None` if the matrix is not positive
+    /// definite.
     fn solve(&self, (x, mut alpha): (Mat<f64>, Mat<f64>), mu: f64) -> Option<Mat<f64>> {
         let mut k = kernel_matrix(&*self.kernel, x.transpose(), x.transpose(), self.workers);
         (0..k.nrows()).for_each(|i| k[(i, i)] += mu);
@@ -208,9 +210,9 @@ impl Solver<'_> {
         Some(alpha)
     }
 
-    /// Returns the weighted sums of squared residuals of a leaf's held-out rows, without the leaf
-    /// and with the leaf learned from the other rows. A row counts by its weight in the leaf,
-    /// because most of the prediction near an edge may come from the other side.
+    /// Returns the weighted sums of squared residuals of a leaf's validation rows: of the features
+    /// alone, and with the leaf fitted to the other rows. A row counts by its weight in the leaf,
+    /// because most of its prediction may come from a neighbouring leaf.
     fn held_out<T: Real>(&self, leaf: &Leaf<T>, mu: f64) -> [f64; 2] {
         let apart = |i: usize| leaf.held[i];
         let shares: Vec<f64> = (0..leaf.len()).filter(|i| apart(*i)).map(|i| leaf.shares[i]).collect();
@@ -229,7 +231,7 @@ impl Solver<'_> {
         [sum(&left), sum(&after)]
     }
 
-    /// Returns the best μ of the search from `start`, and the mean held-out errors without and with
+    /// Returns the best μ of the search from `start`, and the validation errors without and with
     /// the leaves.
     fn walk<T: Real>(&self, leaves: &[Leaf<T>], start: f64, data: &FitData<'_, T>) -> Result<(f64, [f64; 2])> {
         let count = TRIALS.min(leaves.len());

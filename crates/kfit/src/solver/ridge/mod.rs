@@ -2,15 +2,15 @@
 //!
 //! Minimises (1/n) Σ (y_i − c − wᵀφ(x_i))² + lambda‖w‖², in one of three ways:
 //!
-//! | way | rows as | passes after statistics and landmarks |
+//! | method | form of the rows | passes after statistics and landmarks |
 //! |---|---|---|
 //! | `direct` | features | one |
 //! | `pcg` | kernel values with landmarks | one, and one per iteration if these are not stored |
 //! | `exact` | rows in memory | none: the rows are loaded once |
 //!
-//! The pass of `direct` computes the Gram matrix of every fold and the certificate of every rank,
-//! and so the whole rank x lambda x fold surface. Held-out error rates, leave-one-out errors and
-//! feature importances take one more pass each.
+//! The pass of `direct` computes the Gram matrix of every fold, which is enough for the whole rank
+//! x lambda x fold surface, and the certificate of every rank. Held-out error rates, leave-one-out
+//! errors and importances need one more pass each.
 
 mod direct;
 mod exact;
@@ -49,9 +49,9 @@ kmodel::enum_of_words!(Criterion, "select", "mse" => Mse, "error" => Error);
 /// How the system of ridge regression is solved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RidgeMethod {
-    /// Directly if that fits the plan (and, for the exact kernel, has at most [`DIRECT_ROWS`]
-    /// rows), else by conjugate gradient. This is the only method that depends on the memory
-    /// budget: name another one for bitwise reproducibility under any budget.
+    /// Directly if the plan fits the memory budget (and the exact kernel has at most
+    /// [`MAX_DIRECT_ROWS`] rows), else by conjugate gradient. This is the only method that depends
+    /// on the budget: select another one for bitwise reproducibility under any budget.
     #[default]
     Auto,
     /// By a Cholesky factor.
@@ -63,7 +63,7 @@ pub enum RidgeMethod {
 kmodel::enum_of_words!(RidgeMethod, "method", "auto" => Auto, "direct" => Direct, "pcg" => Pcg);
 
 /// Maximum number of rows for which `auto` factors the exact kernel matrix: 400 MB, and 10 s on two
-/// cores, about as long as the iteration takes for as many rows.
+/// cores, about as long as the iteration for the same number of rows.
 pub const DIRECT_ROWS: usize = 10_000;
 
 /// Ridge regression.
@@ -80,16 +80,16 @@ pub struct Ridge {
     /// Preconditioner of the iteration on landmarks; `None` for the default.
     pub preconditioner: Option<Preconditioner>,
     /// Relative residual at which the iteration ends; `None` for the default of
-    /// [`Ridge::tolerated`].
+    /// [`Ridge::tolerance`].
     pub residual: Option<f64>,
     /// True to compute leave-one-out errors at the chosen rank and lambda: one more pass.
     pub leave_one_out: bool,
     /// True to store predictive variances in the model: 16 m² bytes for m landmarks.
     pub variance: bool,
-    /// True to compute the slopes of the functions along the features: one more pass.
+    /// True to compute the slopes of the functions along the inputs: one more pass.
     pub importance: bool,
-    /// Approximate maximum number of rows per leaf, in which the exact kernel learns the residuals
-    /// of the features; `None` for features alone.
+    /// Approximate maximum number of rows per leaf. The exact kernel learns the residuals of the
+    /// features in these leaves; `None` for features alone.
     pub local: Option<usize>,
 }
 
@@ -133,9 +133,9 @@ impl Ridge {
         self.lambdas == [0.0]
     }
 
-    /// Returns the relative residual at which the iteration ends: 1e-6 in f32 and 1e-9 in f64,
-    /// unless given. It bounds the relative error of fitted values, and kernel values in f32 are
-    /// not more accurate.
+    /// Returns the relative residual at which the iteration ends, by default 1e-6 in f32 and 1e-9
+    /// in f64. It bounds the relative error of fitted values; kernel values in f32 are not more
+    /// accurate.
     pub fn tolerated<T: Real>(&self) -> f64 {
         self.residual.unwrap_or(if size_of::<T>() == size_of::<f32>() { 1e-6 } else { 1e-9 })
     }
@@ -149,12 +149,13 @@ impl Ridge {
     fn check_unread(&self, options: &TrainOptions) -> Result<()> {
         let why = "an error rate needs classes; use `task` classification, or leave it out";
         refuse(self.choice == Criterion::Error && options.task == Task::Regression, SELECT.name, "error", why)?;
-        let why = "the preconditioner of the exact kernel is always made from the landmarks of `landmarks`; leave it out";
+        let why =
+            "the preconditioner of the exact kernel is always made from the landmarks of `landmarks`; leave it out";
         refuse(options.map.is_exact() && self.preconditioner.is_some(), PRECONDITIONER.name, "", why)
     }
 
-    /// Rejects a grid for methods that solve a single system: surfaces, and features whose error is
-    /// known, need direct solutions.
+    /// Rejects options that need a direct solution on features, for methods that solve a single
+    /// system: grids, folds, a tolerance, variances, importances and leaves.
     fn check_one_cell(&self, work: &FitRequest<'_>) -> Result<()> {
         let options = &work.options;
         let what = if options.map.is_exact() { "the exact kernel" } else { "`method` pcg" };
