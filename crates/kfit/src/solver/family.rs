@@ -160,7 +160,7 @@ pub struct SolverFamily {
     /// rank omits them.
     pub of_rank: &'static [Parameter],
     /// Converts the options of a fit on a map to the options of the same fit on the exact kernel.
-    /// `ranks`, `tolerance`, `folds` and `of_rank` are already removed.
+    /// `ranks`, `tolerance`, `folds` and `rank_parameters` are already removed.
     pub on_kernel: fn(Options) -> Options,
 }
 

@@ -54,7 +54,7 @@ impl<T: Real> HeldOutScores<T> {
     }
 
     /// Scores the rows of a fold by functions learned at one regularisation parameter, and stores
-    /// the scores from column `first`: one pass.
+    /// the scores in the columns from a first one: one pass.
     pub(super) fn score(
         &mut self,
         kept: &StoredFeatures<'_, T>,

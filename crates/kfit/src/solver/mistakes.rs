@@ -76,7 +76,7 @@ impl<T: Real> Take<T> for Mistakes<'_> {
     }
 }
 
-/// Counts in `wrong[cell]` the errors of each cell's linear head on these rows.
+/// Counts the errors of each cell's linear head on these rows, one number per cell.
 fn count_wrong<T: Real>(
     phi: MatRef<'_, T>,
     y: MatRef<'_, f64>,

@@ -169,8 +169,8 @@ mod tests {
         found
     }
 
-    /// Adds the paths of a tree such as `super::{a::b, c}` to `found`, from the crate root; returns
-    /// the index of the next token.
+    /// Collects the paths of a tree such as `super::{a::b, c}`, from the crate root; returns the
+    /// index of the next token.
     fn expand(tokens: &[&str], mut at: usize, mut path: Vec<String>, found: &mut Vec<Vec<String>>) -> usize {
         loop {
             match tokens.get(at).copied().unwrap_or(";") {
@@ -192,8 +192,8 @@ mod tests {
         }
     }
 
-    /// Returns the references to solver modules in the sources of every module that `reads`
-    /// accepts, except a solver's references to itself.
+    /// Returns the references to solver modules in the sources of every accepted module, except a
+    /// solver's references to itself.
     fn named_solvers(reads: impl Fn(&[String]) -> bool) -> Vec<String> {
         let (registry, mut sources) = (include_str!("mod.rs"), Vec::new());
         let families = registry.split("Registry::new(&[").nth(1).and_then(|rest| rest.split("]);").next()).unwrap();

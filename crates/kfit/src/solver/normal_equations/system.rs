@@ -55,7 +55,7 @@ pub(crate) struct Solution {
 }
 
 impl System {
-    /// Allocates the storage for p features and t targets that were shifted by `centre`.
+    /// Allocates the storage for p features and t targets that were shifted by constants.
     pub(crate) fn new(p: usize, centre: &[f64], intercept: Intercept) -> Self {
         let (t, q) = (centre.len(), p + intercept.lead());
         Self {

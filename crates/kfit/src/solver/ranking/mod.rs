@@ -95,7 +95,7 @@ impl Ranking {
         })
     }
 
-    /// Returns the groups of the rows that `takes` accepts, and the number of their pairs.
+    /// Returns the groups of the selected rows, and the number of their pairs.
     fn groups<T: Real>(
         &self,
         kept: &StoredFeatures<'_, T>,

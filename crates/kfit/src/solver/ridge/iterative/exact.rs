@@ -1,7 +1,7 @@
 //! Exact kernel ridge regression, in its dual.
 //!
 //! Minimises (1/n) Σ (y_i − c − f(x_i))² + lambda‖f‖² over the whole reproducing kernel Hilbert
-//! space. With μ = lambda·n and H of [`super::constant`], f(x) = Σ_i a_i k(x_i, x) with
+//! space. With μ = lambda·n and H of [`super::centring`], f(x) = Σ_i a_i k(x_i, x) with
 //!
 //! ```text
 //! (H K H + μI) β = H y,     a = H β,     c = γ mean(y − K a),
@@ -137,7 +137,7 @@ impl ExactProblem<'_> {
     }
 
     /// Solves by preconditioned conjugate gradient until ‖r‖ ≤ tolerance·‖H y‖ for every target,
-    /// with at most `room` bytes of stored kernel values.
+    /// with at most `kernel_bytes` bytes of stored kernel values.
     pub(crate) fn iterative<T: Real>(
         &self,
         (kernel, exact): (&dyn KernelFunction<T>, &dyn KernelFunction<f64>),

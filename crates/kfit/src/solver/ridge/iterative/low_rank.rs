@@ -15,7 +15,7 @@
 //! is below 1e8, and consists of dense products. Only F, in `T`, and two triangular factors are
 //! stored.
 //!
-//! *Flops*: 4nk² + k³ to build, 4nk + 4k² per column to apply; *bytes*: [`LowRank::bytes`].
+//! *Flops*: 4nk² + k³ to build, 4nk + 4k² per column to apply; *bytes*: [`LowRankInverse::bytes`].
 
 use super::constant::Constant;
 use super::packed::{PackedLower, add_transposed_product, product};

@@ -1,7 +1,7 @@
 //! Nyström ridge regression on kernel sections at landmarks, without forming their Gram matrix.
 //!
 //! Minimises (1/n) Σ (y_i − c − f(x_i))² + lambda‖f‖² over f = Σ_j a_j k(z_j, ·). With μ = lambda·n
-//! and H of [`super::constant`], the coefficients solve
+//! and H of [`super::centring`], the coefficients solve
 //!
 //! ```text
 //! A a = (H K_nm)ᵀ H y,     A = (H K_nm)ᵀ(H K_nm) + μ K_mm
@@ -15,7 +15,7 @@
 //! K_nm in f32 is K_nm + E with |E_ij| ≤ 6e-8 k_ij, and no residual reveals E. If A is nearly
 //! singular, EᵀE, of size n·(6e-8)², is larger than A in many directions, so that refinement by
 //! true residuals does not contract either. The effect on the fitted values is E a: if ‖E a‖ is
-//! noticeable compared with the error of the fit, the blocks must be in f64 ([`super::wide`]).
+//! noticeable compared with the error of the fit, the blocks must be in f64 ([`super::f64_rows`]).
 //!
 //! Blocks of K_nm, one tile of rows each, are stored as far as they fit ([`super::blocks`]).
 //!

@@ -286,7 +286,7 @@ fn scatter<T: Real>(entries: &[Entries], k: &[&[T]], first: usize, shift: &[f64;
     }
 }
 
-/// Pads fewer than [`COLUMNS`] numbers with zeros.
+/// Pads fewer than [`STRIP_COLUMNS`] numbers with zeros.
 #[cold]
 #[inline(never)]
 fn padded<T: Real>(k: &[T]) -> [T; COLUMNS] {
