@@ -25,7 +25,7 @@ const WHY: &str = "gradients need kernel functions of landmarks; use a map with 
 pub(super) fn plan(plan: Plan, shape: &ProblemSize, cut: PassShape, t: usize) -> Plan {
     let (m, d) = (shape.map.landmarks.unwrap_or(shape.map.p), shape.d);
     plan::rows(plan, shape, cut, cut.gram_lanes, shape.element)
-        .term("functions of the landmarks", 2 * 8 * m * (d + t), "lower `rank`")
+        .term("kernel functions of the landmarks", 2 * 8 * m * (d + t), "lower `rank`")
         .term(
             "gradients",
             cut.gram_lanes * OuterProducts::scratch_bytes(m, d, shape.threads),

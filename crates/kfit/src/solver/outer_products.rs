@@ -72,8 +72,8 @@ impl<'a> OuterProducts<'a> {
         Self { kernel, landmarks, coefficients, r, share: 1.0, keys: Stream::new(0, Purpose::Gradients, 0) }
     }
 
-    /// Uses only as many of the `n` rows as the average needs, so that the pass does not cost more
-    /// than the fit.
+    /// Uses a random sample of the `n` rows that is large enough for the average, so that the pass
+    /// costs no more than the fit.
     pub(crate) fn among(self, n: u64, seed: u64) -> Self {
         let t = self.coefficients.ncols().max(1);
         let of_rows = |rows: f64| rows / n.max(1) as f64;

@@ -30,8 +30,8 @@ pub struct Cell {
 /// Cross-validated error over rank x lambda.
 ///
 /// *Cost*: for each fold and lambda one Cholesky factorisation at the largest rank, p³/3, and p²
-/// flops per rank and target for the held-out errors; generalised cross-validation takes another
-/// factorisation and as many flops again per lambda. *Bytes*: [`RidgeOptions::solve_bytes`]. No
+/// flops per rank and target for the held-out errors; generalised cross-validation needs another
+/// factorisation and the same number of flops per lambda. *Bytes*: [`RidgeOptions::solve_bytes`]. No
 /// pass over the rows.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Surface {

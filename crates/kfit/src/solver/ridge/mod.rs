@@ -226,7 +226,7 @@ impl<T: Real> Solver<T> for Ridge {
         refuse(self.variance && options.task != Task::Regression, "std", options.task, why)?;
         if self.importance {
             gradients::check(work)?;
-            let why = "`metric` reports the importance of the features itself; leave one of the two out";
+            let why = "`metric` already reports the importance of the columns; leave one of the two out";
             refuse(options.metric != MetricSource::None, IMPORTANCE.name, "", why)?;
         }
         if self.local.is_some() {

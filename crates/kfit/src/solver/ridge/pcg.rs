@@ -72,7 +72,7 @@ fn products<T: Real>(what: &str, shape: &ProblemSize, cut: PassShape, budget: us
         .term("rows of a tile", cut.tile * shape.d * size_of::<f64>() / 2, "read fewer columns (`features`)")
         .term("preconditioner", PackedLower::bytes(m), RANK)
         .term("kernel block of a tile", cut.tile * (m * e + 16 * shape.t), RANK)
-        .term("sums of its strips", KernelBlock::<T>::bytes(cut.tile, m, shape.t + 1), RANK)
+        .term("partial sums of a tile", KernelBlock::<T>::bytes(cut.tile, m, shape.t + 1), RANK)
 }
 
 /// Returns the plans of the preconditioner and of the iteration, both with the maximum number of
@@ -151,7 +151,7 @@ pub(super) fn fit<T: Real>(
     let wide = solved.needs_wide::<T>();
     if wide {
         let passes = solved.passes;
-        // tiles of half as many rows need as many bytes for their kernel values
+        // with half the rows per tile, kernel values in f64 need the same number of bytes
         let shape = ProblemSize { element: size_of::<f64>(), ..shape.clone() };
         let cut = PassShape { tile: cut.tile.div_ceil(2), ..cut };
         solved = run.solve(&WideRows(source), z, &shape, cut)?;
