@@ -31,8 +31,8 @@ pub struct Cell {
 ///
 /// *Cost*: for each fold and lambda one Cholesky factorisation at the largest rank, p³/3, and p²
 /// flops per rank and target for the held-out errors; generalised cross-validation needs another
-/// factorisation and the same number of flops per lambda. *Bytes*: [`RidgeOptions::solve_bytes`]. No
-/// pass over the rows.
+/// factorisation and the same number of flops per lambda. *Bytes*: [`RidgeOptions::solve_bytes`].
+/// No pass over the rows.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Surface {
     /// Ranks, ascending.
