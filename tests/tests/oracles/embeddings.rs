@@ -133,7 +133,7 @@ fn scaling_is_the_classical_one_and_with_a_linear_kernel_principal_components() 
     let given = Options::new().set("components", n);
     assert!(refused(x, &options, "mds", &given).contains("landmarks have at most 149 coordinates"));
     let fourier = TrainOptions { map: "fourier".parse().unwrap(), ..options };
-    assert!(refused(x, &fourier, "mds", &Options::new()).contains("has no map"));
+    assert!(refused(x, &fourier, "mds", &Options::new()).contains("instead of a feature map"));
 }
 
 pub(crate) fn sheet() -> Value {

@@ -96,7 +96,11 @@ fn landmarks_that_nothing_reads_are_refused() {
     // the exact kernel uses landmarks only to iterate, chosen among the rows in memory
     for given in ["--method direct --landmarks uniform", "--method direct --candidates all", "--loo --landmarks greedy"]
     {
-        refused(at, &format!("{fit} --map exact {given}"), "only where --method pcg iterates; leave it out");
+        refused(
+            at,
+            &format!("{fit} --map exact {given}"),
+            "only with --method pcg, for its preconditioner; leave it out",
+        );
     }
     refused(at, &format!("{fit} --map exact --method pcg --candidates 50"), "stores all rows");
     let fit = "fit ridge t.parquet --target y --lambda 1e-3 --rank 20 -q";
