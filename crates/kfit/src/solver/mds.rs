@@ -70,7 +70,7 @@ impl<T: Real> Solver<T> for LandmarkMds {
         let x = MatRef::from_row_major_slice(&wide, m, d);
         let k = kernel_matrix(&*kernel, x, x, data.resources.workers);
         if !k.col_iter().all(|column| column.iter().all(|v| v.is_finite())) {
-            let remedy = "scale the features or choose another kernel";
+            let remedy = "scale the columns, or choose another kernel";
             return Err(Error::NotFinite { what: "a kernel value of two landmarks", remedy });
         }
         let diag: Vec<f64> = (0..m).map(|l| k[(l, l)]).collect();

@@ -187,8 +187,8 @@ fn patience<T>() -> usize {
     if size_of::<T>() < size_of::<f64>() { PATIENCE } else { usize::MAX }
 }
 
-/// Describes the gap in a warning about SVMs fitted without the held-out rows.
-const HELD_OUT: &str = " of a machine that has not seen some rows";
+/// Part of a warning about the gap of an SVM fitted without its held-out rows.
+const HELD_OUT: &str = " of an SVM fitted without a fold";
 
 fn warn_of_gap<'b, T: Real>(
     best: impl IntoIterator<Item = &'b Best>,
@@ -201,7 +201,7 @@ fn warn_of_gap<'b, T: Real>(
     if open > terms.gap {
         let asked = terms.gap;
         data.resources.stages.warn(format!(
-            "the relative duality gap{whose} is {open:.1e}, above the {asked:.1e} asked for, after {steps} steps; raise \
+            "the relative duality gap{whose} is {open:.1e} after {steps} steps, above the requested {asked:.1e}; raise \
              `steps` or `gap`"
         ));
     }
@@ -234,8 +234,8 @@ fn fitted<T>(
     }
 }
 
-/// Returns the stages of a fit on features, or of this many problems with the exact kernel, for the
-/// given numbers of problems at once and of regularisation parameters.
+/// Returns the stages of a fit on features, or with the exact kernel. The numbers are those of all
+/// problems, of the problems solved at once, and of the regularisation parameters.
 fn stages<T: Real>(
     solver: &dyn Solver<T>,
     view: RowAccess,
