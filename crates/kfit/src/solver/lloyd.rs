@@ -172,7 +172,7 @@ impl<'a> Assign<'a> {
 type Buffers = Pool<(Vec<f64>, Vec<f64>)>;
 
 impl Assign<'_> {
-    /// Adds the rows of a tile to `groups`.
+    /// Adds the rows of a tile to the sums of their clusters.
     fn tile<T: Real>(
         &self,
         kept: &StoredFeatures<'_, T>,

@@ -137,8 +137,8 @@ fn least(moments: &FoldGram, epsilon: f64) -> f64 {
     NOISE * epsilon * (trace.max(0.0) * squares.max(0.0)).sqrt()
 }
 
-/// Returns the `q` largest singular values of B with their left singular vectors, fewer if the
-/// others are at most `least`.
+/// Returns the `q` largest singular values of B with their left singular vectors. Values that are
+/// rounding are omitted.
 fn leading(b: MatRef<'_, f64>, q: usize, least: f64) -> Result<(Vec<f64>, Mat<f64>)> {
     let (p, t) = (b.nrows(), b.ncols());
     let norm = b.norm_l2();

@@ -43,7 +43,7 @@ pub(super) struct Svm {
 }
 
 /// Returns the rows of the SVM of a class: y = 1 for its class, −1 for all others, and cost 0 in
-/// the `held` fold. `costs` are indexed by class.
+/// the held-out fold. `costs` are indexed by class.
 fn machine<'k, T: Real>(
     kept: &'k StoredFeatures<'_, T>,
     held: Option<u16>,
@@ -101,7 +101,7 @@ impl Svm {
     }
 
     /// Solves some SVMs without a fold's rows, at every regularisation parameter; also returns the
-    /// number of passes. `sample` is a sample of the rows of `kept`.
+    /// number of passes. `sample` is a sample of the same rows.
     #[expect(clippy::too_many_arguments, reason = "the problem and its buffers")]
     fn along_path<'k, T: Real>(
         &self,

@@ -18,7 +18,7 @@
 //!    values f: Σ β⁺ = s then holds to rounding, so β⁺ is feasible and D(β⁺) a true lower bound;
 //! 2. a pass over the features for Σ β⁺φ and the Hessian, which give P and D, the certificate of
 //!    this point;
-//! 3. Newton's equations (`newton.rs`), and a pass for the values Φd of the direction;
+//! 3. Newton's equations, and a pass for the values Φd of the direction;
 //! 4. a line search over the n values. If its step is nearly whole, β ← β⁺ and σ grows; after
 //!    several short steps σ falls.
 //!
@@ -254,7 +254,7 @@ impl<T: Real, R: Rows> Problem<T, R> {
         self.b = search::root(self.b, self.terms.cost / self.sigma, enough, derivative);
     }
 
-    /// Computes P and D at this point, from Σ β⁺φ in `sums`; `most` is the maximum number of steps.
+    /// Computes P and D at this point, from Σ β⁺φ in `sums`. The problem ends after this many steps.
     pub(super) fn certify(&mut self, most: usize) {
         let (loss, mut primal, mut conjugate, mut total, mut support) = (self.terms.loss, 0.0, 0.0, 0.0, 0);
         for (i, f) in self.f.iter().enumerate() {

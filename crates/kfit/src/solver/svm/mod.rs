@@ -8,8 +8,8 @@
 //! ```
 //!
 //! are minimised over w and b, with f = wᵀφ + b. Two classes need one problem, more classes
-//! one-vs-rest problems, and svr one problem per target. `classes.rs` compares regularisation
-//! parameters and implements one-vs-one classifiers and probabilities.
+//! one-vs-rest problems, and svr one problem per target. Classification also cross-validates
+//! regularisation parameters, fits one-vs-one classifiers and calibrates probabilities.
 //!
 //! Divided by 2 lambda the first two are LIBSVM's ½‖w‖² + C Σ a_i loss_i with C = 1/(2n lambda).
 //! LIBSVM's bias is free, the default here; LIBLINEAR's is penalised. LIBSVM's one-class SVM is
@@ -97,7 +97,7 @@ fn group_size(n: usize, p: usize, problems: usize) -> usize {
     (EQUATIONS / equations).min(MULTIPLIERS / multipliers).clamp(1, problems.max(1))
 }
 
-/// Adds the memory to solve this many problems to the plan, with `targets` bytes of targets per
+/// Adds the memory to solve this many problems to the plan, with this many bytes of targets per
 /// row.
 fn plan(plan: Plan, shape: &ProblemSize, cut: PassShape, targets: usize, problems: usize) -> Plan {
     let (n, p, t) = (usize::try_from(shape.n).unwrap_or(usize::MAX), shape.map.p, problems.max(1));

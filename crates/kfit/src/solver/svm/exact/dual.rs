@@ -107,8 +107,8 @@ impl Dual {
         (self.rows, self.terms) = (rows, terms);
     }
 
-    /// Makes at most `most` rounds until the gap is small enough, or `stop` returns true. `exactly`
-    /// verifies the gap in f64.
+    /// Makes at most this many rounds until the gap is small enough, or `stop` returns true. Kernel
+    /// points in f64 verify the gap.
     pub(super) fn solve<T: Real>(
         &mut self,
         gram: &mut Gram<'_, T>,

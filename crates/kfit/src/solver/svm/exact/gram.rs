@@ -53,8 +53,8 @@ pub(super) fn rounds(n: usize) -> usize {
 
 impl<'a, T: Real> Gram<'a, T> {
     /// Builds the matrix of the rows in `memory`, or a cache of its rows with this many bytes.
-    /// `parts` are the numbers of rows of consecutive parts; next to them are the kernel matrices
-    /// of the parts that were already computed.
+    /// The rows come in consecutive parts of the given sizes, with the kernel matrices of the parts
+    /// that were already computed.
     pub(super) fn new(
         points: KernelPoints<'a, T>,
         (parts, known): (&[usize], &[Option<&[T]>]),

@@ -6,7 +6,8 @@
 //! bit-identically. The model stores the support vectors: the rows with a nonzero multiplier in any
 //! SVM.
 //!
-//! The linear kernel on sparse rows needs no kernel values, and its model no rows ([`linear`]).
+//! For the linear kernel on sparse rows, dual coordinate descent needs no kernel values, and the
+//! model stores no rows.
 //!
 //! A kernel that is not positive definite, such as the sigmoid, is accepted, as in LIBSVM, if
 //! multipliers are bounded: steps along which the problem is not convex end at the end of their
