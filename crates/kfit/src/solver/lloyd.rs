@@ -43,8 +43,8 @@ const STRIP: usize = 288;
 /// Number of sampled rows for each cluster; below, the minimum in total.
 const SAMPLE: usize = 100;
 const FEWEST: usize = 2000;
-/// Number of candidates for centroids without points; if more centroids lose all points at once, the
-/// others wait for the next iteration.
+/// Candidates for centroids without points. If more centroids lose all points at once, the others
+/// wait for the next iteration.
 const FAR: usize = 16;
 /// Maximum number of iterations on the sample; below, over all rows.
 const ITERATIONS: usize = 300;

@@ -73,8 +73,8 @@ impl Svm {
         };
         let why = "one-vs-one classifiers have no probabilities; omit one of the two options";
         refuse(machine.pairs && machine.probabilities, PROBABILITIES.name, "with `pairs`", why)?;
-        let why = "validation rows choose the regularisation parameter and calibrate probabilities; set `folds`, or give \
-            one parameter and no `probabilities`";
+        let why = "validation rows choose the regularisation parameter and calibrate probabilities; set `folds`, or \
+            give one parameter and no `probabilities`";
         let compares = machine.penalties.len() > 1 || machine.probabilities;
         refuse(compares && settings.folds(&FOLDS) == Some(FoldSpec::None), FOLDS.name, "none", why)?;
         Ok(machine)
@@ -214,8 +214,8 @@ impl Svm {
             for (_, (class, _)) in a.iter().zip(&machines).filter(|(a, _)| **a == 0.0) {
                 let class = &classes.labels()[*class as usize];
                 stages.warn(format!(
-                    "held-out scores do not separate class {class} from the others: its probability is the same for every \
-                     row"
+                    "held-out scores do not separate class {class} from the others: its probability is the same for \
+                     every row"
                 ));
             }
             fitted.link = Some(Link::Platt { a, b });

@@ -254,7 +254,8 @@ impl<T: Real, R: Rows> Problem<T, R> {
         self.b = search::root(self.b, self.terms.cost / self.sigma, enough, derivative);
     }
 
-    /// Computes P and D at this point, from Σ β⁺φ in `sums`. The problem ends after this many steps.
+    /// Computes P and D at this point, from Σ β⁺φ in `sums`. The problem ends after this many
+    /// steps.
     pub(super) fn certify(&mut self, most: usize) {
         let (loss, mut primal, mut conjugate, mut total, mut support) = (self.terms.loss, 0.0, 0.0, 0.0, 0);
         for (i, f) in self.f.iter().enumerate() {
