@@ -79,8 +79,8 @@ const WITHIN: Parameter = Parameter {
         covariances, in which every class has the same weight [default: pooled]",
 };
 
-/// Discriminants whose ratio is below this many roundings of the largest are dropped: the class
-/// means are linearly dependent.
+/// Discriminants whose ratio is below this many roundings of the largest are dropped; the class
+/// means are then linearly dependent.
 const NOISE: f64 = 1e3;
 
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@
 //! Each v_j sums to 0, so k(x, x) cancels and the coordinates are linear in the landmarks' kernel
 //! sections. With a linear kernel they are the principal components of the landmarks. Other rows
 //! are not used: kernel principal components (`kpca`) fit all rows, while this solver fits the
-//! distances among landmarks exactly and needs a pass less.
+//! distances among landmarks exactly and needs one pass less.
 //!
 //! *Passes*: the landmark scheme's. *Flops*: 9m³ for the eigenvectors. *Bytes*: about 5m² numbers
 //! in f64.

@@ -23,8 +23,8 @@ impl NeighbourOptions {
     }
 }
 
-/// The default number of neighbours of a node, and the maximum: it grows by halves until the graph
-/// is connected.
+/// The default number of neighbours of a node, and its maximum: the number grows by half until the
+/// graph is connected.
 const DEFAULT: usize = 10;
 const MOST: usize = 40;
 
