@@ -314,7 +314,7 @@ fn machines_of_rows_that_can_be_separated_close_their_gap() {
 }
 
 /// Dual coefficients for an indefinite kernel satisfy the optimality conditions, and the report
-/// warns that the gap bounds no distance from the optimum.
+/// warns that the gap does not bound the distance from the optimum.
 #[test]
 fn a_sigmoid_kernel_is_taken_where_multipliers_have_bounds() {
     let (x, y) = separated();

@@ -1,12 +1,12 @@
 //! K-means of points that are linear in the features: Lloyd's iterations, one pass each.
 //!
 //! Minimises Σ_i w_i min_j ‖e_i − c_j‖² over k centroids, where w_i is 1 or the weight of the row,
-//! and e_i is φ_i or Aᵀφ_i, divided by its norm if points lie on the sphere. An iteration assigns every point to
-//! its nearest centroid and moves every centroid to the mean of its points, so the sum never
-//! increases. The features are [stored](crate::features::StoredFeatures) between iterations.
-//! Initial centroids come from a sample of max(2,000, 100 k) rows: several k-means++ starts, each
-//! iterated on the sample until nothing changes; the best one continues on all rows. A centroid
-//! without points moves to a point that is far from every centroid.
+//! and e_i is φ_i or Aᵀφ_i, divided by its norm if points lie on the sphere. An iteration assigns
+//! every point to its nearest centroid and moves every centroid to the mean of its points, so the
+//! sum never increases. The features are [stored](crate::features::StoredFeatures) between
+//! iterations. Initial centroids come from a sample of max(2,000, 100 k) rows: several k-means++
+//! starts, each iterated on the sample until nothing changes; the best one continues on all rows. A
+//! centroid without points moves to a point that is far from every centroid.
 //!
 //! *Passes*: one for the sample and one for each iteration. *Flops*: the map and 2kq a row.
 //! *Bytes*: kq numbers in f64 for each state and each strip of a tile, and the sample.
