@@ -255,9 +255,13 @@ fn machines_choose_their_penalty_tell_probabilities_and_stand_in_pairs() {
     refused(
         at,
         &format!("{fit} --pairs --probabilities -o refused"),
-        "--probabilities with --pairs: pairs of classes have no probabilities",
+        "--probabilities with --pairs: one-vs-one classifiers have no probabilities",
     );
-    refused(at, &format!("{fit} --C 1,10 --folds none -o refused"), "no rows are held out");
+    refused(
+        at,
+        &format!("{fit} --C 1,10 --folds none -o refused"),
+        "validation rows choose the regularisation parameter and calibrate probabilities",
+    );
     refused(at, &format!("{fit} --C 0,1 -o refused"), "must be positive and finite");
     refused(at, "predict pairs test.parquet --probabilities -o refused", "svm with --probabilities");
     refused(
