@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LISTS = ROOT / "tests/golden/api"
 # the crates that programs use, and those whose items reach programs through these
 DOORS = ["kstore", "kapprox", "ksolve", "kcloud", "kmill"]
-CRATES = ["kpass", "kmodel", "kfit", *DOORS]
+CRATES = ["kpass", "kmodel", "kfit", "kreport", *DOORS]
 # of Rust 1.95
 FORMAT = 57
 # rustdoc as itself, but for its output

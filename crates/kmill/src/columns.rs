@@ -1,8 +1,9 @@
 //! Reports on the columns of a table: which are features, which are left out and why, and which are
 //! probably features by mistake.
 
-use crate::progress::{Progress, Voice};
-use crate::table::{Align, Table as Listing, count, joined};
+use crate::progress::Progress;
+use kreport::fit::Verbosity;
+use kreport::table::{Align, Table as Listing, count, joined};
 use kstore::encoding::{Categories, Code, Times};
 use kstore::{Missing, Reading, RowBuf, RowSource, Selected, Selection, schema::Kind};
 use std::collections::HashSet;
@@ -28,9 +29,9 @@ pub(crate) fn tell(selection: &Selection, (asked, selected): (&Selected, &Select
     let features = selected.feature_columns();
     let others = left_out(selection, (asked, selected), &features);
     let told = told(selected, &features);
-    if progress.voice() == Voice::Full {
+    if progress.verbosity() == Verbosity::Verbose {
         table(&told, &others).to_string().lines().for_each(|line| progress.detail(line));
-    } else if progress.voice() != Voice::Quiet {
+    } else if progress.verbosity() != Verbosity::Quiet {
         let count_of = selected.sparse().map_or(selected.shape().features, |shape| shape.width);
         progress.note(&sentence(&told, count_of, &others));
     }

@@ -4,8 +4,9 @@
 
 use crate::args::{ConvertDataArgs, Run, RunArgs, parse};
 use crate::writer::{self, TableWriter};
-use crate::{Error, Result, open, output, table::count};
+use crate::{Error, Result, open, output};
 use clap::Args;
+use kreport::table::count;
 use ksolve::job::ElementType;
 use kstore::budget::Term;
 use kstore::pass::lanes::{self, Lane};
@@ -238,7 +239,7 @@ pub(crate) fn main(args: &ConvertArgs) -> Result<()> {
     let (selected, features) = select(args)?;
     output::check(&args.output)?;
     let beside = writer::target_file(&args.output);
-    output::spare([&args.output].into_iter().chain(&beside), output::inputs(selected.table()))?;
+    output::protect_inputs([&args.output].into_iter().chain(&beside), output::inputs(selected.table()))?;
     let columns = Columns::new(&selected, features, &args.output, args.precision);
     let (rows, files) = rewrite(&selected, &columns, &args.output, &run)?;
     if run.json {

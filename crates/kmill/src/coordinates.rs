@@ -2,9 +2,9 @@
 
 use crate::args::{Run, RunArgs, SelectArgs, parse};
 use crate::features::LEFT;
-use crate::table::{count, facts, number};
 use crate::{Error, Result, allocator, open, output, pipeline};
 use clap::Args;
+use kreport::table::{count, facts, number};
 use ksolve::AnyModel;
 use ksolve::coordinates::{CoordinateOptions, MatrixOf, coordinates};
 use ksolve::predict::{Extras, Predictor};
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &CoordinatesArgs, run: &Run) -> Result<CoordinatesReport
     }
     let (table, _) = open::table(&args.data.paths, &args.data.text.options(), &[])?;
     let selected = table.select(&open::selection(&args.data, &args.features, Vec::new()))?;
-    output::spare(args.model.iter().chain([&args.output]), output::inputs(selected.table()))?;
+    output::protect_inputs(args.model.iter().chain([&args.output]), output::inputs(selected.table()))?;
     if let Some(model) = &args.model {
         output::check_model(model)?;
     }

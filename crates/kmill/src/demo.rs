@@ -1,11 +1,12 @@
 //! `kmill demo`: generates a table, fits, evaluates, predicts, and shows the equivalent commands.
 
 use crate::args::{Run, RunArgs, parse};
-use crate::evaluate::EvaluateReport;
 use crate::generators::{FRIEDMAN1, Recipe};
-use crate::report::FitReport;
-use crate::{Error, Result, evaluate, fit, generate, inspect, output, predict, table::count, usage};
+use crate::{Error, Result, evaluate, fit, generate, inspect, output, predict, usage};
 use clap::Args;
+use kreport::evaluate::EvaluateReport;
+use kreport::fit::FitReport;
+use kreport::table::count;
 use ksolve::job::ElementType;
 use std::path::{Path, PathBuf};
 

@@ -28,7 +28,7 @@ pub(crate) fn main(args: &ExportArgs) -> Result<()> {
         return Err(Error::option("-o", path.display(), "models are exported as ONNX", "name the file .onnx"));
     }
     output::check(path)?;
-    output::spare([path], [args.model.as_path()])?;
+    output::protect_inputs([path], [args.model.as_path()])?;
     let bytes = AnyModel::load(&args.model)?.to_onnx()?;
     output::file(path, &bytes)?;
     if !args.quiet {

@@ -2,12 +2,12 @@
 
 use crate::args::{CategoryArgs, DiskArgs, MapArgs, Run, RunArgs, SelectArgs, parse};
 use crate::pipeline::FitOptions;
-use crate::report::FitReport;
-use crate::table::count;
 use crate::{Error, Result, allocator, open, output, pipeline};
 use clap::Args;
 use kfit::solver::Options;
 use kmodel::model::FEATURES;
+use kreport::fit::FitReport;
+use kreport::table::count;
 use ksolve::predict::{Extras, Predictor};
 use kstore::Selection;
 use std::fmt;
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &FeaturesArgs, run: &Run) -> Result<FeaturesReport> {
     }
     let selected = pipeline::select(&mut options, run)?;
     let outputs = args.model.iter().chain([&args.output]);
-    output::spare(outputs, output::inputs(selected.table()).chain(options.fit.files()))?;
+    output::protect_inputs(outputs, output::inputs(selected.table()).chain(options.fit.files()))?;
     let kept = open::kept(&selected, &args.data, &args.keep)?;
     let start = allocator::resident();
     let beside = args.model.as_ref().unwrap_or(&args.output);
@@ -95,7 +95,7 @@ pub(crate) fn run(args: &FeaturesArgs, run: &Run) -> Result<FeaturesReport> {
     written.map_err(|error| error.beside(left))?;
     // written last: an earlier interruption leaves both files unchanged
     args.model.iter().try_for_each(|model| predictor.save(model))?;
-    let map = FitReport::new(report, run, selected.table(), args.model.as_deref());
+    let map = pipeline::report(report, run, selected.table(), args.model.as_deref());
     Ok(FeaturesReport { map, residual: args.residual, output: args.output.clone() })
 }
 

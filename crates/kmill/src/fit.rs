@@ -1,8 +1,9 @@
 //! `kmill fit`: turns the command line into a job of the library, and prints the report.
 
 use crate::args::{DiskArgs, JobArgs, Run, RunArgs, parse};
-use crate::{Result, output, pipeline, pipeline::FitOptions, report::FitReport};
+use crate::{Result, output, pipeline, pipeline::FitOptions};
 use clap::Args;
+use kreport::fit::FitReport;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]

@@ -2,11 +2,12 @@
 
 use crate::convert::float;
 use crate::generators::{self, Generator, Recipe, Target};
-use crate::progress::{Progress, Voice};
+use crate::progress::Progress;
 use crate::writer::{self, TableWriter};
-use crate::{Error, Result, args::parse, interrupt, output, table::count};
+use crate::{Error, Result, args::parse, interrupt, output};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
+use kreport::table::count;
 use ksolve::job::ElementType;
 use kstore::pass::Observer;
 use kstore::sink::{Output, OutputColumn, OutputKind};
@@ -100,7 +101,7 @@ pub(crate) fn main(args: &GenerateArgs) -> Result<()> {
     let generator = generators::find(&args.name).ok_or_else(unknown)?;
     let recipe = Recipe::new(generator, args.rows, args.seed, args.features, args.noise)?;
     output::check(&args.output)?;
-    let progress = Progress::new(Voice::new(args.quiet, args.verbose));
+    let progress = Progress::new(crate::progress::verbosity(args.quiet, args.verbose));
     let files = write(generator, &recipe, (&args.output, args.precision), &progress)?;
     progress.note(&format!("{} rows of {} in {}", count(recipe.rows), generator.name, writer::named(&files)));
     Ok(())

@@ -1,11 +1,12 @@
 //! `kmill herd`: selects a few rows whose mean in feature space approximates the mean of all rows.
 
 use crate::args::{CategoryArgs, Run, RunArgs, ScratchArgs, SelectArgs, kernel_help, parse};
-use crate::table::{count, facts, number};
-use crate::{Error, Result, open, output, pipeline, report::Spent, writer};
+use crate::{Error, Result, open, output, pipeline, writer};
 use clap::Args;
 use kapprox::{Kernel, Real};
 use kfit::request::TrainOptions;
+use kreport::fit::Spent;
+use kreport::table::{count, facts, number};
 use ksolve::Task;
 use ksolve::job::Scaling;
 use ksolve::job::{self, Candidates, ElementType};
@@ -76,7 +77,7 @@ pub(crate) fn run(args: &HerdArgs, run: &Run) -> Result<HerdReport> {
     let (table, _) = open::table(&args.data.paths, &args.data.text.options(), &[])?;
     let selection = args.category.of(open::selection(&args.data, &args.features, Vec::new()));
     let selected = pipeline::job(run).coded(&table.select(&selection)?)?;
-    output::spare([&args.output], output::inputs(selected.table()))?;
+    output::protect_inputs([&args.output], output::inputs(selected.table()))?;
     if selected.feature_names().iter().any(|name| name == ROW) && !writer::is_npy(&args.output) {
         let why = "the numbers of the rows are called so";
         return Err(Error::option("--features", ROW, why, "leave the column out, or write .npy"));
@@ -86,7 +87,7 @@ pub(crate) fn run(args: &HerdArgs, run: &Run) -> Result<HerdReport> {
         ElementType::F64 => pick::<f64>(args, &selected, run)?,
     };
     write(&args.output, &selected, &picked)?;
-    let (features, spent) = (selected.shape().features, Spent::by(run, selected.table().bytes_read()));
+    let (features, spent) = (selected.shape().features, run.spent(selected.table().bytes_read()));
     Ok(HerdReport { picked, features, spent, output: args.output.clone() })
 }
 

@@ -1,11 +1,11 @@
 //! `kmill inspect`: shows the columns of a table, or the contents of a model.
 
 use crate::args::{Run, RunArgs, TextArgs};
-use crate::importance::{bars, described, importance};
-use crate::report::{DISTANCES, certified, joined};
-use crate::table::{self, Align, NONE, Table as Listing, count, facts, optional, rounded, short};
-use crate::{Result, columns::follows, error::flags, open, output, pipeline};
+use crate::{Result, columns::follows, error::flags, output, pipeline};
 use clap::Args;
+use kreport::fit::{DISTANCES, certified, joined};
+use kreport::importance::{bars, described, importance};
+use kreport::table::{self, Align, NONE, Table as Listing, count, facts, optional, rounded, short};
 use ksolve::{Card, job::MetricReport};
 use kstore::budget::bytes;
 use kstore::encoding::FoundColumn;
@@ -341,7 +341,7 @@ pub(crate) fn main(args: &InspectArgs) -> Result<()> {
         let held = 3 * usize::try_from(bytes).unwrap_or(usize::MAX / 3);
         let plan = Plan::process("inspection", run.memory, run.threads, 0);
         plan.term("the model", held, "fit a model of lower `rank`").check()?;
-        let predictor = open::load(path, &run)?;
+        let predictor = ksolve::predict::Predictor::load_within(path, &pipeline::job(&run))?;
         let (card, metric, components) = (predictor.card().clone(), predictor.metric(), predictor.components());
         let (model, nodes, leaves) = (path.clone(), predictor.nodes(), predictor.leaves());
         let lambda_convention = ksolve::job::convention(&card.solver);

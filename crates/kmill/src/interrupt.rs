@@ -1,6 +1,7 @@
 //! Ctrl-C and SIGTERM: the first signal ends the run gracefully, the second one immediately.
 
-use crate::{progress, table::joined};
+use crate::progress;
+use kreport::table::joined;
 use kstore::{CancelToken, shown};
 use std::sync::LazyLock;
 

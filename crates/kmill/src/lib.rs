@@ -1,8 +1,9 @@
 //! The `kmill` command: kernel machines on tables larger than memory.
 //!
-//! Each subcommand has its own file; [`args`] has the options of all subcommands, [`report`] the
-//! report of a fit. Results go to stdout; progress, stage times, warnings and errors go to stderr.
-//! Exit code 0: success; 1: failure, with one sentence that states the reason; 2: usage error.
+//! Each subcommand has its own file; [`args`] has the options of all subcommands, the crate
+//! `kreport` their reports. Results go to stdout; progress, stage times, warnings and errors go to
+//! stderr. Exit code 0: success; 1: failure, with one sentence that states the reason; 2: usage
+//! error.
 
 mod allocator;
 pub mod args;
@@ -12,7 +13,6 @@ mod convert;
 mod coordinates;
 mod curve;
 mod demo;
-mod drawing;
 mod error;
 mod evaluate;
 mod export;
@@ -21,22 +21,17 @@ mod fit;
 mod generate;
 pub mod generators;
 mod herd;
-mod importance;
 mod inspect;
 mod interrupt;
-mod machine;
 mod manual;
 mod open;
 mod output;
-pub mod page;
 mod pipeline;
 mod plan;
 mod plot;
 mod predict;
-pub mod progress;
-pub mod report;
+mod progress;
 mod shards;
-pub mod table;
 mod test;
 mod tune;
 mod update;
@@ -45,7 +40,6 @@ mod which;
 mod writer;
 
 pub use error::{Error, Result};
-pub use plot::picture;
 
 use args::{Run, RunArgs};
 use clap::{FromArgMatches, Parser, Subcommand};
@@ -190,7 +184,7 @@ fn answer() -> ExitCode {
 
 /// Registers addresses such as `s3://bucket/rows.parquet` for this process, in a build with the
 /// feature `cloud`.
-pub fn reach_stores() {
+fn reach_stores() {
     kstore::source::remote::stop_when(interrupt::requested);
     #[cfg(feature = "cloud")]
     if let Err(error) = kcloud::register() {

@@ -1,9 +1,9 @@
 //! Opens the tables and models given on the command line.
 
 use crate::args::{DataArgs, Run, SelectArgs};
-use crate::{Result, writer};
+use crate::{Result, pipeline, writer};
 use ksolve::predict::Predictor;
-use kstore::{Missing, Plan, Selected, Selection, Table, TextOptions};
+use kstore::{Missing, Selected, Selection, Table, TextOptions};
 use std::path::{Path, PathBuf};
 
 /// Opens the files; a target `FILE.npy` becomes column `y`. Also returns the names of the target
@@ -41,20 +41,9 @@ pub(crate) fn learned_from(data: &DataArgs) -> Selection {
 
 /// Loads a model with the given positive class and decision threshold.
 pub(crate) fn deciding(path: &Path, positive: Option<&str>, threshold: Option<f64>, run: &Run) -> Result<Predictor> {
-    let predictor = positive.into_iter().try_fold(load(path, run)?, Predictor::positive)?;
+    let predictor =
+        positive.into_iter().try_fold(Predictor::load_within(path, &pipeline::job(run))?, Predictor::positive)?;
     Ok(threshold.into_iter().try_fold(predictor, Predictor::above)?)
-}
-
-/// Loads a model, unless its file exceeds the memory budget and the size of the program itself.
-/// Smaller models are planned together with their table, so that an error message names a budget
-/// that suffices for both.
-pub(crate) fn load(path: &Path, run: &Run) -> Result<Predictor> {
-    let bytes = std::fs::metadata(path).map_or(0, |file| usize::try_from(file.len()).unwrap_or(usize::MAX));
-    let program = Plan::process("the model", run.memory, run.threads, 0);
-    if bytes > run.memory.max(program.bytes()) {
-        program.term("its file", bytes, "fit a model of lower `rank`").check()?;
-    }
-    Ok(Predictor::load(path)?)
 }
 
 /// Opens the files as one table and selects the columns of the model by name, the targets, and the

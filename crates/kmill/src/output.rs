@@ -1,8 +1,9 @@
 //! Standard output: results as text, or as one JSON object.
 
 use crate::{Error, Result, colour};
-use kstore::sink::{self, Output, OutputColumn, OutputKind};
-use kstore::{AtomicFile, KeptColumn, Strings, shown};
+pub(crate) use kreport::output::{extension, file, inputs, is_page, is_same, protect_inputs, table};
+use kstore::sink::{self, OutputColumn, OutputKind};
+use kstore::{AtomicFile, shown};
 use serde::Serialize;
 use std::fmt::Display;
 use std::io::{ErrorKind, Write};
@@ -34,33 +35,6 @@ pub(crate) fn json(value: &impl Serialize) -> Result<()> {
 
 pub(crate) fn report<R: Serialize + Display>(value: &R, as_json: bool) -> Result<()> {
     if as_json { json(value) } else { text(value) }
-}
-
-pub(crate) fn inputs(table: &kstore::Table) -> impl Iterator<Item = &Path> {
-    table.files().chain(table.target_file())
-}
-
-/// Rejects outputs that would replace an input or another output. Every subcommand that reads files
-/// calls it for all of its outputs.
-pub(crate) fn spare<'o, 'i>(
-    outputs: impl IntoIterator<Item = &'o PathBuf>,
-    inputs: impl IntoIterator<Item = &'i Path>,
-) -> Result<()> {
-    let inputs: Vec<PathBuf> = inputs.into_iter().filter_map(|input| input.canonicalize().ok()).collect();
-    let mut earlier: Vec<&PathBuf> = Vec::new();
-    for path in outputs {
-        let why = match path.canonicalize() {
-            Ok(output) if inputs.contains(&output) => "this is also an input, which would be lost",
-            _ if earlier.iter().any(|earlier| is_same(earlier, path)) => "another output goes there",
-            _ => {
-                earlier.push(path);
-                continue;
-            }
-        };
-        let (path, why) = (path.clone(), why.to_string());
-        return Err(kstore::Error::Output { path, why, remedy: "give the output another name" }.into());
-    }
-    Ok(())
 }
 
 /// The kinds of report files, determined by file name extension.
@@ -116,54 +90,13 @@ impl Outputs {
     }
 }
 
-/// The function that reads the value of a column from a row, by type of the value.
-pub(crate) enum Column<R> {
-    Text(fn(&R) -> Option<&str>),
-    Whole(fn(&R) -> u64),
-    Number(fn(&R) -> Option<f64>),
-}
-
-pub(crate) fn table<R>(path: &Path, columns: &[(&str, Column<R>)], rows: &[R]) -> Result<()> {
-    enum Values {
-        Text(Strings),
-        Whole(Vec<i64>),
-        Number(KeptColumn),
-    }
-    let values = |(_, column): &(&str, Column<R>)| match column {
-        Column::Text(of) => Values::Text(rows.iter().map(|row| of(row).unwrap_or_default()).collect()),
-        Column::Whole(of) => Values::Whole(rows.iter().map(|row| of(row).try_into().unwrap_or(i64::MAX)).collect()),
-        Column::Number(of) => Values::Number(KeptColumn::optional(&rows.iter().map(of).collect::<Vec<_>>())),
-    };
-    let kind = |(name, column): &(&str, Column<R>)| match column {
-        Column::Text(_) => OutputColumn::new(*name, OutputKind::Text),
-        Column::Whole(_) => OutputColumn::new(*name, OutputKind::I64),
-        Column::Number(_) => OutputColumn::new(*name, OutputKind::F64).nullable(),
-    };
-    let values: Vec<Values> = columns.iter().map(values).collect();
-    let outputs = values.iter().map(|values| match values {
-        Values::Text(values) => Output::Text(values),
-        Values::Whole(values) => Output::I64(values),
-        Values::Number(values) => Output::Kept(values),
-    });
-    let mut sink = sink::create(path, &columns.iter().map(kind).collect::<Vec<_>>())?;
-    sink.write(&outputs.collect::<Vec<_>>())?;
-    Ok(sink.finish()?)
-}
-
 pub(crate) fn json_file(path: &Path, value: &impl Serialize) -> Result<()> {
-    file(path, format!("{}\n", serde_json::to_string(value)?).as_bytes())
-}
-
-/// Writes a file atomically.
-pub(crate) fn file(path: &Path, bytes: &[u8]) -> Result<()> {
-    let mut file = AtomicFile::create(path)?;
-    file.write_all(bytes).map_err(kstore::Error::io("write", path))?;
-    Ok(file.commit()?)
+    Ok(file(path, format!("{}\n", serde_json::to_string(value)?).as_bytes())?)
 }
 
 /// Checks before the work that a page can be written to `path` after it.
 pub(crate) fn check_page(path: &Path) -> Result<()> {
-    if !matches!(extension(path).as_deref(), Some("html" | "htm")) {
+    if !is_page(path) {
         let remedy = "give a name that ends with .html";
         return Err(Error::option("--report", path.display(), "a report is a page", remedy));
     }
@@ -203,17 +136,4 @@ pub(crate) fn extensions(kind: OutputKind) -> String {
 /// Returns the help of an output that is a table of numbers.
 pub(crate) fn help(contents: &str) -> String {
     format!("Output file of the {contents}: {}", extensions(OutputKind::F64))
-}
-
-/// Returns the extension without its dot, in lower case.
-pub(crate) fn extension(path: &Path) -> Option<String> {
-    path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase())
-}
-
-/// Returns true if both names refer to one file, which need not exist yet.
-pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
-    match (AtomicFile::destination(one), AtomicFile::destination(other)) {
-        (Ok(one), Ok(other)) => one == other,
-        _ => one == other,
-    }
 }

@@ -1,11 +1,12 @@
 //! The pipeline of `kmill fit`: opens the table, runs the job of the library and builds the report.
 
 use crate::args::{DiskArgs, JobArgs, MapArgs, Run, SelectArgs, parse};
+use crate::error::flags;
 use crate::progress::Progress;
-use crate::report::FitReport;
 use crate::{Error, Result, columns, interrupt, open, output};
 use kapprox::Kernel;
 use kfit::solver::{Options, parameter};
+use kreport::fit::{FitReport, ModelFile};
 use ksolve::Task;
 use ksolve::job::Combination;
 use ksolve::job::Stages;
@@ -117,6 +118,15 @@ impl FitOptions {
     }
 }
 
+/// Returns the report of a fit, with the resources of the run.
+pub(crate) fn report(mut fit: job::FitReport, run: &Run, table: &Table, model: Option<&Path>) -> FitReport {
+    if let Some(method) = &mut fit.method {
+        method.why = flags(&method.why);
+    }
+    let (spent, verbosity) = (run.spent(table.bytes_read()), run.progress.verbosity());
+    FitReport { model: model.map(ModelFile::at), verbosity, ..FitReport::new(fit, spent, run.threads) }
+}
+
 /// Shows the stages before the steps of a run begin; afterwards the steps are shown instead of
 /// their stages.
 pub(crate) struct FirstStages<'a> {
@@ -167,9 +177,12 @@ pub(crate) fn fit(
 ) -> Result<FitReport> {
     let mut options = options.clone();
     let selected = select(&mut options, run)?;
-    output::spare([path].into_iter().chain(page), output::inputs(selected.table()).chain(options.fit.files()))?;
+    output::protect_inputs(
+        [path].into_iter().chain(page),
+        output::inputs(selected.table()).chain(options.fit.files()),
+    )?;
     let (fitted, combination) = combined(&options, &selected, run, (path, true), args)?;
-    Ok(FitReport { combination, ..FitReport::new(fitted.report, run, selected.table(), Some(path)) })
+    Ok(FitReport { combination, ..report(fitted.report, run, selected.table(), Some(path)) })
 }
 
 /// Fits a model and returns it with the report of the library. The checkpoint is next to a path, to

@@ -3,8 +3,9 @@
 
 use crate::args::{JobArgs, Run, RunArgs, ScratchArgs, parse};
 use crate::pipeline::{self, FitOptions};
-use crate::{Result, output, report::PlanReport};
+use crate::{Result, output};
 use clap::Args;
+use kreport::fit::PlanReport;
 use ksolve::job;
 
 #[derive(Debug, Args)]

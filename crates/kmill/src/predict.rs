@@ -1,9 +1,9 @@
 //! `kmill predict`: the predictions of a model for a table, in row order.
 
 use crate::args::{Run, RunArgs, SelectArgs, parse};
-use crate::table::{Align, Table, count, number};
 use crate::{Result, open, output, pipeline, writer};
 use clap::Args;
+use kreport::table::{Align, Table, count, number};
 use ksolve::predict::{Extras, Strange};
 use kstore::Selection;
 use std::path::PathBuf;
@@ -94,7 +94,7 @@ pub(crate) fn run(args: &PredictArgs, run: &Run) -> Result<(u64, Vec<Strange>)> 
     let whole = args.data.missing.is_none() && args.top.is_none();
     let selected = if whole { selected.keeping_incomplete() } else { selected };
     let kept = open::kept(&selected, &args.data, &args.keep)?;
-    output::spare([&args.output], output::inputs(selected.table()).chain([args.model.as_path()]))?;
+    output::protect_inputs([&args.output], output::inputs(selected.table()).chain([args.model.as_path()]))?;
     let PredictArgs { scores, probabilities, components, std, novelty, preimage: preimages, residual, .. } = *args;
     if let Some(top) = args.top {
         let strange = predictor.write_top(&selected, kept.as_ref(), top, &args.output, &pipeline::job(run))?;

@@ -1,9 +1,10 @@
 //! The progress of a run on stderr: a bar on a terminal, occasional lines otherwise; and its times
 //! and warnings.
 
-use crate::table::{count, duration, rounded};
-use crate::{colour, error::flags, interrupt, report::PlanReport};
+use crate::{colour, error::flags, interrupt};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use kreport::fit::{PlanReport, Verbosity};
+use kreport::table::{count, duration, rounded};
 use ksolve::job::{Forecast, Stages};
 use kstore::{checkpoint::Listener, pass::Observer, shown};
 use std::io::{IsTerminal, Write};
@@ -15,33 +16,19 @@ use std::time::{Duration, Instant};
 /// enough to read.
 const PLAIN_EVERY: Duration = Duration::from_secs(5);
 
-/// The verbosity of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Voice {
-    /// No output.
-    Quiet,
-    /// Warnings and notes; a bar during a stage, or a line every few seconds without a terminal.
-    #[default]
-    Brief,
-    /// Also the plan, and a line for every stage.
-    Full,
-}
-
-impl Voice {
-    /// Converts --quiet and --verbose, which are mutually exclusive.
-    pub(crate) fn new(quiet: bool, verbose: bool) -> Self {
-        match (quiet, verbose) {
-            (true, _) => Self::Quiet,
-            (false, true) => Self::Full,
-            (false, false) => Self::Brief,
-        }
+/// Converts --quiet and --verbose, which are mutually exclusive.
+pub(crate) fn verbosity(quiet: bool, verbose: bool) -> Verbosity {
+    match (quiet, verbose) {
+        (true, _) => Verbosity::Quiet,
+        (false, true) => Verbosity::Verbose,
+        (false, false) => Verbosity::Normal,
     }
 }
 
 /// The stages of a run: shows and times them, and collects the warnings.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    voice: Voice,
+    verbosity: Verbosity,
     /// True to show bars, because stderr is a terminal.
     bars: bool,
     seconds: Mutex<Vec<(String, f64)>>,
@@ -49,9 +36,9 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(crate) fn new(voice: Voice) -> Self {
-        let bars = voice != Voice::Quiet && std::io::stderr().is_terminal();
-        Self { voice, bars, seconds: Mutex::default(), warnings: Mutex::default() }
+    pub(crate) fn new(verbosity: Verbosity) -> Self {
+        let bars = verbosity != Verbosity::Quiet && std::io::stderr().is_terminal();
+        Self { verbosity, bars, seconds: Mutex::default(), warnings: Mutex::default() }
     }
 
     /// Begins a stage over `rows` rows; `None` for work that is not a pass over rows, such as a
@@ -101,26 +88,26 @@ impl Progress {
         if warnings.contains(&text) {
             return;
         }
-        if self.voice != Voice::Quiet {
+        if self.verbosity != Verbosity::Quiet {
             say(&format!("warning: {text}"));
         }
         warnings.push(text);
     }
 
-    pub(crate) fn voice(&self) -> Voice {
-        self.voice
+    pub(crate) fn verbosity(&self) -> Verbosity {
+        self.verbosity
     }
 
     /// Writes a plain line to stderr if verbose.
     pub(crate) fn detail(&self, text: &str) {
-        if self.voice == Voice::Full {
+        if self.verbosity == Verbosity::Verbose {
             say(text);
         }
     }
 
     /// Writes a plain line to stderr, unless quiet.
     pub(crate) fn note(&self, text: &str) {
-        if self.voice != Voice::Quiet {
+        if self.verbosity != Verbosity::Quiet {
             say(text);
         }
     }
@@ -155,7 +142,7 @@ impl Stages for Progress {
         Self::warn(self, flags(&text));
     }
     fn wants_plan(&self) -> bool {
-        self.voice == Voice::Full
+        self.verbosity == Verbosity::Verbose
     }
     fn planned(&self, forecast: &Forecast) {
         PlanReport(forecast.clone()).to_string().lines().for_each(|line| self.detail(line));
@@ -232,7 +219,7 @@ impl Observer for Stage<'_> {
         let total = self.rows.fetch_add(rows, Ordering::Relaxed) + rows;
         match &self.bar {
             Some(bar) => bar.inc(rows),
-            None if self.progress.voice == Voice::Quiet => {}
+            None if self.progress.verbosity == Verbosity::Quiet => {}
             None => self.speak(total),
         }
     }
@@ -376,7 +363,7 @@ mod tests {
 
     #[test]
     fn stages_of_one_name_add_up_in_order() {
-        let progress = Progress::new(Voice::Quiet);
+        let progress = Progress::new(Verbosity::Quiet);
         for name in ["scale", "landmarks", "landmarks", "gram"] {
             let stage = progress.stage(name, Some(10));
             stage.advance(10);

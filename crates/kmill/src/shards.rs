@@ -2,9 +2,10 @@
 //! times.
 
 use crate::args::{JobArgs, Run, RunArgs, TextArgs, parse};
-use crate::table::{count, facts, joined};
-use crate::{Error, Result, open, output, pipeline, pipeline::FitOptions, report::FitReport};
+use crate::{Error, Result, open, output, pipeline, pipeline::FitOptions};
 use clap::Args;
+use kreport::fit::FitReport;
+use kreport::table::{count, facts, joined};
 use ksolve::shards::{Merged, PreparedJob, merge};
 use kstore::Selection;
 use std::path::{Path, PathBuf};
@@ -141,7 +142,7 @@ pub(crate) fn prepare(args: &PrepareArgs, run: &Run) -> Result<ShardReport> {
     let mut options = FitOptions::new(&args.job)?;
     output::check(&args.output)?;
     let (table, selection) = options.open()?;
-    output::spare([&args.output], output::inputs(&table).chain(options.fit.files()))?;
+    output::protect_inputs([&args.output], output::inputs(&table).chain(options.fit.files()))?;
     let selected = pipeline::job(run).coded(&table.select(&selection)?)?;
     let fit = options.job(&selected)?;
     let Selection { features, categories, encoding, .. } = selected.same_features();
@@ -156,7 +157,7 @@ pub(crate) fn stats(args: &StatsArgs, run: &Run) -> Result<ShardReport> {
     let text = job.reading(args.text.options());
     let (table, _) = open::table(&args.paths, &text, &args.target)?;
     let read = [Some(args.job.as_path()), args.after.as_deref()];
-    output::spare([&args.output], output::inputs(&table).chain(read.into_iter().flatten()))?;
+    output::protect_inputs([&args.output], output::inputs(&table).chain(read.into_iter().flatten()))?;
     let after = args.after.as_ref().map(|statistics| job.after(statistics)).transpose()?;
     let (first, length) = (args.first_row.or(after), table.stored_rows());
     let there = first.unwrap_or(0)..first.unwrap_or(0).saturating_add(length);
@@ -175,16 +176,16 @@ pub(crate) fn stats(args: &StatsArgs, run: &Run) -> Result<ShardReport> {
 
 pub(crate) fn merged(args: &MergeArgs) -> Result<()> {
     output::check(&args.output)?;
-    output::spare([&args.output], args.files.iter().map(PathBuf::as_path))?;
+    output::protect_inputs([&args.output], args.files.iter().map(PathBuf::as_path))?;
     let merged = merge(&args.files, &args.without, &args.output)?;
     output::report(&ShardReport::new(&args.output, None, Some(merged)), args.json)
 }
 
 pub(crate) fn solve(args: &SolveArgs, run: &Run) -> Result<FitReport> {
     output::check_model(&args.output)?;
-    output::spare([&args.output], [args.job.as_path(), args.statistics.as_path()])?;
+    output::protect_inputs([&args.output], [args.job.as_path(), args.statistics.as_path()])?;
     let fitted = PreparedJob::open(&args.job)?.solve(&args.statistics, &pipeline::job(run))?;
     fitted.save(&args.output)?;
     let nothing = kstore::Table::absent(kstore::Schema::default(), 0);
-    Ok(FitReport::new(fitted.report, run, &nothing, Some(&args.output)))
+    Ok(pipeline::report(fitted.report, run, &nothing, Some(&args.output)))
 }

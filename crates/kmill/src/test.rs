@@ -2,12 +2,12 @@
 //! each other?
 
 use crate::args::{CategoryArgs, Run, RunArgs, ScratchArgs, SelectArgs, explained, kernel_help, parse};
-use crate::report::{Spent, certified};
-use crate::table::{count, facts, number, rounded};
 use crate::{Error, Result, open, pipeline, progress::Progress};
 use clap::{Args, builder::PossibleValuesParser};
 use kapprox::{Kernel, map::MapSpec};
 use kfit::request::TrainOptions;
+use kreport::fit::{Spent, certified};
+use kreport::table::{count, facts, number, rounded};
 use ksolve::Task;
 use ksolve::job::{self, Candidates, ElementType};
 use ksolve::job::{LandmarkSource, Scaling};
@@ -88,11 +88,11 @@ pub(crate) struct TestArgs {
 }
 
 fn statistics() -> PossibleValuesParser {
-    PossibleValuesParser::new(ksolve::statistic::registry().iter().map(|family| family.name))
+    PossibleValuesParser::new(ksolve::statistic::registry().into_iter().map(|family| family.name))
 }
 
 fn statistics_help() -> String {
-    let all = ksolve::statistic::registry().iter().map(|family| (family.name, family.about));
+    let all = ksolve::statistic::registry().into_iter().map(|family| (family.name, family.about));
     format!("Statistic: {}", explained(all))
 }
 
@@ -136,7 +136,7 @@ impl Rows {
 }
 
 pub(crate) fn run(args: &TestArgs, run: &Run) -> Result<TestReport> {
-    let family = statistic::registry().iter().find(|family| family.name == args.statistic);
+    let family = statistic::by_name(&args.statistic);
     let family = family.expect("the parser takes the names of registered statistics alone");
     check_landmarks(args)?;
     match args.precision {
@@ -157,7 +157,7 @@ fn measure<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &Ru
     let outcome = statistic::measure::<T>(family, rows.compared(), &options, permutations, &job.resources())?;
     Ok(TestReport {
         statistic: family.name,
-        spent: Spent::by(run, rows.bytes_read()),
+        spent: run.spent(rows.bytes_read()),
         columns: rows.columns,
         outcome,
         permutations: args.permutations,

@@ -1,9 +1,9 @@
 //! `kmill update`: continues the training of a model, row by row.
 
 use crate::args::{MissingTargetArgs, Run, RunArgs, SelectArgs, parse};
-use crate::table::{count, facts, number};
 use crate::{Result, open, output, pipeline};
 use clap::Args;
+use kreport::table::{count, facts, number};
 use ksolve::predict::Learned;
 use kstore::Selection;
 use std::path::PathBuf;
@@ -62,12 +62,12 @@ impl std::fmt::Display for UpdateReport {
 
 pub(crate) fn run(args: &UpdateArgs, run: &Run) -> Result<UpdateReport> {
     output::check_model(&args.output)?;
-    let mut predictor = open::load(&args.model, run)?;
+    let mut predictor = ksolve::predict::Predictor::load_within(&args.model, &pipeline::job(run))?;
     let names = if args.target.is_empty() { predictor.card().targets.clone() } else { args.target.clone() };
     let missing_target = Some(args.missing_target.missing_target);
     let roles = Selection { missing_target, ..Selection::default() };
     let selected = open::select(&mut predictor, &args.data, &names, roles)?;
-    output::spare([&args.output], output::inputs(selected.table()))?;
+    output::protect_inputs([&args.output], output::inputs(selected.table()))?;
     let Learned { model, rows, running_mse, .. } = predictor.learn(&selected, args.forgetting, &pipeline::job(run))?;
     model.save(&args.output)?;
     let rows_of_model = model.card().rows + model.card().learned;

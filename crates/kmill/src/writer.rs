@@ -1,6 +1,7 @@
 //! Tables that kmill writes: features and targets in one file, or in two `.npy` files.
 
-use crate::{Result, table::joined};
+use crate::Result;
+use kreport::table::joined;
 use kstore::sink::{self, Output, OutputColumn, Sink};
 use std::path::{Path, PathBuf};
 

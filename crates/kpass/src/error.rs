@@ -147,6 +147,7 @@ impl Error {
 
     /// Returns the value of a file operation, or `None` if the file does not exist; other errors as
     /// [`Error::io`].
+    #[doc(hidden)]
     pub fn unless_absent<V>(found: std::io::Result<V>, action: &'static str, path: &Path) -> Result<Option<V>> {
         match found {
             Ok(found) => Ok(Some(found)),
@@ -157,6 +158,7 @@ impl Error {
 
     /// Returns true for errors that depend neither on the job nor on its rows, such as a stop
     /// request or a full disk. The same job may succeed later.
+    #[doc(hidden)]
     pub fn may_pass(&self) -> bool {
         matches!(
             self,
@@ -171,6 +173,7 @@ impl Error {
 
     /// Corrects an error of a stage whose budget was reduced by `bytes` that another part uses. The
     /// message then names the whole budget, and the budget that both need.
+    #[doc(hidden)]
     #[must_use]
     pub fn beside(mut self, bytes: usize) -> Self {
         match &mut self {

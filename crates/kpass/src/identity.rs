@@ -29,6 +29,7 @@ pub fn scheme(path: &Path) -> Option<&str> {
 ///
 /// Different runs compare the digest. Within a run, length, time and place are compared, which
 /// costs one system call and reads no data.
+#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// Path of the file, as given.

@@ -20,11 +20,13 @@ pub enum OutputKind {
 
 impl OutputKind {
     /// Returns true for values of variable size: text, bytes and sparse rows.
+    #[doc(hidden)]
     pub fn is_long(self) -> bool {
         matches!(self, Self::Text | Self::Binary | Self::Sparse(_))
     }
 
     /// Returns the bytes of a value, without the content of text, bytes and sparse rows.
+    #[doc(hidden)]
     pub fn bytes(self) -> usize {
         match self {
             Self::Bool => 1,

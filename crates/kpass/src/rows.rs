@@ -17,6 +17,7 @@ pub enum Label {
 
 impl Label {
     /// Returns a digest that distinguishes the labels of a column.
+    #[doc(hidden)]
     pub fn digest(&self) -> u64 {
         match self {
             Self::Bool(truth) => u64::from(*truth),
@@ -26,6 +27,7 @@ impl Label {
     }
 
     /// Returns the bytes of its text; 0 for a number.
+    #[doc(hidden)]
     pub fn text_bytes(&self) -> usize {
         if let Self::Text(text) = self { text.len() } else { 0 }
     }

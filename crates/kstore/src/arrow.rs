@@ -32,19 +32,23 @@ pub mod datatypes {
 }
 
 /// The memory behind columns.
+#[doc(hidden)]
 pub use arrow_buffer::buffer;
 
 /// Selection and concatenation of arrays.
+#[doc(hidden)]
 pub mod compute {
     pub use arrow_select::concat::{concat, concat_batches};
     pub use arrow_select::take::{TakeOptions, take};
 }
 
 /// The error type of Arrow.
+#[doc(hidden)]
 pub mod error {
     pub use arrow_schema::ArrowError;
 }
 
 #[cfg(feature = "ipc")]
 /// The file and stream formats.
+#[doc(hidden)]
 pub use arrow_ipc as ipc;

@@ -1,32 +1,23 @@
 //! Tables of rows on disk, read in blocks under a memory budget and written back whole.
 //!
-//! The crate has four parts:
-//!
-//! * **rows**: [`RowSource`] returns [`RowBlock`]s of numbers for any range of stored rows, for
-//!   every file format;
-//! * **passes**: [`Pass`] is the only loop over rows in the workspace. It folds segments of a fixed
-//!   size in parallel and merges them in row order, so that the result is bit-identical for every
-//!   number of threads;
-//! * **cost**: every consumer states its [`Footprint`], and a [`Plan`] adds them up before work
-//!   starts;
-//! * **restart**: a [`checkpoint`] stores the results of the passes of a stopped run, and the next
-//!   run continues with bit-identical results.
-//!
-//! It contains neither kernels nor solvers.
+//! A [`Table`] is one or more files, record batches or a source of a program; a [`Selection`] names
+//! its columns and rows, and [`Selected::rows`] reads them as blocks of numbers. [`sink`] writes
+//! tables, and [`source`] registers formats. The loop over the blocks, [`kpass::Pass`], its memory
+//! plans and its checkpoints are the crate `kpass`; kernels and solvers are in the crates above.
 //!
 //! # Features
 //!
 //! Each file format is a feature; `formats` enables all of them and is the default. With
 //! `default-features = false`, rows come from slices, record batches, iterators and custom sources,
-//! and no codec is built. [`arrow`] and [`rayon`] re-export the types of other crates that appear
-//! in signatures here.
+//! and no codec is built. [`arrow`] re-exports the types of Arrow that appear in signatures here.
 //!
 //! # Example
 //!
 //! The mean of a column of a table of any size, in the memory of a few tiles:
 //!
 //! ```
-//! use kstore::{Pass, Reading, RowSource, Selection, StatisticsFold, Table, Workers};
+//! use kpass::{Pass, RowSource, StatisticsFold, Workers};
+//! use kstore::{Reading, Selection, Table};
 //!
 //! # let folder = tempfile::tempdir().unwrap();
 //! # let path = folder.path().join("rows.parquet");
@@ -46,7 +37,7 @@
 
 #![cfg_attr(
     not(feature = "formats"),
-    allow(dead_code, unused_imports, reason = "what the formats share, few of them use in part")
+    allow(dead_code, unused_imports, reason = "without formats, the code that they share is unused")
 )]
 
 pub mod arrow;
@@ -78,14 +69,12 @@ pub use condition::Condition;
 pub use encoding::Categories;
 #[doc(hidden)]
 pub use encoding::Encoding;
-pub use kpass::{
-    BadLine, CancelToken, Error, Fold, Label, Merge, Output, OutputKind, Pass, Result, RowBlock, RowBuf, RowCursor,
-    RowSource, Scaler, Statistics, StatisticsFold, TableShape, Workers,
-};
-// the rest of that crate, re-exported for the crates above
+pub use kpass::{BadLine, CancelToken, Error, Label, Output, OutputKind, Result};
+// the loop over rows, documented in that crate, re-exported for the crates above
 #[doc(hidden)]
 pub use kpass::{
-    AtomicFile, Coded, Digest, Footprint, KeptColumn, KeptValues, MemoryRows, Plan, Pool, Real, Strings, atomic,
+    AtomicFile, Coded, Digest, Fold, Footprint, KeptColumn, KeptValues, MemoryRows, Merge, Pass, Plan, Pool, Real,
+    RowBlock, RowBuf, RowCursor, RowSource, Scaler, Statistics, StatisticsFold, Strings, TableShape, Workers, atomic,
     budget, checkpoint, key, named, names, pass, persist, rayon, remove_temporaries, rows, shown, sparse, statistics,
     stop_outputs, summed, vectorised, watch_outputs, written_outputs,
 };

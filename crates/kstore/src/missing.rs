@@ -36,7 +36,8 @@ pub enum Missing {
 }
 
 impl Missing {
-    /// The treatments with a name of their own, in the order of messages.
+    /// The treatments that users can choose, in the order of messages.
+    #[doc(hidden)]
     pub const ALL: [Self; 4] = [Self::Error, Self::Drop, Self::Mean, Self::Indicator];
 
     /// Returns the name: `error`, `drop`, `mean` or `indicator`.
@@ -50,6 +51,7 @@ impl Missing {
     }
 
     /// Returns the treatment with this name.
+    #[doc(hidden)]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|missing| missing.name() == name)
     }
@@ -73,7 +75,7 @@ pub enum MissingTarget {
 impl std::str::FromStr for MissingTarget {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
-        let expected = || "drop or error".to_string();
+        let expected = || "choose drop or error".to_string();
         let wrong = |_| Error::Syntax { what: "`missing_target`", text: text.to_string(), expected: expected() };
         serde_json::from_value(text.into()).map_err(wrong)
     }

@@ -120,6 +120,7 @@ impl AsRef<str> for Column {
 impl Schema {
     /// Returns the index of each column name; the first index if several columns share the name.
     /// For many lookups: [`Schema::position`] scans all columns each time.
+    #[doc(hidden)]
     pub fn places(&self) -> HashMap<&str, usize> {
         let columns = self.columns.iter().enumerate().rev();
         columns.map(|(place, column)| (column.name.as_str(), place)).collect()
@@ -136,11 +137,13 @@ impl Schema {
 
     /// Returns the indices of the columns that come from lists called `name`, in their order; empty
     /// if there are none.
+    #[doc(hidden)]
     pub fn block(&self, name: &str) -> Vec<usize> {
         names::items(&self.columns, name)
     }
 
     /// Returns the suffix of "there is no column `name`": the nearest name, or the existing names.
+    #[doc(hidden)]
     pub fn hint(&self, name: &str) -> String {
         names::hint(&self.columns, name)
     }

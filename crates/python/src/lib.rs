@@ -25,7 +25,9 @@ use pyo3::prelude::*;
 /// The engine of kmill.
 #[pymodule]
 fn _kmill(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    kmill::reach_stores();
+    // addresses such as s3://bucket/rows.parquet
+    #[cfg(feature = "cloud")]
+    kcloud::register().map_err(error::raised)?;
     module.add("Error", module.py().get_type::<error::KmillError>())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<table::Table>()?;

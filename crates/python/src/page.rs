@@ -1,13 +1,14 @@
 //! Pages and pictures for notebooks, the same as those of the command.
 
 use crate::error::raised;
-use kmill::page::{Page, Section, facts};
-use kmill::progress::Voice;
-use kmill::report::{FitReport, Spent};
-use kmill::table::{count, number};
-use ksolve::{Card, job};
+use kreport::fit::{FitReport, Spent, Verbosity};
+use kreport::page::{Page, Section, facts};
+use kreport::plot::Plot;
+use kreport::table::{count, number};
+use ksolve::{Card, job, job::Run};
 use pyo3::{exceptions::PyValueError, prelude::*};
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// A page without its style and script, which are the same for all pages.
 #[derive(Debug, Serialize, Deserialize)]
@@ -20,20 +21,14 @@ pub(crate) struct Contents {
 impl Contents {
     /// Returns the page of a fit that was run in this process.
     pub(crate) fn of_fit(report: &job::FitReport, bytes_read: u64, memory: usize, threads: usize) -> Self {
-        let report = FitReport {
-            fit: report.clone(),
-            spent: Spent {
-                seconds: report.seconds.clone(),
-                bytes_read,
-                peak_rss_bytes: kstore::budget::peak_rss(),
-                memory_budget_bytes: memory,
-                warnings: report.warnings.clone(),
-            },
-            threads,
-            combination: None,
-            model: None,
-            voice: Voice::Quiet,
+        let spent = Spent {
+            seconds: report.seconds.clone(),
+            bytes_read,
+            peak_rss_bytes: kstore::budget::peak_rss(),
+            memory_budget_bytes: memory,
+            warnings: report.warnings.clone(),
         };
+        let report = FitReport { verbosity: Verbosity::Quiet, ..FitReport::new(report.clone(), spent, threads) };
         let page = report.page();
         let sections = page.sections.into_iter().map(|section| (section.title, section.body)).collect();
         Self { title: page.title, subtitle: page.subtitle, sections }
@@ -57,14 +52,21 @@ impl Contents {
     }
 }
 
-/// Draws the picture of `kmill plot` with these arguments.
+/// Draws the picture of `kmill plot` of a model and the rows of files.
 #[pyfunction]
-pub(crate) fn plot(py: Python<'_>, words: Vec<String>) -> PyResult<()> {
-    py.detach(|| kmill::picture(&words)).map_err(|error| match error {
-        kmill::Error::Store(error) => raised(error),
-        kmill::Error::Solve(error) => raised(error),
-        error => PyValueError::new_err(error.to_string()),
-    })
+#[pyo3(signature = (model, data, output, *, axes=None, component=None, colour=None))]
+pub(crate) fn plot(
+    py: Python<'_>,
+    model: PathBuf,
+    data: Vec<PathBuf>,
+    output: PathBuf,
+    axes: Option<(String, String)>,
+    component: Option<usize>,
+    colour: Option<String>,
+) -> PyResult<()> {
+    let (x, y) = axes.unzip();
+    let plot = Plot { model, data, x, y, component, colour, ..Plot::default() };
+    py.detach(|| plot.write(&output, &Run::new())).map(drop).map_err(raised)
 }
 
 /// Returns the complete page of contents given as JSON.

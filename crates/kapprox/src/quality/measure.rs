@@ -44,6 +44,7 @@ impl Measure {
     }
 
     /// Returns this measure divided by `whole`, which has an interval of its own; 0/0 is 0.
+    #[doc(hidden)]
     pub fn relative_to(self, whole: Self) -> Self {
         let evidence = match (self.evidence, whole.evidence) {
             (Evidence::Confidence(a), Evidence::Confidence(b)) => Evidence::Confidence((a + b - 1.0).max(0.0)),

@@ -33,6 +33,7 @@ impl Errors {
     /// max(max |r_i|, max_j ‖E e_j‖) ≤ ‖E‖₂ ≤ min(‖E‖_F, tr E), with the trace for projections
     /// only. ‖K‖₂ differs from the largest eigenvalue of ΦᵀΦ by at most ‖E‖₂, and for projections
     /// it is not below it.
+    #[doc(hidden)]
     pub fn spectral_bounds(&self, largest: f64) -> Norm {
         let (frobenius, trace) = (self.frobenius_norm, self.trace_bound());
         let low = self.largest_column.max(self.largest_residual);

@@ -1,8 +1,8 @@
 //! Options that select files, and rows and columns of their table.
 
 use super::parse;
-use crate::table::joined;
 use clap::Args;
+use kreport::table::joined;
 use kstore::condition::Condition;
 use kstore::encoding::Times;
 use kstore::{ColumnType, Missing, MissingTarget, Selection, TextOptions};

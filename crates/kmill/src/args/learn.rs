@@ -3,12 +3,13 @@
 use super::data::DataArgs;
 use super::parse;
 use super::solver::SolverArgs;
-use crate::{error::flags, table::joined};
+use crate::error::flags;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use kapprox::Kernel;
 use kapprox::kernel::{Facts, KernelFamily, registry};
 use kapprox::map::MapSpec;
+use kreport::table::joined;
 use ksolve::job::{Candidates, ElementType};
 use ksolve::job::{LandmarkSource, MetricSource, Scaling};
 
@@ -50,7 +51,7 @@ fn landmarks_help() -> String {
 }
 
 fn map_help() -> String {
-    let maps = explained(kapprox::map::families().map(|family| (family.name, family.about)));
+    let maps = explained(kapprox::map::registry().into_iter().map(|family| (family.name, family.about)));
     format!("Feature map: {maps}")
 }
 

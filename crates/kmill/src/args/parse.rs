@@ -1,9 +1,10 @@
 //! Parsers of option values. A value that cannot be parsed is a usage error: exit code 2.
 
 use super::elsewhere;
-use crate::{error::flags, table::joined};
+use crate::error::flags;
 use clap::builder::TypedValueParser;
 use kapprox::{Kernel, landmark::Scheme, map::MapSpec};
+use kreport::table::joined;
 use ksolve::{curve::Method, job::LandmarkSource};
 use kstore::{ColumnType, Missing, MissingTarget, condition::Condition, encoding::Times};
 use std::{ffi::OsStr, fmt::Display, ops::Range, str::FromStr, time::Duration};

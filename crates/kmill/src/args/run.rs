@@ -2,8 +2,9 @@
 
 use super::parse;
 use crate::Result;
-use crate::progress::{Progress, Voice};
+use crate::progress::Progress;
 use clap::Args;
+use kreport::fit::Spent;
 use kstore::{checkpoint::Resume, pass::SharedEngine, scratch::Scratch};
 use std::{path::PathBuf, time::Duration};
 
@@ -125,8 +126,8 @@ pub(crate) struct Run {
 impl RunArgs {
     pub(crate) fn resolve(&self) -> Run {
         let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let voice = Voice::new(self.quiet, self.verbose);
-        let (memory, progress) = (self.memory.unwrap_or_else(kstore::budget::usual), Progress::new(voice));
+        let verbosity = crate::progress::verbosity(self.quiet, self.verbose);
+        let (memory, progress) = (self.memory.unwrap_or_else(kstore::budget::usual), Progress::new(verbosity));
         if let Some(there) = kstore::budget::available().filter(|there| memory > *there) {
             let (asked, there) = (kstore::budget::bytes(memory), kstore::budget::bytes(there));
             progress.warn(format!(
@@ -134,5 +135,18 @@ impl RunArgs {
             ));
         }
         Run { memory, threads: self.threads.unwrap_or_else(cores), json: self.json, progress }
+    }
+}
+
+impl Run {
+    /// Returns the resources that the run has used; `bytes_read` is counted by its tables.
+    pub(crate) fn spent(&self, bytes_read: u64) -> Spent {
+        Spent {
+            seconds: self.progress.seconds(),
+            bytes_read,
+            peak_rss_bytes: kstore::budget::peak_rss(),
+            memory_budget_bytes: self.memory,
+            warnings: self.progress.warnings(),
+        }
     }
 }

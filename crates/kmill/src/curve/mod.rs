@@ -6,29 +6,22 @@
 //! ```
 
 mod cells;
-mod columns;
-mod figure;
-mod html;
 mod report;
 mod request;
-mod summary;
 
-pub(crate) use report::CurveReport;
 pub(crate) use request::CurveArgs;
 
 use crate::output::{self, Kind, Outputs};
 use crate::{
-    Error, Result, args::Run, args::run::resume, drawing, interrupt, pipeline, pipeline::FirstStages,
-    progress::Progress,
+    Error, Result, args::Run, args::run::resume, interrupt, pipeline, pipeline::FirstStages, progress::Progress,
 };
 use cells::CellsFile;
-use figure::Figure;
 use kapprox::Real;
 use kfit::request::Resources;
+use kreport::curve::{COLUMNS, CurveReport, Planned};
 use ksolve::{curve::Setting, job::ElementType};
 use kstore::checkpoint::Journal;
 use kstore::pass::{Engine, SharedEngine};
-use report::Planned;
 use request::Request;
 use std::path::Path;
 
@@ -49,7 +42,7 @@ pub(crate) fn run(args: &CurveArgs, run: &Run) -> Result<CurveReport> {
         return Err(Error::option("--resume", "", "finished cells are kept beside an output", remedy));
     }
     let request = Request::new(args, run)?;
-    output::spare(outputs.0.iter().map(|(path, _)| path), output::inputs(request.train.table()))?;
+    output::protect_inputs(outputs.0.iter().map(|(path, _)| path), output::inputs(request.train.table()))?;
     match args.precision {
         ElementType::F32 => measure::<f32>(&request, args, run, &outputs),
         ElementType::F64 => measure::<f64>(&request, args, run, &outputs),
@@ -85,7 +78,7 @@ fn measured<T: Real>(
     first.end();
     all_runs(&setting, request, &mut cells, &run.progress).map_err(|error| cells.kept(error, &run.progress))?;
     let plan = plan(&setting, request)?;
-    let report = CurveReport::new(request, run, &setting, plan, cells.cells());
+    let report = report::report(request, run, &setting, plan, cells.cells());
     outputs.0.iter().try_for_each(|(path, kind)| write(&report, path, *kind))?;
     cells.finish(&run.progress);
     Ok(report)
@@ -93,10 +86,10 @@ fn measured<T: Real>(
 
 fn write(report: &CurveReport, path: &Path, kind: Kind) -> Result<()> {
     match kind {
-        Kind::Page => html::page(report).write(path),
-        Kind::Picture => drawing::write(&Figure::new(report), path),
+        Kind::Page => Ok(report.page().write(path)?),
+        Kind::Picture => Ok(report.write_picture(path)?),
         Kind::Json => output::json_file(path, report),
-        Kind::Table | Kind::Model => output::table(path, &columns::COLUMNS, &report.rows),
+        Kind::Table | Kind::Model => Ok(output::table(path, &COLUMNS, &report.rows)?),
     }
 }
 

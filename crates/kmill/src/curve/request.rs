@@ -2,10 +2,11 @@
 
 use crate::args::parse::Methods;
 use crate::args::{DataArgs, EngineArgs, Run, RunArgs, kernel_help, parse};
-use crate::{Error, Result, open, output, pipeline, table::joined};
+use crate::{Error, Result, open, output, pipeline};
 use clap::Args;
 use kapprox::{Kernel, instruction_set, landmark::Scheme};
 use kfit::train::target_names;
+use kreport::table::joined;
 use ksolve::curve::{CurveOptions, CurveRun, Method};
 use ksolve::{
     Intercept, Task,

@@ -1,18 +1,16 @@
 //! `kmill tune`: chooses the kernel by successive halving on growing samples and the solver by
 //! trials, then fits.
 
-mod report;
 mod search;
-
-pub(crate) use report::TuneReport;
 
 use crate::args::parse::Kernels;
 use crate::args::{DataArgs, DiskArgs, MapArgs, Run, RunArgs, SolverArgs, parse};
 use crate::output::{self, Kind, Outputs};
-use crate::table::{count, joined};
-use crate::{Error, Result, open, pipeline, pipeline::FitOptions, report::FitReport};
+use crate::{Error, Result, open, pipeline, pipeline::FitOptions};
 use clap::{Args, builder::PossibleValuesParser};
 use kapprox::Kernel;
+use kreport::table::{count, joined};
+use kreport::tune::{COLUMNS, TuneReport};
 use ksolve::job::{Checkpoint, ElementType, Fit};
 use ksolve::tune::{ANY, Chosen, Given, Memory, Pace, Score, SearchWork, Select, Tune, TuneOptions, stand_in};
 use kstore::{Missing, Selection, checkpoint::Journal, sink::OutputKind};
@@ -123,7 +121,7 @@ pub(crate) fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
     for (path, kind) in &outputs.0 {
         match kind {
             Kind::Json => output::json_file(path, &report)?,
-            Kind::Table => output::table(path, &report::COLUMNS, &report.rows)?,
+            Kind::Table => output::table(path, &COLUMNS, &report.rows)?,
             // the fit has already written it
             _ => {}
         }
@@ -191,7 +189,7 @@ fn tune<T: kapprox::Real>(
     }
     options.fit = search.for_features(options.fit, features);
     let inputs = output::inputs(selected.table()).chain(options.fit.files());
-    output::spare(outputs.0.iter().map(|(path, _)| path).chain(&args.report), inputs)?;
+    output::protect_inputs(outputs.0.iter().map(|(path, _)| path).chain(&args.report), inputs)?;
     let base = options.job(&selected)?;
     let compared = search.options(&base, &selected)?;
     let checkpoint = outputs.model().map(|model| Checkpoint {
@@ -226,13 +224,14 @@ fn tune<T: kapprox::Real>(
         Some(path) => {
             let options = FitOptions { fit: found.fit.clone(), ..options.clone() };
             let fitted = pipeline::fitted(&options, &selected, run, (path, true), &args.disk)?;
-            Some(FitReport::new(fitted.report, run, selected.table(), Some(path)))
+            Some(pipeline::report(fitted.report, run, selected.table(), Some(path)))
         }
         None => None,
     };
     drop(memory);
     journal.into_iter().for_each(Journal::finish);
-    let mut report = TuneReport::new(args.score, found, fit, run, &selected);
+    let read = selected.table().bytes_read() + fit.as_ref().map_or(0, |fit| fit.spent.bytes_read);
+    let mut report = TuneReport::new(args.score, found, fit, run.spent(read), selected.feature_names());
     report.repeat = repeat.into_inner();
     Ok(report)
 }

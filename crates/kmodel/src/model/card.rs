@@ -133,6 +133,7 @@ crate::enum_of_words!(Intercept, "intercept", "free" => Free, "penalised" => Pen
 
 impl Intercept {
     /// Returns the number of leading constant features: 0 or 1.
+    #[doc(hidden)]
     pub fn lead(self) -> usize {
         usize::from(self == Self::Penalised)
     }

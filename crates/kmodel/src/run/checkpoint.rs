@@ -31,12 +31,14 @@ impl std::fmt::Debug for Checkpoint<'_> {
 impl Checkpoint<'_> {
     /// Returns the error to report for a failed run: an interruption with a saved checkpoint
     /// becomes [`Error::Stopped`]. For other errors with saved work, notifies the listener.
+    #[doc(hidden)]
     pub fn kept(&self, journal: &Journal<'_>, error: Error) -> Error {
         match (journal.holds_work(), error.is_interrupted()) {
             (true, true) => Error::Stopped { checkpoint: journal.folder().to_path_buf() },
             (true, false) => {
                 let folder = journal.folder().display();
-                self.listener.note(format!("what was done is kept in {folder}; the same command continues from there"));
+                self.listener
+                    .note(format!("the completed work is saved in {folder}; run the same command again to continue"));
                 error
             }
             (false, _) => error,

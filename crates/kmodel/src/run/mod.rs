@@ -117,6 +117,7 @@ impl<'a> Run<'a> {
     }
 
     /// Returns the memory budget of the process in bytes.
+    #[doc(hidden)]
     pub fn bytes(&self) -> usize {
         self.memory
     }
@@ -133,6 +134,7 @@ impl<'a> Run<'a> {
 
     /// Returns the resources without a journal, for work other than a fit, such as an error curve.
     /// The cancel token stops it like a fit.
+    #[doc(hidden)]
     pub fn resources(&self) -> Resources<'_> {
         Resources {
             memory: self.memory,

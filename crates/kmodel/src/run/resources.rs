@@ -67,6 +67,7 @@ pub trait Stages: Sync {
 }
 
 /// An observer that does nothing.
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Unwatched;
 

@@ -54,6 +54,6 @@ mod trained;
 
 pub use inputs::{InMemory, Inputs, Stored};
 pub use predicted::Predicted;
-pub use solvers::{Fisher, KernelKMeans, KernelPca, Logistic, OneClassSvm, Ridge, Svm, Svr};
+pub use solvers::{Estimator, Fisher, KernelKMeans, KernelPca, Logistic, OneClassSvm, Ridge, Svm, Svr};
 pub use targets::{LabelTarget, LabelValue, NumberTarget};
 pub use trained::{Clustering, OutlierDetector, Trained, Transformer};

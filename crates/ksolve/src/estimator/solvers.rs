@@ -8,89 +8,122 @@ use crate::job::{ElementType, Fit};
 use crate::request::{LandmarkSource, Scaling};
 use crate::{Kernel, Result};
 use kapprox::MapSpec;
+use std::marker::PhantomData;
 
-/// Defines a builder with the setters common to all solvers and its own setters, each given as a
-/// method, the type of its value, and the parameter that it sets.
+/// A solver with its options, and the resources of its fits: the setters of every solver.
+///
+/// [`Ridge`], [`Svm`], [`Svr`], [`OneClassSvm`], [`Logistic`], [`KernelPca`], [`Fisher`] and
+/// [`KernelKMeans`] are estimators, each with its own setters and its own `fit`.
+#[derive(Clone, Debug)]
+pub struct Estimator<S> {
+    setup: Setup,
+    solver: PhantomData<S>,
+}
+
+impl<S: SolverName> Estimator<S> {
+    fn of_solver() -> Self {
+        Self { setup: Setup::new(Fit::solver(S::NAME).expect("a solver of the registry")), solver: PhantomData }
+    }
+}
+
+impl<S> Estimator<S> {
+    fn with(self, change: impl FnOnce(Fit) -> Fit) -> Self {
+        Self { setup: self.setup.with(change), solver: PhantomData }
+    }
+
+    /// Sets the kernel; by default `gaussian(sigma=auto)`, whose length scale the fit
+    /// chooses.
+    #[must_use]
+    pub fn kernel(self, kernel: Kernel) -> Self {
+        self.with(|fit| fit.kernel(kernel))
+    }
+
+    /// Sets the number of features and of landmarks; 1,000 by default.
+    #[must_use]
+    pub fn rank(self, rank: usize) -> Self {
+        self.with(|fit| fit.rank(rank))
+    }
+
+    /// Sets the scheme that chooses the landmarks, a name of
+    /// [`kapprox::landmark::registry`].
+    #[must_use]
+    pub fn landmarks(self, scheme: &str) -> Self {
+        self.with(|fit| fit.landmarks(LandmarkSource::Scheme(scheme.to_string())))
+    }
+
+    /// Sets the feature map, such as `MapSpec::exact()` for the exact kernel; Nyström by
+    /// default.
+    #[must_use]
+    pub fn map(self, map: MapSpec) -> Self {
+        self.with(|fit| fit.map(map))
+    }
+
+    /// Sets how the columns are scaled; to mean 0 and deviation 1 by default.
+    #[must_use]
+    pub fn scaling(self, scaling: Scaling) -> Self {
+        self.with(|fit| fit.scaling(scaling))
+    }
+
+    /// Sets the seed of every random choice; 0 by default.
+    #[must_use]
+    pub fn seed(self, seed: u64) -> Self {
+        self.with(|fit| fit.seed(seed))
+    }
+
+    /// Sets the type of rows and features; f32 by default.
+    #[must_use]
+    pub fn precision(self, precision: ElementType) -> Self {
+        self.with(|fit| fit.precision(precision))
+    }
+
+    /// Sets another parameter of the solver, with the syntax of the command:
+    /// `set("folds", "blocks:6")`.
+    #[must_use]
+    pub fn set(self, parameter: &str, value: impl ToString) -> Self {
+        self.with(|fit| fit.set(parameter, value))
+    }
+
+    /// Sets the memory budget of the whole process in bytes; half of the machine's memory
+    /// by default. The result is bit-identical for every budget.
+    #[must_use]
+    pub fn memory(mut self, bytes: usize) -> Self {
+        self.setup.resources.memory = Some(bytes);
+        self
+    }
+
+    /// Sets the number of threads; one per core by default. The result is bit-identical for
+    /// every number.
+    #[must_use]
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.setup.resources.threads = Some(threads);
+        self
+    }
+
+    /// Returns the fit that this builder describes.
+    pub fn into_fit(self) -> Fit {
+        self.setup.fit
+    }
+}
+
+/// The name of a solver in the registry.
+#[doc(hidden)]
+pub trait SolverName {
+    /// Name of the solver.
+    const NAME: &'static str;
+}
+
+/// Defines the type of a solver, and its setters: each a method, the type of its value, and the
+/// parameter that it sets.
 macro_rules! estimator {
     ($(#[$doc:meta])* $name:ident, $solver:literal; $($(#[$about:meta])* $method:ident: $type:ty => $parameter:literal),* $(,)?) => {
         $(#[$doc])*
-        #[derive(Clone, Debug)]
-        pub struct $name(Setup);
+        pub type $name = Estimator<solver::$name>;
+
+        impl SolverName for solver::$name {
+            const NAME: &'static str = $solver;
+        }
 
         impl $name {
-            /// Sets the kernel; by default `gaussian(sigma=auto)`, whose length scale the fit
-            /// chooses.
-            #[must_use]
-            pub fn kernel(self, kernel: Kernel) -> Self {
-                Self(self.0.with(|fit| fit.kernel(kernel)))
-            }
-
-            /// Sets the number of features and of landmarks; 1,000 by default.
-            #[must_use]
-            pub fn rank(self, rank: usize) -> Self {
-                Self(self.0.with(|fit| fit.rank(rank)))
-            }
-
-            /// Sets the scheme that chooses the landmarks, a name of
-            /// [`kapprox::landmark::registry`].
-            #[must_use]
-            pub fn landmarks(self, scheme: &str) -> Self {
-                Self(self.0.with(|fit| fit.landmarks(LandmarkSource::Scheme(scheme.to_string()))))
-            }
-
-            /// Sets the feature map, such as `MapSpec::exact()` for the exact kernel; Nyström by
-            /// default.
-            #[must_use]
-            pub fn map(self, map: MapSpec) -> Self {
-                Self(self.0.with(|fit| fit.map(map)))
-            }
-
-            /// Sets how the columns are scaled; to mean 0 and deviation 1 by default.
-            #[must_use]
-            pub fn scaling(self, scaling: Scaling) -> Self {
-                Self(self.0.with(|fit| fit.scaling(scaling)))
-            }
-
-            /// Sets the seed of every random choice; 0 by default.
-            #[must_use]
-            pub fn seed(self, seed: u64) -> Self {
-                Self(self.0.with(|fit| fit.seed(seed)))
-            }
-
-            /// Sets the type of rows and features; f32 by default.
-            #[must_use]
-            pub fn precision(self, precision: ElementType) -> Self {
-                Self(self.0.with(|fit| fit.precision(precision)))
-            }
-
-            /// Sets another parameter of the solver, with the syntax of the command:
-            /// `set("folds", "blocks:6")`.
-            #[must_use]
-            pub fn set(self, parameter: &str, value: impl ToString) -> Self {
-                Self(self.0.with(|fit| fit.set(parameter, value)))
-            }
-
-            /// Sets the memory budget of the whole process in bytes; half of the machine's memory
-            /// by default. The result is bit-identical for every budget.
-            #[must_use]
-            pub fn memory(mut self, bytes: usize) -> Self {
-                self.0.resources.memory = Some(bytes);
-                self
-            }
-
-            /// Sets the number of threads; one per core by default. The result is bit-identical for
-            /// every number.
-            #[must_use]
-            pub fn threads(mut self, threads: usize) -> Self {
-                self.0.resources.threads = Some(threads);
-                self
-            }
-
-            /// Returns the fit that this builder describes.
-            pub fn into_fit(self) -> Fit {
-                self.0.fit
-            }
-
             $($(#[$about])*
             #[must_use]
             pub fn $method(self, $method: $type) -> Self {
@@ -100,17 +133,22 @@ macro_rules! estimator {
     };
 }
 
-fn of(solver: &str) -> Setup {
-    Setup::new(Fit::solver(solver).expect("a solver of the registry"))
+/// The solvers that types of estimators name.
+#[doc(hidden)]
+pub(super) mod solver {
+    macro_rules! solvers {
+        ($($name:ident),*) => { $(#[derive(Clone, Copy, Debug)] pub enum $name {})* };
+    }
+    solvers!(Ridge, Svm, Svr, OneClassSvm, Logistic, KernelPca, Fisher, KernelKMeans);
 }
 
 /// Defines `new` without arguments, and `Default`.
 macro_rules! new {
-    ($($name:ident, $solver:literal);* $(;)?) => {
+    ($($name:ident),*) => {
         $(impl $name {
             /// Returns the solver with its default parameters.
             pub fn new() -> Self {
-                Self(of($solver))
+                Self::of_solver()
             }
         }
 
@@ -122,7 +160,7 @@ macro_rules! new {
     };
 }
 
-new!(Ridge, "ridge"; Svm, "svm"; Svr, "svr"; OneClassSvm, "oneclass"; Logistic, "logistic"; Fisher, "fisher");
+new!(Ridge, Svm, Svr, OneClassSvm, Logistic, Fisher);
 
 estimator!(
     /// Kernel ridge regression: min (1/n) Σ (f(x_i) − y_i)² + lambda ‖f‖², with f in the span of
@@ -232,7 +270,7 @@ impl Ridge {
         x: &X,
         y: &Y,
     ) -> Result<Trained<Y::Predicted>> {
-        self.0.fit_numbers(x, |rows| y.attach(rows))
+        self.setup.fit_numbers(x, |rows| y.attach(rows))
     }
 }
 
@@ -246,7 +284,7 @@ impl Svr {
         x: &X,
         y: &Y,
     ) -> Result<Trained<Y::Predicted>> {
-        self.0.fit_numbers(x, |rows| y.attach(rows))
+        self.setup.fit_numbers(x, |rows| y.attach(rows))
     }
 }
 
@@ -265,7 +303,7 @@ macro_rules! classifiers {
                 x: &X,
                 y: &Y,
             ) -> Result<Trained<Y::Predicted>> {
-                self.0.fit(x, |rows| y.attach(rows))
+                self.setup.fit(x, |rows| y.attach(rows))
             }
         })*
     };
@@ -279,14 +317,14 @@ impl OneClassSvm {
     /// # Errors
     /// The errors of [`Ridge::fit`].
     pub fn fit<X: Inputs + ?Sized>(&self, x: &X) -> Result<OutlierDetector> {
-        Ok(OutlierDetector(self.0.fit_rows(x)?))
+        Ok(OutlierDetector(self.setup.fit_rows(x)?))
     }
 }
 
 impl KernelPca {
     /// Returns kernel PCA with this many components.
     pub fn new(components: usize) -> Self {
-        Self(of("kpca")).set("components", components)
+        Self::of_solver().set("components", components)
     }
 
     /// Computes the principal components of the rows.
@@ -294,14 +332,14 @@ impl KernelPca {
     /// # Errors
     /// The errors of [`Ridge::fit`].
     pub fn fit<X: Inputs + ?Sized>(&self, x: &X) -> Result<Transformer> {
-        Ok(Transformer(self.0.fit_rows(x)?))
+        Ok(Transformer(self.setup.fit_rows(x)?))
     }
 }
 
 impl KernelKMeans {
     /// Returns kernel k-means with this many clusters.
     pub fn new(clusters: usize) -> Self {
-        Self(of("kmeans")).set("clusters", clusters)
+        Self::of_solver().set("clusters", clusters)
     }
 
     /// Computes the clusters of the rows.
@@ -309,6 +347,6 @@ impl KernelKMeans {
     /// # Errors
     /// The errors of [`Ridge::fit`].
     pub fn fit<X: Inputs + ?Sized>(&self, x: &X) -> Result<Clustering> {
-        Ok(Clustering(self.0.fit_rows(x)?))
+        Ok(Clustering(self.setup.fit_rows(x)?))
     }
 }

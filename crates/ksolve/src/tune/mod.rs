@@ -81,6 +81,7 @@ use rung::{HALVING, candidates_of, sizes};
 use trial::Trials;
 
 /// A search that proceeds kernel by kernel, so that the caller can show progress.
+#[doc(hidden)]
 pub struct Search<'a, T: Real> {
     options: &'a TuneOptions,
     resources: Resources<'a>,
@@ -420,6 +421,7 @@ impl<'a, T: Real> Search<'a, T> {
 
 /// Maximum number of features for which a metric is learned by default: beyond it, rows are too few
 /// and the products take gigabytes.
+#[doc(hidden)]
 pub const MOST_LEARNED: usize = 10_000;
 
 /// Minimum number of rows per value of a target that is treated as classes.

@@ -12,6 +12,7 @@ use kstore::{Missing, Selected, Selection, Table, schema::Kind};
 use std::time::Duration;
 
 /// The parts of the fit of a [`Tune`] that the caller specified. The search chooses the others.
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Given {
     /// Kernel: no other is tried.
@@ -102,6 +103,7 @@ impl Tune {
     }
 
     /// Sets which parts of the fit the search must not change.
+    #[doc(hidden)]
     #[must_use]
     pub fn given(self, given: Given) -> Self {
         Self { given, ..self }
@@ -215,6 +217,7 @@ impl Tune {
 
     /// Returns the fit that selects the rows: with the default metric and landmarks, and without
     /// ranks if the work is given, because the search that reported this work had none.
+    #[doc(hidden)]
     pub fn prepared(&self) -> Fit {
         let mut fit = self.fit.clone();
         if self.learns_metric() && !self.given.metric {
@@ -227,11 +230,13 @@ impl Tune {
     }
 
     /// Returns true if no metric is learned because the rows have too many features.
+    #[doc(hidden)]
     pub fn is_too_wide(&self, features: usize) -> bool {
         self.learns_metric() && !self.given.metric && features > MOST_LEARNED
     }
 
     /// Returns a prepared fit for rows with this many features.
+    #[doc(hidden)]
     pub fn for_features(&self, fit: Fit, features: usize) -> Fit {
         if self.is_too_wide(features) { fit.metric(MetricSource::None) } else { fit }
     }
@@ -241,6 +246,7 @@ impl Tune {
     /// # Errors
     /// Factors in addition to a learned metric, which finds its own length scale; the errors of
     /// [`TuneOptions::new`].
+    #[doc(hidden)]
     pub fn options(&self, base: &Fit, selected: &Selected) -> Result<TuneOptions> {
         if let Some(factors) = self.factors.as_ref().filter(|_| self.learns_metric()) {
             let why = "length scales are found with the metric; leave it out, or give `metric` none";
@@ -259,6 +265,7 @@ impl Tune {
     }
 
     /// Returns the choice with these defaults.
+    #[doc(hidden)]
     pub fn choice<'a>(
         &'a self,
         (base, options): (&'a Fit, &'a TuneOptions),
@@ -290,6 +297,7 @@ impl Tune {
     ///
     /// # Errors
     /// The errors of [`Pace::reach`] and of `opened`.
+    #[doc(hidden)]
     pub fn written(
         &self,
         chosen: &Chosen,

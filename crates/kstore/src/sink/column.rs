@@ -23,7 +23,8 @@ impl OutputColumn {
         Self { name: name.into(), kind, nullable: false, time: None }
     }
 
-    /// Returns a description of the type of its values.
+    /// Returns the name of the type of its values, for messages.
+    #[doc(hidden)]
     pub fn holds(&self) -> String {
         match (&self.time, self.kind) {
             (Some(time), _) => crate::Kind::Time(time.clone()).to_string(),
@@ -55,6 +56,7 @@ pub(crate) fn kept_as(kind: &Kind) -> OutputKind {
 impl OutputColumn {
     /// Returns the output column for a kept column of this kind: uint64 stays, and other integers
     /// become int64.
+    #[doc(hidden)]
     pub fn of(name: &str, kind: &Kind) -> Self {
         let time = match kind {
             Kind::Time(time) => Some(time.clone()),

@@ -44,6 +44,7 @@ impl<'a> Positions<'a> {
     }
 
     /// Returns the positions from index `skip` on.
+    #[doc(hidden)]
     pub fn skip(self, skip: usize) -> Self {
         match self {
             Self::From(start) => Self::From(start + skip),
@@ -126,7 +127,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Returns the value in `row` as [`View::load`] reads it.
+    /// Returns the value in `row` as a number, converted like [`Self::load`].
     pub fn number(&self, row: usize) -> f64 {
         let mut value = [0.0];
         self.load(Positions::From(row), &mut value);

@@ -77,10 +77,7 @@ def plot(model: Any, X: Any, y: Any = None, *, axes: tuple[str, str] | None = No
     with tempfile.TemporaryDirectory() as folder:
         fitted, picture = os.path.join(folder, "model.safetensors"), os.path.join(folder, "picture.svg")
         model.save(fitted)
-        words = [fitted, *_files(model, X, y, folder), "--quiet", "--output", picture]
-        options = {"--x": axes and axes[0], "--y": axes and axes[1], "--component": component, "--colour": colour}
-        words += [text for option, value in options.items() if value is not None for text in (option, str(value))]
-        _kmill.plot(words)
+        _kmill.plot(fitted, _files(model, X, y, folder), picture, axes=axes, component=component, colour=colour)
         return Picture(Path(picture).read_text(encoding="utf-8"))
 
 

@@ -72,6 +72,7 @@ pub(crate) enum Marks {
 }
 
 /// How text files were read, if not by default, so that other files are read the same way.
+#[doc(hidden)]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TextReading {

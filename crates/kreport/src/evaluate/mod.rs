@@ -1,16 +1,22 @@
 //! The report of an evaluation, and its text.
 
+mod page;
+
 use crate::table::{Align, Grid, Table, count, facts, list, number, optional, percent};
 use ksolve::predict::{
     ClassificationScores, Evaluation, NoveltyScores, RankingScores, RegressionScores, TargetScores, ThresholdScores,
 };
 use std::fmt;
 
+/// The report of an evaluation.
 #[derive(Clone, Debug, serde::Serialize)]
 #[serde(untagged)]
-pub(crate) enum EvaluateReport {
+pub enum EvaluateReport {
+    /// Scores of a regression or classification.
     Target(Evaluation),
+    /// Scores of a novelty detector.
     Novelty(NoveltyScores),
+    /// Scores of a ranking.
     Ranking(RankingScores),
 }
 

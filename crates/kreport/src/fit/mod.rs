@@ -5,16 +5,28 @@ mod plan;
 mod surface;
 mod text;
 
-pub(crate) use plan::PlanReport;
-pub(crate) use text::{DISTANCES, certified, joined};
+pub use plan::PlanReport;
+pub use text::{DISTANCES, certified, joined};
 
-use crate::{args::Run, error::flags, progress::Voice, table::seconds};
+use crate::table::seconds;
 use ksolve::job;
 use ksolve::job::Combination;
 use kstore::{budget::bytes, shown};
 use serde::Serializer;
 use std::fmt;
 use std::path::{Path, PathBuf};
+
+/// The verbosity of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verbosity {
+    /// No output but the result.
+    Quiet,
+    /// Warnings and notes; a bar during a stage, or a line every few seconds without a terminal.
+    #[default]
+    Normal,
+    /// Also the plan, and a line for every stage.
+    Verbose,
+}
 
 /// The report of `kmill fit`: the report of the library, with the time, memory and files of the
 /// process.
@@ -36,7 +48,7 @@ pub struct FitReport {
     pub model: Option<ModelFile>,
     /// Verbosity of the text.
     #[serde(skip)]
-    pub voice: Voice,
+    pub verbosity: Verbosity,
 }
 
 /// The resources used by a run, and its warnings.
@@ -56,22 +68,13 @@ pub struct Spent {
 }
 
 impl Spent {
-    pub(crate) fn by(run: &Run, bytes_read: u64) -> Self {
-        let progress = &run.progress;
-        Self {
-            seconds: progress.seconds(),
-            bytes_read,
-            peak_rss_bytes: kstore::budget::peak_rss(),
-            memory_budget_bytes: run.memory,
-            warnings: progress.warnings(),
-        }
-    }
-
-    pub(crate) fn total(&self) -> f64 {
+    /// Returns the seconds of all stages.
+    pub fn total(&self) -> f64 {
         self.seconds.iter().map(|(_, seconds)| seconds).sum()
     }
 
-    pub(crate) fn facts(&self, passes: Option<u64>, planned: Option<usize>) -> [(&'static str, String); 3] {
+    /// Returns time, bytes read and memory as names and texts; `planned` is in bytes.
+    pub fn facts(&self, passes: Option<u64>, planned: Option<usize>) -> [(&'static str, String); 3] {
         let passes = passes.map_or(String::new(), |passes| format!(" in {passes} passes"));
         let read = bytes(usize::try_from(self.bytes_read).unwrap_or(usize::MAX));
         let peak = self.peak_rss_bytes.map_or("unknown".to_string(), bytes);
@@ -93,7 +96,8 @@ pub struct ModelFile {
 }
 
 impl ModelFile {
-    pub(crate) fn at(path: &Path) -> Self {
+    /// Returns the model file at a path, with its size.
+    pub fn at(path: &Path) -> Self {
         Self { path: path.to_path_buf(), bytes: std::fs::metadata(path).map_or(0, |metadata| metadata.len()) }
     }
 }
@@ -105,18 +109,9 @@ impl fmt::Display for ModelFile {
 }
 
 impl FitReport {
-    pub(crate) fn new(mut fit: job::FitReport, run: &Run, table: &kstore::Table, model: Option<&Path>) -> Self {
-        if let Some(method) = &mut fit.method {
-            method.why = flags(&method.why);
-        }
-        Self {
-            fit,
-            spent: Spent::by(run, table.bytes_read()),
-            threads: run.threads,
-            combination: None,
-            model: model.map(ModelFile::at),
-            voice: run.progress.voice(),
-        }
+    /// Returns the report of a fit that wrote no model file, without a combination of kernels.
+    pub fn new(fit: job::FitReport, spent: Spent, threads: usize) -> Self {
+        Self { fit, spent, threads, combination: None, model: None, verbosity: Verbosity::default() }
     }
 }
 
@@ -167,7 +162,7 @@ pub(crate) mod tests {
             threads: 2,
             combination: None,
             model: Some(ModelFile { path: PathBuf::from("m.safetensors"), bytes: 120 << 10 }),
-            voice: Voice::Brief,
+            verbosity: Verbosity::Normal,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The report of a fit as text, and the facts that it shares with the page.
 
 use super::FitReport;
+use crate::fit::Verbosity;
 use crate::importance::{bars, described, importance, most_important, slopes};
-use crate::progress::Voice;
 use crate::table::{Grid, Table, count, facts, list, number, optional, percent, rounded, seconds, short};
 use kfit::solver::by_name;
 use kfit::solver::parameter::{C, NODES, Penalty};
@@ -25,13 +25,16 @@ fn about_the_best(mut grid: Grid) -> (Grid, String) {
     (grid, format!("; -v shows all {all} rows"))
 }
 
-pub(crate) const DISTANCES: &str = "Euclidean, of the scaled features";
+/// Description of the distances between rows.
+pub const DISTANCES: &str = "Euclidean, of the scaled features";
 
-pub(crate) fn joined(neighbours: usize) -> String {
+/// Describes a neighbour graph by its number of neighbours.
+pub fn joined(neighbours: usize) -> String {
     format!("each joined to its {} nearest", count(neighbours as u64))
 }
 
-pub(crate) fn certified(certificate: &Certificate) -> String {
+/// Describes a certificate.
+pub fn certified(certificate: &Certificate) -> String {
     let Certificate { trace_error, floor, .. } = certificate;
     match trace_error <= floor {
         true => "exact to rounding, on all rows".to_string(),
@@ -60,7 +63,7 @@ impl FitReport {
 
     /// Describes the method, and the quality of the approximation.
     pub(super) fn means(&self) -> Vec<(&'static str, String)> {
-        let (fit, whole) = (&self.fit, self.voice == Voice::Full);
+        let (fit, whole) = (&self.fit, self.verbosity == Verbosity::Verbose);
         let kernel = |kernel: &String| if whole { kernel.clone() } else { rounded(kernel) };
         let mut facts = vec![match fit.neighbours {
             Some(_) => ("distances", DISTANCES.to_string()),
@@ -130,7 +133,7 @@ impl FitReport {
 
 impl fmt::Display for FitReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (fit, whole) = (&self.fit, self.voice == Voice::Full);
+        let (fit, whole) = (&self.fit, self.verbosity == Verbosity::Verbose);
         let (rows, features, targets) = (count(fit.rows), count(fit.features as u64), self.targets());
         let classes = fit.classes.as_ref().map_or(String::new(), |classes| format!(" ({} classes)", classes.len()));
         writeln!(f, "{} on {rows} rows, {features} features{targets}{classes}\n", fit.solver)?;
@@ -151,7 +154,7 @@ impl fmt::Display for FitReport {
             writeln!(f, "{}\n{}", self.cost(), fit.lambda_convention)?;
         }
         // otherwise they were already printed to stderr
-        for warning in self.spent.warnings.iter().filter(|_| self.voice == Voice::Quiet) {
+        for warning in self.spent.warnings.iter().filter(|_| self.verbosity == Verbosity::Quiet) {
             writeln!(f, "warning: {}", shown::line(warning))?;
         }
         self.model.iter().try_for_each(|model| writeln!(f, "model: {model}, in {}", self.in_all()))
@@ -191,14 +194,14 @@ model: m.safetensors (120 KiB), in 4.5 s and at most 400 MiB of memory
 
     #[test]
     fn all_is_said_where_it_is_wanted_and_warnings_where_stderr_is_silent() {
-        let full = FitReport { voice: Voice::Full, ..report() }.to_string();
+        let full = FitReport { verbosity: Verbosity::Verbose, ..report() }.to_string();
         for part in
             ["\n    gram   4.0 s\n", "17.0 MiB in 4 passes", "budget 512 MiB", "scikit-learn's alpha = lambda n"]
         {
             assert!(full.contains(part), "{part}: {full}");
         }
         assert!(!full.contains("warning"), "{full}");
-        let quiet = FitReport { voice: Voice::Quiet, ..report() }.to_string();
+        let quiet = FitReport { verbosity: Verbosity::Quiet, ..report() }.to_string();
         assert!(quiet.contains("warning: feature x3 is constant\n"), "{quiet}");
     }
 
@@ -217,7 +220,7 @@ model: m.safetensors (120 KiB), in 4.5 s and at most 400 MiB of memory
             shown,
             ["           1e-9  0.3000*", "           1e-8  0.3000", "           1e-7  0.3000", "  cv mse     0.3000"]
         );
-        let whole = FitReport { voice: Voice::Full, ..report }.to_string();
+        let whole = FitReport { verbosity: Verbosity::Verbose, ..report }.to_string();
         assert!(whole.contains("5.80593116055527") && whole.matches("0.3000").count() == 14, "{whole}");
     }
 }

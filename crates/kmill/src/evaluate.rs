@@ -1,13 +1,9 @@
 //! `kmill evaluate`: the scores of a model on a table that has the target.
 
-mod page;
-mod report;
-
-pub(crate) use report::EvaluateReport;
-
 use crate::args::{MissingTargetArgs, Run, RunArgs, SelectArgs, parse};
 use crate::{Error, Result, open, output, pipeline};
 use clap::Args;
+use kreport::evaluate::EvaluateReport;
 use ksolve::Task;
 use ksolve::predict::{Details, Predictor};
 use kstore::Selection;
@@ -88,7 +84,7 @@ pub(crate) fn run(args: &EvaluateArgs, run: &Run) -> Result<EvaluateReport> {
     let missing_target = Some(args.missing_target.missing_target);
     let roles = Selection { group, weight: args.weights.clone(), missing_target, ..Selection::default() };
     let selected = open::select(&mut predictor, &args.data, &names, roles)?;
-    output::spare(&args.report, output::inputs(selected.table()).chain([args.model.as_path()]))?;
+    output::protect_inputs(&args.report, output::inputs(selected.table()).chain([args.model.as_path()]))?;
     let top = args.top.map(|top| top as u64);
     let (report, details) = if ranking {
         let scores = predictor.ranking(&selected, top, &pipeline::job(run))?;
@@ -101,7 +97,7 @@ pub(crate) fn run(args: &EvaluateArgs, run: &Run) -> Result<EvaluateReport> {
         (EvaluateReport::Target(scores), details)
     };
     if let Some(page) = &args.report {
-        page::page(&report, &details, &args.model).write(page)?;
+        report.page(&details, &args.model).write(page)?;
     }
     Ok(report)
 }

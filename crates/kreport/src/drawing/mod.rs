@@ -9,7 +9,8 @@ mod svg;
 pub(crate) use pixels::Pixels;
 pub(crate) use svg::{Svg, text};
 
-use crate::{Result, output};
+use crate::output;
+use kstore::Result;
 use std::path::Path;
 
 /// A point in units of the drawing, y downwards.

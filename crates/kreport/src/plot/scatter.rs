@@ -2,70 +2,66 @@
 //! coloured by a column.
 
 use super::points::{DRAWN, Points, keys};
-use super::{About, DRAWING, PlotArgs, PlotReport, about, opened, picture::Picture, write};
-use crate::{Error, Result, args::Run, open, pipeline};
-use ksolve::Task;
+use super::{About, DRAWING, Plot, PlotReport, about, picture::Picture, write};
+use ksolve::job::Run;
 use ksolve::predict::{Extras, Predictor};
-use kstore::{Kind, Selection, Table, budget::Term};
+use ksolve::{Error, Result, Task};
+use kstore::{Kind, Table, budget::Term};
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// Prefix of the names of component columns in predictions.
 const COMPONENT: &str = "component_";
 
 const PREDICTION: &str = "prediction";
 
-pub(super) fn table(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
-    let mut select = args.data.clone();
-    select.paths.insert(0, args.model.clone());
-    let table = opened(&select.paths, args)?;
-    let colour = colour_of(&table, args);
-    let axes = axes(&table, args, colour.as_deref())?;
-    let held = vec![Term::new("drawing", DRAWING, "")];
-    let points = Points::coloured(&table, &select, &axes, colour.as_deref(), held, run)?;
-    let name = args.model.display().to_string();
-    drawn(axes, &points, colour, (name.clone(), vec![("table", name)]), args)
+pub(super) fn table(plot: &Plot, output: &Path, run: &Run) -> Result<PlotReport> {
+    let paths: Vec<_> = std::iter::once(&plot.model).chain(&plot.data).cloned().collect();
+    let table = plot.open(&paths, &plot.text, output)?;
+    let colour = colour_of(&table, plot);
+    let axes = axes(&table, plot, colour.as_deref())?;
+    let terms = vec![Term::new("drawing", DRAWING, "")];
+    let points = Points::coloured(&table, plot, &axes, colour.as_deref(), terms, run)?;
+    let name = plot.model.display().to_string();
+    drawn(axes, &points, colour, (name.clone(), vec![("table", name)]), output)
 }
 
 /// Returns the column that colours the rows of a table; by default, predicted labels.
-fn colour_of(table: &Table, args: &PlotArgs) -> Option<String> {
+fn colour_of(table: &Table, plot: &Plot) -> Option<String> {
     let label = |kind: &Kind| matches!(kind, Kind::Int { .. } | Kind::Text | Kind::Bool);
-    let is_axis = [&args.x, &args.y].into_iter().flatten().any(|name| name == PREDICTION);
+    let is_axis = [&plot.x, &plot.y].into_iter().flatten().any(|name| name == PREDICTION);
     let predicted = table.schema().columns.iter().any(|column| column.name == PREDICTION && label(&column.kind));
-    args.colour.clone().or((predicted && !is_axis).then(|| PREDICTION.to_string()))
+    plot.colour.clone().or((predicted && !is_axis).then(|| PREDICTION.to_string()))
 }
 
 /// Returns the columns along the axes: components, otherwise the first two numeric columns.
-fn axes(table: &Table, args: &PlotArgs, colour: Option<&str>) -> Result<[String; 2]> {
+fn axes(table: &Table, plot: &Plot, colour: Option<&str>) -> Result<[String; 2]> {
     let columns = table.schema().columns.iter().filter(|column| column.kind.is_feature());
-    let given = [args.x.as_deref(), args.y.as_deref()];
+    let given = [plot.x.as_deref(), plot.y.as_deref()];
     let free = |name: &&str| Some(*name) != colour && *name != PREDICTION && !given.contains(&Some(name));
     let mut names: Vec<&str> = columns.map(|column| column.name.as_str()).filter(free).collect();
     names.sort_by_key(|name| !name.starts_with(COMPONENT));
     let mut names = names.into_iter();
     let [Some(x), Some(y)] = given.map(|name| name.or_else(|| names.next()).map(String::from)) else {
-        let why = "the table has no two columns of numbers for the axes";
-        return Err(Error::option(
-            "--x",
-            "",
-            why,
-            "write predictions with the columns of their rows: kmill predict --keep '*'",
-        ));
+        let why = "the table has no two columns of numbers for the axes; write predictions with the columns of their \
+            rows: kmill predict --keep '*'";
+        return Err(Error::option("x", "", why));
     };
     Ok([x, y])
 }
 
 /// Returns the two requested components, by their names in predictions; by default the first two,
 /// for a model with more than two features or if a colour is requested.
-pub(super) fn components(predictor: &Predictor, args: &PlotArgs) -> Option<[usize; 2]> {
+pub(super) fn components(predictor: &Predictor, plot: &Plot) -> Option<[usize; 2]> {
     let (card, outputs) = (predictor.card(), predictor.outputs());
     let number = |name: &Option<String>| {
         let name = name.as_ref().filter(|name| !card.features.contains(name))?;
         name.strip_prefix(COMPONENT)?.parse().ok().filter(|at| *at < outputs)
     };
-    match (card.task, number(&args.x), number(&args.y)) {
+    match (card.task, number(&plot.x), number(&plot.y)) {
         (Task::Components, Some(x), Some(y)) => Some([x, y]),
-        (Task::Components, ..) if args.x.is_none() && args.y.is_none() && args.component.is_none() && outputs > 1 => {
-            (card.features.len() > 2 || args.colour.is_some()).then_some([0, 1])
+        (Task::Components, ..) if plot.x.is_none() && plot.y.is_none() && plot.component.is_none() && outputs > 1 => {
+            (card.features.len() > 2 || plot.colour.is_some()).then_some([0, 1])
         }
         _ => None,
     }
@@ -75,27 +71,30 @@ pub(super) fn components(predictor: &Predictor, args: &PlotArgs) -> Option<[usiz
 pub(super) fn of_components(
     predictor: &Predictor,
     [x, y]: [usize; 2],
-    args: &PlotArgs,
+    plot: &Plot,
+    output: &Path,
     run: &Run,
 ) -> Result<PlotReport> {
-    let table = opened(&args.data.paths, args)?;
-    let colour = args.colour.as_deref();
-    let mut points = Points::coloured(&table, &args.data, &[], colour, vec![predictor.term(DRAWING)], run)?;
-    let scores = scores(predictor, args, run)?;
+    let table = plot.open(&plot.data, &plot.text, output)?;
+    let colour = plot.colour.as_deref();
+    let mut points = Points::coloured(&table, plot, &[], colour, vec![predictor.term(DRAWING)], run)?;
+    let scores = scores(predictor, plot, run)?;
     points
         .drawn
         .retain_mut(|drawn| scores.get(&drawn.key).map(|scores| drawn.place = [scores[x], scores[y]]).is_some());
     points.measure();
     let axes = [x, y].map(|at| format!("{COMPONENT}{at}"));
-    drawn(axes, &points, args.colour.clone(), about(predictor.card(), args), args)
+    drawn(axes, &points, plot.colour.clone(), about(predictor.card(), plot), output)
 }
 
 /// Returns the scores of the rows that are drawn, by row key.
-pub(super) fn scores(predictor: &Predictor, args: &PlotArgs, run: &Run) -> Result<BTreeMap<u64, Vec<f64>>> {
-    let selected = open::select(&mut predictor.clone(), &args.data, &[], Selection::default())?;
+pub(super) fn scores(predictor: &Predictor, plot: &Plot, run: &Run) -> Result<BTreeMap<u64, Vec<f64>>> {
+    let table = Table::open_with(&plot.data, &predictor.reading(plot.text.clone()))?;
+    let predictor = predictor.clone().fitting(&table)?;
+    let selected = predictor.select(&table, plot.selection(&predictor.card().features, Vec::new()))?;
     let (mut found, keys, t) = (BTreeMap::new(), keys(), predictor.outputs().max(1));
     let held = Term::new("scores and drawing", 8 * (DRAWN + 1) * (t + 8) + DRAWING, "");
-    predictor.scores(&selected, Extras::default(), vec![held], &pipeline::job(run), |segment| {
+    predictor.scores(&selected, Extras::default(), vec![held], run, |segment| {
         for (row, own) in segment.rows.iter().zip(segment.scores.chunks_exact(t)) {
             found.insert(keys.word(*row), own.to_vec());
             if found.len() > DRAWN {
@@ -112,10 +111,10 @@ fn drawn(
     points: &Points,
     colour: Option<String>,
     about: About,
-    args: &PlotArgs,
+    output: &Path,
 ) -> Result<PlotReport> {
     let what = colour.unwrap_or_default();
     let picture = Picture { bounds: points.bounds(), what, ..Picture::new(&names, points) };
-    write(&picture, about, args)?;
-    Ok(PlotReport::new(names, points, Vec::new(), args))
+    write(&picture, about, output)?;
+    Ok(PlotReport::new(names, points, Vec::new(), output))
 }

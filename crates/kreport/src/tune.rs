@@ -1,28 +1,29 @@
 //! The report of a search: its JSON, the rows of its table, and its text.
 
-use crate::args::Run;
+use crate::fit::{FitReport, Spent};
 use crate::output::Column::{self, Number, Text, Whole};
 use crate::page::{self, Page, Section};
-use crate::report::{FitReport, Spent};
 use crate::table::{self, Align, Grid, Table, count, exact, number, optional, percent, rounded};
 use kfit::metric::RoundReport;
 use ksolve::job::{MetricSource, Scaling};
 use ksolve::tune::{Apart, Chosen, ContenderReport, Elsewhere, Moment, Score, SearchWork, Select, TuneCell};
 use ksolve::{Task, job::MetricReport};
-use kstore::Selected;
 use std::{collections::HashSet, fmt};
 
 /// A row of the table of the search: the scores of a kernel at one rank and lambda, on one sample.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub(crate) struct Row {
+pub struct Row {
     /// Index of the comparison, from 0.
     pub rung: usize,
+    /// Number of rows of the sample.
     pub rows: u64,
+    /// Kernel, with numeric parameters.
     pub kernel: String,
     /// Metric: none, given, full, diagonal, low-rank(5).
     pub metric: String,
     /// Scaling of the features before the metric: standard, asinh.
     pub scale: String,
+    /// Rank, regularisation parameter and scores.
     #[serde(flatten)]
     pub cell: TuneCell,
     /// True for the cell by which the kernel was compared.
@@ -32,7 +33,7 @@ pub(crate) struct Row {
 }
 
 /// Columns of the table, with the names and order of the JSON fields.
-pub(super) static COLUMNS: [(&str, Column<Row>); 12] = [
+pub static COLUMNS: [(&str, Column<Row>); 12] = [
     ("rung", Whole(|row| row.rung as u64)),
     ("rows", Whole(|row| row.rows)),
     ("kernel", Text(|row| Some(&row.kernel))),
@@ -47,19 +48,23 @@ pub(super) static COLUMNS: [(&str, Column<Row>); 12] = [
     ("kept", Whole(|row| row.kept.into())),
 ];
 
+/// The report of a search.
 #[derive(Clone, Debug, serde::Serialize)]
-pub(crate) struct TuneReport {
+pub struct TuneReport {
     /// Name of the solver; for `any`, of the winner.
     pub solver: String,
+    /// Score by which kernels are compared.
     pub score: Score,
     /// Winning kernel, with numeric parameters.
     pub kernel: String,
+    /// Metric of the winner: none, given, full, diagonal, low-rank(5).
     pub metric: String,
     /// Scaling of the features before the metric: standard, asinh.
     pub scale: String,
     /// Rounds of metric learning of each kernel.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub learned: Vec<RoundReport>,
+    /// Folds of the cross-validation.
     pub folds: String,
     /// Correlation of consecutive targets, if contiguous folds replaced random folds because of it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,6 +75,7 @@ pub(crate) struct TuneReport {
     /// Errors of the winner on kinds of new rows that differ from the table.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub elsewhere: Vec<Elsewhere>,
+    /// Measure by which the winner is chosen.
     pub select: Select,
     /// Fraction of the rarer of two classes, if it determined `select`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -96,13 +102,17 @@ pub(crate) struct TuneReport {
     pub fit: Option<FitReport>,
     /// Passes of the search over the table; the fit counts its own.
     pub passes: u64,
+    /// Resources used by the run, and its warnings.
     #[serde(flatten)]
     pub spent: Spent,
+    /// Planned memory of the search, in bytes.
     pub planned_bytes: usize,
 }
 
 impl TuneReport {
-    pub(super) fn new(score: Score, found: Chosen, fit: Option<FitReport>, run: &Run, selected: &Selected) -> Self {
+    /// Returns the report of a search whose table has these features; `spent` has the bytes read
+    /// by the search and the fit.
+    pub fn new(score: Score, found: Chosen, fit: Option<FitReport>, spent: Spent, features: Vec<String>) -> Self {
         let Chosen {
             tuned,
             fit: winner,
@@ -123,7 +133,7 @@ impl TuneReport {
             // folds
             if let (Some(metric), Some(report), Some(spread)) = (&metric, &mut fit.fit.metric, &tuned.spread) {
                 let (source, rounds) = (report.source.clone(), report.rounds.clone());
-                let shares = selected.feature_names().into_iter().zip(metric.importance()).collect();
+                let shares = features.into_iter().zip(metric.importance()).collect();
                 *report = MetricReport::new(source, metric.outputs(), shares, spread, rounds);
             }
             fit
@@ -164,7 +174,7 @@ impl TuneReport {
             repeat: None,
             history,
             passes: tuned.passes,
-            spent: Spent::by(run, selected.table().bytes_read() + fit.as_ref().map_or(0, |fit| fit.spent.bytes_read)),
+            spent,
             planned_bytes: tuned.planned_bytes,
             fit,
         }
@@ -330,7 +340,8 @@ impl TuneReport {
     }
 
     /// Returns the page of `--report`: the criteria, the kernels, the solvers, and the fit.
-    pub(super) fn page(&self) -> Page {
+    /// Returns the report as an HTML page.
+    pub fn page(&self) -> Page {
         let facts = self.decided().into_iter().chain(self.apart().map(|apart| ("on held-out rows", apart)));
         let facts = facts.chain(self.others().map(|other| ("new rows", other)));
         let facts = facts.chain(self.reasons().into_iter().map(|why| ("why", why)));

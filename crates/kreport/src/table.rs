@@ -4,9 +4,12 @@ pub use kstore::shown::count;
 use std::{fmt, time::Duration};
 use unicode_width::UnicodeWidthChar;
 
+/// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Align {
+pub enum Align {
+    /// Aligns texts.
     Left,
+    /// Aligns numbers.
     Right,
 }
 
@@ -40,22 +43,24 @@ fn cut(text: String, most: usize) -> String {
 
 /// Rows of cells, with columns as wide as their widest cell. Cells above the maximum width are cut.
 #[derive(Clone, Debug)]
-pub(crate) struct Table {
-    pub(crate) head: Vec<String>,
+pub struct Table {
+    /// Headings of the columns.
+    pub head: Vec<String>,
     align: Vec<Align>,
-    pub(crate) rows: Vec<Vec<String>>,
+    /// Cells of each row.
+    pub rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// Returns a table with these headings; the heading line is omitted if all are empty.
-    pub(crate) fn new<S: Into<String>>(columns: impl IntoIterator<Item = (S, Align)>) -> Self {
+    pub fn new<S: Into<String>>(columns: impl IntoIterator<Item = (S, Align)>) -> Self {
         let (head, align): (Vec<S>, Vec<Align>) = columns.into_iter().unzip();
         let head = cells(head, align.len());
         Self { head, align, rows: Vec::new() }
     }
 
     /// Adds a row. Missing cells stay empty, surplus cells are dropped.
-    pub(crate) fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
+    pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
         self.rows.push(self::cells(cells, self.align.len()));
     }
 }
@@ -94,14 +99,15 @@ impl fmt::Display for Table {
 
 /// A grid of numbers over two axes, with one cell marked: a surface, or a confusion matrix.
 #[derive(Clone, Debug)]
-pub(crate) struct Grid {
+pub struct Grid {
     /// Label of the corner, such as `lambda \ rank`.
-    pub(crate) corner: String,
-    pub(crate) columns: Vec<String>,
+    pub corner: String,
+    /// Headings of the columns.
+    pub columns: Vec<String>,
     /// Heading and cells of each row.
-    pub(crate) rows: Vec<(String, Vec<String>)>,
+    pub rows: Vec<(String, Vec<String>)>,
     /// Row and column of the cell marked with `*`.
-    pub(crate) marked: Option<(usize, usize)>,
+    pub marked: Option<(usize, usize)>,
 }
 
 impl fmt::Display for Grid {
@@ -125,7 +131,7 @@ impl fmt::Display for Grid {
 }
 
 /// Placeholder for a missing number.
-pub(crate) const NONE: &str = "–";
+pub const NONE: &str = "–";
 
 /// Formats `value` with `digits` significant digits; in scientific notation if plain digits would
 /// be long; as `–` for NaN.
@@ -155,13 +161,14 @@ pub fn number(value: f64, digits: usize) -> String {
     }
 }
 
-pub(crate) fn optional(value: Option<f64>) -> String {
+/// Formats a number with four digits; a missing number is a dash.
+pub fn optional(value: Option<f64>) -> String {
     number(value.unwrap_or(f64::NAN), 4)
 }
 
 /// Formats a number typed by the user as the shortest text that parses to it: `1e-6` instead of
 /// `0.000001`.
-pub(crate) fn exact(value: f64) -> String {
+pub fn exact(value: f64) -> String {
     let plain = value.to_string();
     let power = format!("{value:e}");
     if power.len() < plain.len() { power } else { plain }
@@ -169,7 +176,7 @@ pub(crate) fn exact(value: f64) -> String {
 
 /// Formats a lambda in a table: its shortest digits, or three digits for a half decade such as
 /// 3.16e-7.
-pub(crate) fn short(lambda: f64) -> String {
+pub fn short(lambda: f64) -> String {
     let text = exact(lambda);
     if text.len() <= 8 { text } else { format!("{lambda:.2e}") }
 }
@@ -179,7 +186,7 @@ const SHOWN: usize = 8;
 
 /// Formats the first values of a list, separated by commas; without decimal points if all are
 /// counts.
-pub(crate) fn list(values: &[f64]) -> String {
+pub fn list(values: &[f64]) -> String {
     // from 0 to 2^53, integers are represented exactly
     let whole = values.iter().all(|value| value.fract() == 0.0 && (0.0..9e15).contains(value));
     let text = |value: &f64| if whole { count(*value as u64) } else { number(*value, 4) };
@@ -189,7 +196,7 @@ pub(crate) fn list(values: &[f64]) -> String {
 
 /// Rounds long numbers in a kernel expression to four significant digits: `gaussian(sigma=5.806)`
 /// for `gaussian(sigma=5.80593116055527)`. Numbers of up to six characters stay unchanged.
-pub(crate) fn rounded(expression: &str) -> String {
+pub fn rounded(expression: &str) -> String {
     let mut out = String::with_capacity(expression.len());
     let is_number = |letter: char| letter.is_ascii_digit() || letter == '.';
     // the digits of a name such as x12 belong to it
@@ -209,7 +216,7 @@ pub(crate) fn rounded(expression: &str) -> String {
 }
 
 /// Formats a time: `4.2 s`, `3 min 20 s`, `2 h 05 min`.
-pub(crate) fn duration(time: Duration) -> String {
+pub fn duration(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     let whole = seconds.round() as u64;
     match seconds {
@@ -221,25 +228,27 @@ pub(crate) fn duration(time: Duration) -> String {
     }
 }
 
-pub(crate) fn seconds(seconds: f64) -> String {
+/// Formats a time in seconds.
+pub fn seconds(seconds: f64) -> String {
     duration(Duration::from_secs_f64(seconds.max(0.0)))
 }
 
 /// Returns a table of names and values, without headings.
-pub(crate) fn facts<'n>(pairs: impl IntoIterator<Item = (&'n str, String)>) -> Table {
+pub fn facts<'n>(pairs: impl IntoIterator<Item = (&'n str, String)>) -> Table {
     let mut facts = Table::new([("", Align::Left), ("", Align::Left)]);
     pairs.into_iter().for_each(|(name, value)| facts.row([name.to_string(), value]));
     facts
 }
 
-pub(crate) fn joined(values: impl IntoIterator<Item = impl ToString>) -> String {
+/// Joins values with commas.
+pub fn joined(values: impl IntoIterator<Item = impl ToString>) -> String {
     values.into_iter().map(|value| value.to_string()).collect::<Vec<_>>().join(", ")
 }
 
 /// Formats a fraction as a percentage: `3.12 %` for 0.0312. Above one half, the complement has
 /// three digits, so that an accuracy of `99.9667 %` matches an error rate of `0.0333 %`, and only 1
 /// is `100 %`.
-pub(crate) fn percent(share: f64) -> String {
+pub fn percent(share: f64) -> String {
     let rest = 1.0 - share;
     if share.is_nan() {
         return NONE.to_string();

@@ -1,27 +1,30 @@
 //! The report of a curve as an HTML page.
 
+use super::CurveReport;
 use super::columns::{COLUMNS, shown};
-use super::report::CurveReport;
 use super::summary::{Cost, CurvePoint, Metric};
 use crate::drawing;
 use crate::page::{self, Axis, Chart, Mark, Page, Scale, Section, Series};
 use crate::table::{count, exact, number, rounded, seconds};
 use kstore::budget::bytes;
 
-pub(super) fn page(report: &CurveReport) -> Page {
-    let (rows, features) = (count(report.approximated_rows), count(report.table.features.len() as u64));
-    Page {
-        title: "Error against rank".to_string(),
-        subtitle: format!("{}: {rows} rows, {features} features, {}", report.files(), rounded(&report.kernel)),
-        style: switches(report),
-        sections: vec![
-            Section::new("Curves", curves(report)),
-            Section::new("At equal cost", equal_cost(report)),
-            Section::new("Data", data(report)),
-            run(report),
-            Section::new("Cells", cells(report)),
-        ],
-        data: serde_json::to_value(report).unwrap_or_default(),
+impl CurveReport {
+    /// Returns the report as an HTML page.
+    pub fn page(&self) -> Page {
+        let (rows, features) = (count(self.approximated_rows), count(self.table.features.len() as u64));
+        Page {
+            title: "Error against rank".to_string(),
+            subtitle: format!("{}: {rows} rows, {features} features, {}", self.files(), rounded(&self.kernel)),
+            style: switches(self),
+            sections: vec![
+                Section::new("Curves", curves(self)),
+                Section::new("At equal cost", equal_cost(self)),
+                Section::new("Data", data(self)),
+                run(self),
+                Section::new("Cells", cells(self)),
+            ],
+            data: serde_json::to_value(self).unwrap_or_default(),
+        }
     }
 }
 
@@ -171,7 +174,7 @@ fn run(report: &CurveReport) -> Section {
     }
     facts.extend(report.spent.warnings.iter().map(|warning| ("warning", warning.clone())));
     let mut section = page::run(true, facts, &report.spent.seconds);
-    let stage = |stage: &super::report::Planned| {
+    let stage = |stage: &super::Planned| {
         let terms = stage.terms.iter().map(|(name, size)| vec![format!("\u{2003}{name}"), bytes(*size)]);
         std::iter::once(vec![stage.stage.clone(), bytes(stage.bytes)]).chain(terms).collect::<Vec<_>>()
     };
@@ -189,12 +192,12 @@ fn cells(report: &CurveReport) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::tests::report;
+    use super::super::tests::report;
     use super::*;
 
     #[test]
     fn every_method_is_in_every_chart_that_it_has_a_number_for() {
-        let html = page(&report()).to_string();
+        let html = report().page().to_string();
         let chart = |id: &str| {
             let start = html.find(&format!("id=\"{id}\"")).unwrap_or_else(|| panic!("no chart {id}"));
             &html[start..start + html[start..].find("</svg>").unwrap()]

@@ -2,11 +2,13 @@
 //! error.
 
 use super::summary::{Cost, Metric};
-use super::{html, report::CurveReport};
-use crate::drawing::{Anchor, Canvas, Drawing, Point};
+use super::{CurveReport, html};
+use crate::drawing::{self, Anchor, Canvas, Drawing, Point};
 use crate::page::{self, Chart, Edges};
 use crate::table::{count, joined, rounded};
+use kstore::Result;
 use std::collections::BTreeSet;
+use std::path::Path;
 
 const PANEL: Point = (400.0, 310.0);
 
@@ -19,7 +21,8 @@ const LINE: f64 = 20.0;
 const LETTER: f64 = 7.0;
 
 /// Panels with a legend above and a caption below.
-pub(super) struct Figure {
+#[derive(Debug)]
+struct Figure {
     charts: Vec<Chart>,
     /// Lines of the legend: names with their palette indices and horizontal positions.
     legend: Vec<Vec<(String, usize, f64)>>,
@@ -27,8 +30,19 @@ pub(super) struct Figure {
     columns: usize,
 }
 
+impl CurveReport {
+    /// Draws the picture of the curve, a chart for each measure of error, to a file that ends with
+    /// .svg or .png.
+    ///
+    /// # Errors
+    /// Errors of writing.
+    pub fn write_picture(&self, path: &Path) -> Result<()> {
+        drawing::write(&Figure::new(self), path)
+    }
+}
+
 impl Figure {
-    pub(super) fn new(report: &CurveReport) -> Self {
+    fn new(report: &CurveReport) -> Self {
         let charts: Vec<Chart> =
             Metric::ALL.iter().filter_map(|metric| html::chart(report, *metric, Cost::Rank)).collect();
         let columns = charts.len().clamp(1, 2);
@@ -96,9 +110,8 @@ impl Drawing for Figure {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::tests::report;
+    use super::super::tests::report;
     use super::*;
-    use crate::drawing;
 
     #[test]
     fn every_error_has_a_panel_and_every_method_a_name() {

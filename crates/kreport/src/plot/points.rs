@@ -1,14 +1,15 @@
 //! The rows that are drawn: a sample of the table, and the ranges of all its rows.
 
-use super::{PlotArgs, largest, legend::shade, opened};
-use crate::args::{Run, SelectArgs};
+use super::{Plot, largest, legend::shade};
 use crate::drawing::{Canvas, Point};
-use crate::{Error, Result, open, page::COLOURS};
-use ksolve::Card;
+use crate::page::COLOURS;
+use ksolve::job::{Run, Stages};
+use ksolve::{Card, Error, Result};
 use kstore::encoding::{CodedColumn, Encoding};
 use kstore::key::{Purpose, Stream};
 use kstore::pass::lanes::{self, Lane};
 use kstore::{Coded, Kind, Label, Missing, Reading, RowBlock, Selection, Table, Workers, budget::Term};
+use std::path::Path;
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Maximum number of rows that are drawn; more would hide each other.
@@ -75,14 +76,21 @@ fn making(encoding: &Encoding, features: &[String]) -> Encoding {
 
 impl Points {
     /// Reads the rows of a table for a model: their values of two features, or of one feature and
-    /// the target if the table has it. `held` is the memory that the run uses in addition.
-    pub(super) fn read(card: &Card, args: &PlotArgs, features: &[String], held: Vec<Term>, run: &Run) -> Result<Self> {
-        let (table, select) = (opened(&args.data.paths, args)?, &args.data);
+    /// the target if the table has it. `terms` is the memory that the run uses in addition.
+    pub(super) fn read(
+        card: &Card,
+        plot: &Plot,
+        output: &Path,
+        features: &[String],
+        terms: Vec<Term>,
+        run: &Run,
+    ) -> Result<Self> {
+        let table = plot.open(&plot.data, &plot.text, output)?;
         let there = |name: &&String| table.schema().columns.iter().any(|column| column.name == **name);
         let target = card.targets.first().filter(there);
         let label = target.filter(|_| !card.classes.is_empty()).map(String::as_str);
         let truth = target.filter(|_| features.len() == 1 && card.classes.is_empty());
-        let missing = match (select.missing, card.missing()) {
+        let missing = match (plot.missing, card.missing()) {
             (Some(missing), _) => missing,
             (None, Missing::Error) => Missing::Error,
             // a row without coordinates is not drawn
@@ -91,7 +99,7 @@ impl Points {
         let places = features.iter().chain(truth).cloned().collect();
         let encoding = card.encoding.as_deref();
         let columns = Columns { places, label, known: label.map(|_| &card.classes[..]), missing, encoding };
-        let points = Self::of(&table, select, columns, held, run)?;
+        let points = Self::of(&table, plot, columns, terms, run)?;
         // regions have names even if the rows have none
         Ok(Self { truth: truth.is_some(), labels: card.classes.iter().map(ToString::to_string).collect(), ..points })
     }
@@ -100,29 +108,27 @@ impl Points {
     /// numbers by size, or by value if they are a few distinct integers.
     pub(super) fn coloured(
         table: &Table,
-        select: &SelectArgs,
+        plot: &Plot,
         axes: &[String],
         colour: Option<&str>,
-        held: Vec<Term>,
+        terms: Vec<Term>,
         run: &Run,
     ) -> Result<Self> {
         let kind =
             |name: &str| table.schema().columns.iter().find(|column| column.name == name).map(|column| &column.kind);
         let is_label = colour.and_then(kind).is_some_and(|kind| matches!(kind, Kind::Text | Kind::Bool));
         let numbers = axes.iter().map(String::as_str).chain(colour.filter(|_| !is_label));
-        for (name, option) in numbers.zip(if axes.is_empty() { &["--colour"][..] } else { &["--x", "--y", "--colour"] })
-        {
+        for (name, option) in numbers.zip(if axes.is_empty() { &["colour"][..] } else { &["x", "y", "colour"] }) {
             if kind(name).is_some_and(|kind| !kind.is_feature()) {
-                let why = "its column holds no numbers";
-                return Err(Error::option(option, name, why, "name a column of numbers"));
+                return Err(Error::option(option, name, "its column holds no numbers; name a column of numbers"));
             }
         }
         let number = colour.filter(|_| !is_label).map(String::from);
         let places = axes.iter().cloned().chain(number.clone()).collect();
         let label = colour.filter(|_| is_label);
-        let missing = select.missing.unwrap_or(Missing::Drop);
+        let missing = plot.missing.unwrap_or(Missing::Drop);
         let mut points =
-            Self::of(table, select, Columns { places, label, known: None, missing, encoding: None }, held, run)?;
+            Self::of(table, plot, Columns { places, label, known: None, missing, encoding: None }, terms, run)?;
         if number.is_some() {
             points.colour_by_number();
         }
@@ -155,10 +161,10 @@ impl Points {
         self.drawn.iter_mut().for_each(|drawn| drawn.class = class(drawn.value));
     }
 
-    fn of(table: &Table, select: &SelectArgs, columns: Columns<'_>, held: Vec<Term>, run: &Run) -> Result<Self> {
+    fn of(table: &Table, plot: &Plot, columns: Columns<'_>, terms: Vec<Term>, run: &Run) -> Result<Self> {
         let targets: Vec<String> = columns.label.map(String::from).into_iter().collect();
         let (class_target, without_features) = (!targets.is_empty(), columns.places.is_empty());
-        let selection = open::selection(select, &columns.places, targets);
+        let selection = plot.selection(&columns.places, targets);
         let encoding = columns.encoding.map(|encoding| Arc::new(making(encoding, &columns.places)));
         let selection = Selection { class_target, without_features, missing: columns.missing, encoding, ..selection };
         let selected = table.select(&selection)?;
@@ -168,16 +174,17 @@ impl Points {
         let classes = columns.known.map(|labels| Arc::new(labels.to_vec()));
         let source = selected.rows::<f64>(Reading { classes, ..Reading::default() })?;
         let drawn = (DRAWN + lanes::TILE) * size_of::<Drawn>();
-        let lane = Lane { tile: lanes::TILE, name: "rows drawn", bytes: 2 * drawn, shared: held };
+        let lane = Lane { tile: lanes::TILE, name: "rows drawn", bytes: 2 * drawn, shared: terms };
         // the picture does not depend on the number of lanes, and the pass is short
-        lanes::lanes("plot", &source, &lane, run.memory, run.threads)?;
-        let (workers, stage) = (Workers::sequential(), run.progress.stage("rows", selected.known_rows()));
+        lanes::lanes("plot", &source, &lane, run.bytes(), run.workers().threads())?;
+        let (workers, watch) = (Workers::sequential(), run.watched());
+        let stage = watch.stage("rows", selected.known_rows());
         let mut points = Self::default();
-        lanes::scan(1, &workers, &stage).visit(&source, |block| {
+        lanes::scan(1, &workers, &*stage).visit(&source, |block| {
             points.add(block, &at);
             Ok::<_, Error>(())
         })?;
-        stage.finish();
+        drop(stage);
         if points.rows == 0 {
             let what = table.files().next().map(|file| file.display().to_string()).unwrap_or_default();
             let why = "no row is left to be drawn; check --rows, --where and --missing".to_string();

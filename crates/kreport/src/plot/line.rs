@@ -1,12 +1,14 @@
 //! The picture of a model with one feature: its function as a line, with the rows.
 
 use super::points::{Drawn, Points};
-use super::{DRAWING, HEADING, PLANE, PlotReport, SIZE, about, component, legend, what, write};
+use super::{DRAWING, HEADING, PLANE, Plot, PlotReport, SIZE, about, component, legend, what};
 use crate::drawing::{Canvas, Drawing, Point};
 use crate::page::{Axis, COLOURS, Plane, Scale, extent, tick};
-use crate::{Error, Result, args::Run, plot::PlotArgs, table::number};
-use ksolve::{Task, predict::Predictor};
+use crate::table::number;
+use ksolve::job::Run;
+use ksolve::{Error, Result, Task, predict::Predictor};
 use kstore::budget::Term;
+use std::path::Path;
 
 /// Number of points of the line: one per two units of the drawing.
 const STEPS: usize = 300;
@@ -23,16 +25,22 @@ struct Line<'a> {
 }
 
 /// Draws a model with one feature, writes the picture and returns the report.
-pub(super) fn run(predictor: &Predictor, feature: &String, args: &PlotArgs, run: &Run) -> Result<PlotReport> {
-    for (option, given) in [("--x", &args.x), ("--y", &args.y)] {
-        if let Some(name) = given.as_ref().filter(|name| *name != feature || option == "--y") {
-            let why = format!("the model has one feature, {feature}, which is drawn from left to right");
-            return Err(Error::option(option, name, why, "leave it out"));
+pub(super) fn write(
+    predictor: &Predictor,
+    feature: &String,
+    plot: &Plot,
+    output: &Path,
+    run: &Run,
+) -> Result<PlotReport> {
+    for (option, given) in [("x", &plot.x), ("y", &plot.y)] {
+        if let Some(name) = given.as_ref().filter(|name| *name != feature || option == "y") {
+            let why = format!("the model has one feature, {feature}, which is drawn from left to right; leave it out");
+            return Err(Error::option(option, name, why));
         }
     }
-    let (card, outputs, component) = (predictor.card(), predictor.outputs(), component(predictor, args)?);
-    let held = vec![predictor.term(0), Term::new("line and drawing", 8 * STEPS * (outputs + 2) + DRAWING, "")];
-    let points = Points::read(card, args, std::slice::from_ref(feature), held, run)?;
+    let (card, outputs, component) = (predictor.card(), predictor.outputs(), component(predictor, plot)?);
+    let terms = vec![predictor.term(0), Term::new("line and drawing", 8 * STEPS * (outputs + 2) + DRAWING, "")];
+    let points = Points::read(card, plot, output, std::slice::from_ref(feature), terms, run)?;
     let bounds = points.bounds()[0];
     let x: Vec<f64> = (0..STEPS).map(|i| bounds.0 + share(i) * (bounds.1 - bounds.0)).collect();
     let mut scores = vec![0.0; STEPS * outputs];
@@ -65,8 +73,8 @@ pub(super) fn run(predictor: &Predictor, feature: &String, args: &PlotArgs, run:
         _ => what(card, component, outputs),
     };
     let line = Line { feature, what, bounds, functions, points: &points, border };
-    write(&line, about(card, args), args)?;
-    Ok(PlotReport::new([feature.clone(), line.what.clone()], &points, scores, args))
+    super::write(&line, about(card, plot), output)?;
+    Ok(PlotReport::new([feature.clone(), line.what.clone()], &points, scores, output))
 }
 
 fn share(i: usize) -> f64 {

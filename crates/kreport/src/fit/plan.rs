@@ -10,7 +10,7 @@ use std::fmt;
 /// The plan of a fit: its stages with their memory and passes, and whether it fits the memory
 /// budget.
 #[derive(Clone, Debug)]
-pub(crate) struct PlanReport(pub(crate) Forecast);
+pub struct PlanReport(pub Forecast);
 
 impl PlanReport {
     fn budget(&self) -> usize {

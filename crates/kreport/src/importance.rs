@@ -12,7 +12,8 @@ const IN_A_LINE: usize = 5;
 /// Length of the bar of a column with the entire importance.
 const BAR: f64 = 40.0;
 
-pub(crate) fn described(metric: &MetricReport) -> String {
+/// Describes a metric: its source, and the number of its outputs.
+pub fn described(metric: &MetricReport) -> String {
     let best = |form: &str| metric.rounds.iter().filter(|r| r.form == form).map(|r| r.cv_mse).reduce(f64::min);
     let mut seen = HashSet::new();
     let forms = metric.rounds.iter().map(|round| round.form.as_str()).filter(|form| seen.insert(*form));
@@ -32,7 +33,7 @@ pub(crate) fn described(metric: &MetricReport) -> String {
 }
 
 /// A column: its name, its fraction of the importance, and the text that shows it.
-pub(crate) type Counted = (String, f64, String);
+pub type Counted = (String, f64, String);
 
 /// Returns the column of a feature: the longest of `coded` that the feature is derived from, such
 /// as `city` for `city=Bonn` or `date` for `date.hour.sin`, otherwise the feature itself.
@@ -58,7 +59,7 @@ fn by_column<'f>(
 
 /// Returns the fractions of the columns in the metric, largest first; `coded` are the columns with
 /// several features.
-pub(crate) fn importance(metric: &MetricReport, coded: &[&str]) -> Vec<Counted> {
+pub fn importance(metric: &MetricReport, coded: &[&str]) -> Vec<Counted> {
     let counted = |(name, share, spread): (&str, f64, Option<f64>)| {
         let spread = spread.map_or(String::new(), |spread| format!(" +- {:.1}", 100.0 * spread));
         (name.to_string(), share, format!("{}{spread}", percent(share)))
@@ -67,14 +68,15 @@ pub(crate) fn importance(metric: &MetricReport, coded: &[&str]) -> Vec<Counted> 
 }
 
 /// Returns the slopes along the columns, largest first, with squares as fractions of 1.
-pub(crate) fn slopes(features: &[(String, f64)], coded: &[&str]) -> Vec<Counted> {
+pub fn slopes(features: &[(String, f64)], coded: &[&str]) -> Vec<Counted> {
     let squares = features.iter().map(|(name, slope)| (&name[..], slope * slope, None));
     let total = squares.clone().map(|(_, square, _)| square).sum::<f64>().max(f64::MIN_POSITIVE);
     let counted = |(name, square, _): (&str, f64, _)| (name.to_string(), square / total, number(square.sqrt(), 4));
     by_column(squares, coded).into_iter().map(counted).collect()
 }
 
-pub(crate) fn bars(title: &str, columns: &[Counted]) -> Table {
+/// Returns a table of importances, each with a bar.
+pub fn bars(title: &str, columns: &[Counted]) -> Table {
     let mut table = Table::new([("column", Align::Left), (title, Align::Right), ("", Align::Left)]);
     for (name, share, shown) in columns.iter().take(MOST_IMPORTANT) {
         table.row([name.clone(), shown.clone(), "#".repeat((share * BAR).round() as usize)]);
@@ -82,6 +84,7 @@ pub(crate) fn bars(title: &str, columns: &[Counted]) -> Table {
     table
 }
 
-pub(crate) fn most_important(columns: &[Counted]) -> String {
+/// Lists the most important columns, in one line.
+pub fn most_important(columns: &[Counted]) -> String {
     joined(columns.iter().take(IN_A_LINE).map(|(name, share, _)| format!("{name} {}", percent(*share))))
 }

@@ -1,7 +1,7 @@
 //! Medians over repeats; comparison of methods at equal rank, kernel evaluations and time; and the
 //! text of a curve for the terminal.
 
-use super::report::CurveReport;
+use super::CurveReport;
 use crate::table::{Grid, NONE, count, exact, facts, number, rounded, seconds};
 use ksolve::curve::{CurveCell, SPECTRAL_ROWS, Tested};
 use std::fmt;
@@ -285,7 +285,7 @@ impl fmt::Display for CurveReport {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::tests::report;
+    use super::super::tests::report;
     use super::*;
 
     #[test]

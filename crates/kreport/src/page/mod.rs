@@ -14,7 +14,8 @@ pub use parts::facts;
 pub(crate) use parts::{SHOWN_FEATURES, bars, beside, charts, data, details, grid, heat, note, run, table};
 
 use crate::drawing::{COLOURS as PALETTE, STYLE as DRAWING, text};
-use crate::{Result, output};
+use crate::output;
+use kstore::Result;
 use std::fmt::{self, Write};
 use std::path::Path;
 
@@ -57,7 +58,11 @@ impl Section {
 }
 
 impl Page {
-    pub(crate) fn write(&self, path: &Path) -> Result<()> {
+    /// Writes the page to a file atomically.
+    ///
+    /// # Errors
+    /// Errors of writing.
+    pub fn write(&self, path: &Path) -> Result<()> {
         output::file(path, self.to_string().as_bytes())
     }
 }

@@ -4,7 +4,7 @@ use crate::table::joined;
 use std::ffi::OsString;
 
 /// Returns the command line, quoted for a shell.
-pub(crate) fn command() -> String {
+pub fn command() -> String {
     let mut words = std::env::args_os();
     // the path of the program has no influence on the result
     words.next();
@@ -21,7 +21,7 @@ fn quoted(word: OsString) -> String {
 }
 
 /// Describes processor, cores, memory and operating system, as far as they are known.
-pub(crate) fn machine() -> String {
+pub fn machine() -> String {
     let model = std::fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
         let line = text.lines().find(|line| line.starts_with("model name"))?;
         Some(line.split_once(':')?.1.trim().to_string())

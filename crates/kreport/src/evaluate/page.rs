@@ -1,7 +1,7 @@
 //! Scores as a page: residuals of a regression; confusion matrix, ROC and precision-recall curves
 //! and calibration of a classification.
 
-use super::report::{self, EvaluateReport};
+use super::EvaluateReport;
 use crate::page::{self, Axis, Chart, Mark, Page, Scale, Section, Series, extent};
 use crate::table::{count, joined, list, number};
 use ksolve::predict::{
@@ -12,25 +12,30 @@ use std::path::Path;
 /// Maximum number of classes for which the confusion matrix is shown.
 const CLASSES: usize = 30;
 
-pub(super) fn page(report: &EvaluateReport, details: &Details, model: &Path) -> Page {
-    let (mut sections, rows) = match report {
-        EvaluateReport::Target(Evaluation::Regression(report)) => (regression(report, details), list(&[report.rows])),
-        EvaluateReport::Target(Evaluation::Classification(report)) => {
-            (classification(report, details), list(&[report.rows]))
-        }
-        EvaluateReport::Novelty(report) => (novelty(report, details), list(&[report.rows])),
-        EvaluateReport::Ranking(report) => {
-            (vec![Section::new("Scores", page::facts(report::ranking_facts(report)))], count(report.rows))
-        }
-    };
-    sections.push(page::run(true, vec![("model", model.display().to_string())], &[]));
-    Page {
+impl EvaluateReport {
+    /// Returns the report as an HTML page.
+    pub fn page(&self, details: &Details, model: &Path) -> Page {
+        let (mut sections, rows) = match self {
+            EvaluateReport::Target(Evaluation::Regression(report)) => {
+                (regression(report, details), list(&[report.rows]))
+            }
+            EvaluateReport::Target(Evaluation::Classification(report)) => {
+                (classification(report, details), list(&[report.rows]))
+            }
+            EvaluateReport::Novelty(report) => (novelty(report, details), list(&[report.rows])),
+            EvaluateReport::Ranking(report) => {
+                (vec![Section::new("Scores", page::facts(super::ranking_facts(report)))], count(report.rows))
+            }
+        };
+        sections.push(page::run(true, vec![("model", model.display().to_string())], &[]));
+        Page {
         title: "Evaluation".to_string(),
         subtitle: format!("{} on {rows} rows", model.display()),
         // the curves are lines; their invisible points provide tooltips
         style: "#roc .c0.mark, #precision .c0.mark { opacity: 0; }\n#roc .line.c1, #precision .line.c1 { display: none; }\n".to_string(),
         sections,
-        data: serde_json::to_value(report).unwrap_or_default(),
+        data: serde_json::to_value(self).unwrap_or_default(),
+    }
     }
 }
 
@@ -48,7 +53,7 @@ fn model(marks: impl Iterator<Item = Mark>) -> Vec<Series> {
 }
 
 fn regression(report: &RegressionScores, details: &Details) -> Vec<Section> {
-    let scores = Section::new("Scores", page::facts(report::regression_facts(report)));
+    let scores = Section::new("Scores", page::facts(super::regression_facts(report)));
     let charts = residuals(report, details).map(|charts| Section::new("Residuals", charts));
     std::iter::once(scores).chain(charts).collect()
 }
@@ -104,8 +109,8 @@ fn histogram(residuals: Vec<f64>) -> Option<Chart> {
 }
 
 fn classification(report: &ClassificationScores, details: &Details) -> Vec<Section> {
-    let classes = report::by_class(report);
-    let scores = page::facts(report::classification_facts(report)) + &page::table(&classes.head, &classes.rows);
+    let classes = super::by_class(report);
+    let scores = page::facts(super::classification_facts(report)) + &page::table(&classes.head, &classes.rows);
     let mut sections = vec![Section::new("Scores", scores)];
     if report.classes.len() <= CLASSES {
         sections.push(Section::new("Confusions", confusions(report)));
@@ -137,7 +142,7 @@ fn calibration(report: &ClassificationScores, details: &Details) -> Option<Secti
 }
 
 fn novelty(report: &NoveltyScores, details: &Details) -> Vec<Section> {
-    let scores = Section::new("Scores", page::facts(report::novelty_facts(report)));
+    let scores = Section::new("Scores", page::facts(super::novelty_facts(report)));
     std::iter::once(scores).chain(ranking(details)).collect()
 }
 
@@ -187,6 +192,6 @@ fn confusions(report: &ClassificationScores) -> String {
     let share = |row: &Vec<f64>, n: f64| Some(n / row.iter().sum::<f64>().max(f64::MIN_POSITIVE));
     let scores = report.confusion.iter().map(|row| row.iter().map(|n| share(row, *n)).collect());
     let scores: Vec<Vec<_>> = scores.collect();
-    let heat = page::heat("Confusion matrix", &report::confusions(report), Scale::Linear, &scores);
+    let heat = page::heat("Confusion matrix", &super::confusions(report), Scale::Linear, &scores);
     heat + &page::note("The stronger the colour, the larger the share of the true class.")
 }

@@ -6,7 +6,8 @@ use ksolve::curve::CurveCell;
 use serde::{Serialize, Serializer};
 use serde_json::json;
 
-pub(super) static COLUMNS: [(&str, Column<CurveCell>); 20] = [
+/// Columns of the table of cells, with the names and order of the JSON fields.
+pub static COLUMNS: [(&str, Column<CurveCell>); 20] = [
     ("method", Text(|cell| Some(&cell.method))),
     ("rank", Whole(|cell| cell.rank as u64)),
     ("repeat", Whole(|cell| cell.repeat)),

@@ -1,0 +1,69 @@
+//! `kmill plot`: a picture of a model's predictions over two of its features, with the rows of a
+//! table; or of the rows alone.
+
+use crate::args::{Run, RunArgs, SelectArgs, parse};
+use crate::output::{self, Kind};
+use crate::{Error, Result, pipeline};
+use clap::Args;
+use kreport::plot::{Plot, PlotReport};
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+#[command(mut_arg("paths", |arg| arg.required(false)), after_help = "Examples:\n  \
+    kmill plot model.safetensors moons.parquet -o moons.svg\n  \
+    kmill plot model.safetensors all.parquet --x x3 --y x7 -o picture.html\n  \
+    kmill plot kpca.safetensors all.parquet --colour city -o components.png\n  \
+    kmill plot predictions.parquet --x size --y price --colour prediction -o picture.svg\n\n\
+    Classes are drawn as regions; numbers and components as shades with contour lines. Features that \
+    are not drawn are set to their mean over the training rows. A model with one feature is drawn as \
+    a line. Clusters are drawn as colours of the rows. Two components, and a table without a model, \
+    are drawn as scatter plots. A page (.html) can save the picture as PNG.")]
+pub(crate) struct PlotArgs {
+    /// Model file written by `kmill fit`, or a table whose rows are drawn, such as predictions
+    #[arg(value_name = "MODEL|DATA")]
+    pub(crate) model: PathBuf,
+    #[command(flatten)]
+    pub(crate) data: SelectArgs,
+    /// Feature on the horizontal axis, or component_0, component_1, …; for a table, a column
+    /// [default: the first of two]
+    #[arg(long, value_name = "NAME", value_parser = parse::name, help_heading = "Picture")]
+    pub(crate) x: Option<String>,
+    /// Feature, component or column on the vertical axis [default: the second of two]
+    #[arg(long, value_name = "NAME", value_parser = parse::name, help_heading = "Picture")]
+    pub(crate) y: Option<String>,
+    /// Output to draw, from 1: a target, or a component of kpca [default: 1]
+    #[arg(long, value_name = "K", value_parser = parse::rank, help_heading = "Picture")]
+    pub(crate) component: Option<usize>,
+    /// Column that colours the rows of a table, or of two components [default: prediction, if it
+    /// holds labels]
+    #[arg(long, alias = "color", value_name = "NAME", value_parser = parse::name, help_heading = "Picture")]
+    pub(crate) colour: Option<String>,
+    /// Output file of the picture: .png, .svg, or .html for a page
+    #[arg(short, long, value_name = "OUT", help_heading = "Run")]
+    pub(crate) output: PathBuf,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
+
+pub(crate) fn run(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
+    let PlotArgs { model, data, x, y, component, colour, output, .. } = args;
+    output::check(output)?;
+    let why = "its extension names no kind of picture";
+    Kind::of(output, &[Kind::Picture, Kind::Page], why, "end it with .png, .svg or .html")?;
+    if ksolve::job::is_model(model) && data.paths.is_empty() {
+        return Err(Error::option("DATA", "", "a picture of a model shows rows", "name the table behind the model"));
+    }
+    let plot = Plot {
+        model: model.clone(),
+        data: data.paths.clone(),
+        text: data.text.options(),
+        rows: data.rows.clone(),
+        filter: data.condition.clone(),
+        missing: data.missing,
+        x: x.clone(),
+        y: y.clone(),
+        component: *component,
+        colour: colour.clone(),
+    };
+    Ok(plot.write(output, &pipeline::job(run))?)
+}

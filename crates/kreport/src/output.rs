@@ -1,0 +1,98 @@
+//! Files of reports: written atomically, and never over an input.
+
+use kstore::sink::{self, Output, OutputColumn, OutputKind};
+use kstore::{AtomicFile, Error, KeptColumn, Result, Strings};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Returns the files of a table.
+pub fn inputs(table: &kstore::Table) -> impl Iterator<Item = &Path> {
+    table.files().chain(table.target_file())
+}
+
+/// Rejects outputs that would replace an input or another output. Every subcommand that reads files
+/// calls it for all of its outputs.
+pub fn protect_inputs<'o, 'i, O: AsRef<Path> + ?Sized + 'o>(
+    outputs: impl IntoIterator<Item = &'o O>,
+    inputs: impl IntoIterator<Item = &'i Path>,
+) -> Result<()> {
+    let inputs: Vec<PathBuf> = inputs.into_iter().filter_map(|input| input.canonicalize().ok()).collect();
+    let mut earlier: Vec<&Path> = Vec::new();
+    for path in outputs.into_iter().map(AsRef::as_ref) {
+        let why = match path.canonicalize() {
+            Ok(output) if inputs.contains(&output) => "this is also an input, which would be lost",
+            _ if earlier.iter().any(|earlier| is_same(earlier, path)) => "another output goes there",
+            _ => {
+                earlier.push(path);
+                continue;
+            }
+        };
+        let (path, why) = (path.to_path_buf(), why.to_string());
+        return Err(Error::Output { path, why, remedy: "give the output another name" });
+    }
+    Ok(())
+}
+
+/// The function that reads the value of a column from a row, by type of the value.
+#[derive(Debug)]
+pub enum Column<R> {
+    /// A text; `None` is missing.
+    Text(fn(&R) -> Option<&str>),
+    /// An integer.
+    Whole(fn(&R) -> u64),
+    /// A number; `None` is missing.
+    Number(fn(&R) -> Option<f64>),
+}
+
+/// Writes a table with these columns, in the format of the file name's extension.
+pub fn table<R>(path: &Path, columns: &[(&str, Column<R>)], rows: &[R]) -> Result<()> {
+    enum Values {
+        Text(Strings),
+        Whole(Vec<i64>),
+        Number(KeptColumn),
+    }
+    let values = |(_, column): &(&str, Column<R>)| match column {
+        Column::Text(of) => Values::Text(rows.iter().map(|row| of(row).unwrap_or_default()).collect()),
+        Column::Whole(of) => Values::Whole(rows.iter().map(|row| of(row).try_into().unwrap_or(i64::MAX)).collect()),
+        Column::Number(of) => Values::Number(KeptColumn::optional(&rows.iter().map(of).collect::<Vec<_>>())),
+    };
+    let kind = |(name, column): &(&str, Column<R>)| match column {
+        Column::Text(_) => OutputColumn::new(*name, OutputKind::Text),
+        Column::Whole(_) => OutputColumn::new(*name, OutputKind::I64),
+        Column::Number(_) => OutputColumn::new(*name, OutputKind::F64).nullable(),
+    };
+    let values: Vec<Values> = columns.iter().map(values).collect();
+    let outputs = values.iter().map(|values| match values {
+        Values::Text(values) => Output::Text(values),
+        Values::Whole(values) => Output::I64(values),
+        Values::Number(values) => Output::Kept(values),
+    });
+    let mut sink = sink::create(path, &columns.iter().map(kind).collect::<Vec<_>>())?;
+    sink.write(&outputs.collect::<Vec<_>>())?;
+    sink.finish()
+}
+
+/// Writes a file atomically.
+pub fn file(path: &Path, bytes: &[u8]) -> Result<()> {
+    let mut file = AtomicFile::create(path)?;
+    file.write_all(bytes).map_err(Error::io("write", path))?;
+    file.commit()
+}
+
+/// Returns the extension without its dot, in lower case.
+pub fn extension(path: &Path) -> Option<String> {
+    path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase())
+}
+
+/// Returns true if a file name ends as an HTML page.
+pub fn is_page(path: &Path) -> bool {
+    matches!(extension(path).as_deref(), Some("html" | "htm"))
+}
+
+/// Returns true if both names refer to one file, which need not exist yet.
+pub fn is_same(one: &Path, other: &Path) -> bool {
+    match (AtomicFile::destination(one), AtomicFile::destination(other)) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => one == other,
+    }
+}

@@ -1,0 +1,296 @@
+//! A picture of a model's predictions over two of its features, with the rows of a table; or of
+//! the rows alone.
+//!
+//! The model is evaluated on a grid over the two features; all others are set to their means over
+//! the training rows. Classes are drawn as regions, with the line of equal scores; numbers and
+//! components as shades, with contour lines. A model with one feature is drawn as a line. Clusters
+//! are the colours of the rows, and regions if the model has no other features.
+
+mod contour;
+mod legend;
+mod line;
+mod picture;
+mod points;
+mod scatter;
+
+use crate::drawing::{self, Drawing, Point, Svg};
+use crate::output;
+use crate::page::{self, Edges, Page, Section, extent};
+use crate::table::{count, rounded};
+use contour::FunctionGrid;
+use ksolve::job::{Run, Stages};
+use ksolve::{Card, Error, Result, Task, predict::Predictor};
+use kstore::{Condition, Missing, Selection, Table, TextOptions, budget::Term, shown};
+use picture::Picture;
+use points::Points;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// What a picture shows: a model with rows of a table, or rows alone.
+#[derive(Clone, Debug, Default)]
+pub struct Plot {
+    /// Model file, or a table whose rows are drawn.
+    pub model: PathBuf,
+    /// Files whose rows are drawn with the model, or in addition to those of the table.
+    pub data: Vec<PathBuf>,
+    /// How text files are read.
+    pub text: TextOptions,
+    /// Stored rows that are drawn; `None` selects all.
+    pub rows: Option<Range<u64>>,
+    /// Condition on the rows that are drawn.
+    pub filter: Option<Condition>,
+    /// Missing values; `None` selects the setting of the fit, except that rows without a
+    /// coordinate are dropped.
+    pub missing: Option<Missing>,
+    /// Feature, component or column on the horizontal axis; `None` selects the first of two.
+    pub x: Option<String>,
+    /// Feature, component or column on the vertical axis; `None` selects the second of two.
+    pub y: Option<String>,
+    /// Output that is drawn, from 1; `None` selects the first.
+    pub component: Option<usize>,
+    /// Column that colours the rows of a table, or of two components; `None` selects predicted
+    /// labels, if the table has them.
+    pub colour: Option<String>,
+}
+
+/// Width and height of a picture, and the edges of the plot area.
+const SIZE: Point = (760.0, 520.0);
+const PLANE: Edges = Edges { left: 76.0, right: 626.0, top: 34.0, bottom: 460.0 };
+
+/// Centre of the title of a standalone picture.
+const HEADING: Point = ((PLANE.left + PLANE.right) / 2.0, PLANE.top - 14.0);
+
+/// Number of grid points along the two features; a cell is about three pixels wide.
+const GRID: (usize, usize) = (200, 150);
+
+/// The report of a picture.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct PlotReport {
+    /// Name of the horizontal axis.
+    pub x: String,
+    /// Name of the vertical axis.
+    pub y: String,
+    /// Number of selected rows.
+    pub rows: u64,
+    /// Number of rows that are drawn.
+    pub drawn: usize,
+    /// Smallest and largest score on the grid, per output.
+    pub scores: Vec<(f64, f64)>,
+    /// File of the picture.
+    #[serde(serialize_with = "kstore::shown::lossy_path")]
+    pub output: PathBuf,
+}
+
+impl PlotReport {
+    fn new([x, y]: [String; 2], points: &Points, scores: Vec<(f64, f64)>, output: &Path) -> Self {
+        Self { x, y, rows: points.rows, drawn: points.drawn.len(), scores, output: output.to_path_buf() }
+    }
+}
+
+impl std::fmt::Display for PlotReport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { x, y, output, .. } = self;
+        let (output, x, y) = (shown::path(output), shown::line(x), shown::line(y));
+        writeln!(f, "{output}: {y} against {x}, {} of {} rows", count(self.drawn as u64), count(self.rows))
+    }
+}
+
+/// The two features of a picture.
+struct Axes {
+    names: [String; 2],
+    /// Indices among the features of the model.
+    at: [usize; 2],
+}
+
+impl Plot {
+    /// Draws the picture and writes it to a file that ends with .png, .svg or .html.
+    ///
+    /// *Cost*: one pass over the rows, and a prediction of each grid point.
+    ///
+    /// # Errors
+    /// Axes, components and colours that the model or table lacks; an output that is an input;
+    /// errors of reading, of the memory plan and of writing.
+    pub fn write(&self, output: &Path, run: &Run) -> Result<PlotReport> {
+        if !ksolve::job::is_model(&self.model) {
+            return scatter::table(self, output, run);
+        }
+        let predictor = Predictor::load_within(&self.model, run)?;
+        if let Some(components) = scatter::components(&predictor, self) {
+            return scatter::of_components(&predictor, components, self, output, run);
+        }
+        if let Some(colour) = &self.colour {
+            let why = "in a picture of this model colours are what it predicts; leave it out, or draw a table: \
+                kmill predict --keep '*', then kmill plot PREDICTIONS";
+            return Err(Error::option("colour", colour, why));
+        }
+        if let [feature] = &predictor.card().features[..] {
+            return line::write(&predictor, feature, self, output, run);
+        }
+        let axes = axes(predictor.card(), self)?;
+        let terms = vec![predictor.term(0), picture_term(&predictor)];
+        let mut points = Points::read(predictor.card(), self, output, &axes.names, terms, run)?;
+        if predictor.card().task == Task::Clusters {
+            points.group(&scatter::scores(&predictor, self, run)?, predictor.outputs());
+        }
+        draw(&predictor, axes, &points, self, output, run)
+    }
+
+    /// Opens the table whose rows are drawn, and rejects a picture that would replace it.
+    fn open(&self, paths: &[PathBuf], text: &TextOptions, output: &Path) -> Result<Table> {
+        let table = Table::open_with(paths, text)?;
+        output::protect_inputs([output], output::inputs(&table).chain([self.model.as_path()]))?;
+        Ok(table)
+    }
+
+    /// Returns the selected rows with these features and targets.
+    fn selection(&self, features: &[String], targets: Vec<String>) -> Selection {
+        Selection {
+            features: features.to_vec(),
+            targets,
+            rows: self.rows.clone(),
+            filter: self.filter.clone(),
+            missing: self.missing.unwrap_or_default(),
+            ..Selection::default()
+        }
+    }
+}
+
+fn axes(card: &Card, plot: &Plot) -> Result<Axes> {
+    let place = |option: &'static str, given: &Option<String>, default: usize| match given {
+        None if card.features.len() == 2 => Ok(default),
+        None => {
+            let why = format!("the model has {} features, and a picture shows two", card.features.len());
+            let first = card.features.first().map_or(String::new(), |name| format!(", such as `{option}` {name}"));
+            Err(Error::option(option, "", format!("{why}; name one of them{first} (kmill inspect MODEL lists them)")))
+        }
+        Some(name) => card.features.iter().position(|feature| feature == name).ok_or_else(|| {
+            Error::option(option, name, "the model has no such feature; kmill inspect MODEL lists them")
+        }),
+    };
+    let at = [place("x", &plot.x, 0)?, place("y", &plot.y, 1)?];
+    if at[0] == at[1] {
+        return Err(Error::option("y", &card.features[at[1]], "this is `x` already; name another feature"));
+    }
+    let flags = card.encoding.as_ref().map_or(Vec::new(), |encoding| encoding.flags());
+    if let Some((option, i)) = ["x", "y"].into_iter().zip(at).find(|(_, i)| flags.get(*i) == Some(&true)) {
+        let why = "it is 0 or 1, and an axis is a column of numbers; name a column of numbers";
+        return Err(Error::option(option, &card.features[i], why));
+    }
+    Ok(Axes { names: at.map(|i| card.features[i].clone()), at })
+}
+
+fn draw(
+    predictor: &Predictor,
+    axes: Axes,
+    points: &Points,
+    plot: &Plot,
+    output: &Path,
+    run: &Run,
+) -> Result<PlotReport> {
+    let (outputs, component) = (predictor.outputs(), component(predictor, plot)?);
+    let bounds = points.bounds();
+    let watch = run.watched();
+    let stage = watch.stage("grid", None);
+    let scores = evaluate(predictor, &axes, bounds)?;
+    drop(stage);
+    let values = |j: usize| scores.iter().skip(j).step_by(outputs).copied().collect();
+    let grids: Vec<FunctionGrid> =
+        (0..outputs).map(|j| FunctionGrid { width: GRID.0, height: GRID.1, values: values(j) }).collect();
+    let card = predictor.card();
+    let regions = match (predictor.classes(), card.task) {
+        (Some(classes), _) => Some(scores.chunks(outputs).map(|row| classes.decide(row.iter().copied())).collect()),
+        // a slice through the mean of other features says nothing about a cluster
+        (None, Task::Clusters) if card.features.len() == 2 => Some(scores.chunks(outputs).map(largest).collect()),
+        _ => None,
+    };
+    let shown = if regions.is_none() && card.task == Task::Clusters { &[][..] } else { &grids };
+    let what = what(card, component, outputs);
+    let border = (card.task == Task::Novelty).then_some(0.0);
+    let rows = Picture::new(&axes.names, points);
+    let picture = Picture { bounds, grids: shown, regions, component, what, border, ..rows };
+    write(&picture, about(card, plot), output)?;
+    let scores = grids.iter().map(|grid| extent(grid.values.iter().copied())).collect();
+    Ok(PlotReport::new(axes.names, points, scores, output))
+}
+
+/// Returns the index of the largest score: the cluster of a row.
+fn largest(scores: &[f64]) -> usize {
+    (0..scores.len()).reduce(|best, at| if scores[at] > scores[best] { at } else { best }).unwrap_or(0)
+}
+
+/// Returns the index of the output that is drawn, from 0.
+fn component(predictor: &Predictor, plot: &Plot) -> Result<usize> {
+    let (outputs, component) = (predictor.outputs(), plot.component.unwrap_or(1));
+    if component > outputs {
+        let why = format!("the model has {outputs}; give a smaller number");
+        return Err(Error::option("component", component, why));
+    }
+    Ok(component - 1)
+}
+
+/// Describes what is drawn: the name of the target, or which score or component.
+fn what(card: &Card, component: usize, outputs: usize) -> String {
+    match (card.task, &card.targets[..]) {
+        (Task::Regression | Task::Classification, targets) => match targets.get(component).or(targets.first()) {
+            Some(target) => target.clone(),
+            None => card.solver.clone(),
+        },
+        (Task::Ranking | Task::Novelty, _) => format!("{}: score", card.solver),
+        (Task::Clusters, _) => format!("groups of {}", card.solver),
+        (Task::Components, _) => format!("{}: component {} of {outputs}", card.solver, component + 1),
+    }
+}
+
+/// Memory of a drawing: its pixels or its text, and the encoded file, in bytes.
+const DRAWING: usize = 8 << 20;
+
+/// Returns the memory term of the picture: the scores of the grid twice, a line of it, and the
+/// drawing.
+fn picture_term(predictor: &Predictor) -> Term {
+    let line = 2 * 8 * GRID.0 * predictor.features() + predictor.scratch_bytes();
+    Term::new("grid and drawing", 2 * 8 * GRID.0 * GRID.1 * predictor.outputs() + line + DRAWING, "")
+}
+
+/// Returns the scores of the model at every grid point, row-major, one row per point. The other
+/// features have their means over the training rows.
+fn evaluate(predictor: &Predictor, axes: &Axes, bounds: [(f64, f64); 2]) -> Result<Vec<f64>> {
+    let (d, t) = (predictor.features(), predictor.outputs());
+    let mut x: Vec<f64> = (0..GRID.0).flat_map(|_| predictor.means()).copied().collect();
+    let mut scores = vec![0.0; GRID.0 * GRID.1 * t];
+    for (line, scores) in scores.chunks_mut(GRID.0 * t).enumerate() {
+        for (i, row) in x.chunks_mut(d).enumerate() {
+            let share = [i as f64 / (GRID.0 - 1) as f64, line as f64 / (GRID.1 - 1) as f64];
+            for ((at, (low, high)), share) in axes.at.iter().zip(bounds).zip(share) {
+                row[*at] = low + share * (high - low);
+            }
+        }
+        predictor.predict(&x, scores)?;
+    }
+    Ok(scores)
+}
+
+/// The description of a picture on a page: a line below its title, and facts.
+type About = (String, Vec<(&'static str, String)>);
+
+fn about(card: &Card, plot: &Plot) -> About {
+    let kernel = rounded(&card.kernel);
+    let title = format!("{} by {kernel}", card.solver);
+    (title, vec![("model", plot.model.display().to_string()), ("kernel", kernel)])
+}
+
+fn write(picture: &dyn Drawing, (subtitle, facts): About, path: &Path) -> Result<()> {
+    if !output::is_page(path) {
+        return Ok(drawing::write(picture, path)?);
+    }
+    let mut drawing = Svg::new("picture", &picture.name(), picture.size(), "");
+    picture.draw(&mut drawing);
+    let caption = format!("<figcaption>{}</figcaption>", drawing::text(&picture.name()));
+    let body = format!("<div class=\"charts\"><figure class=\"chart\">{caption}{}</figure></div>", drawing.finish());
+    let page = Page {
+        title: picture.name(),
+        subtitle,
+        sections: vec![Section::new("Picture", body), page::run(true, facts, &[])],
+        ..Page::default()
+    };
+    Ok(page.write(path)?)
+}
