@@ -1,7 +1,7 @@
 //! A 64-bit digest of bytes, to detect damage and change. It does not protect against forgery.
 //!
 //! Words of 8 little-endian bytes are chained through the finaliser of [`crate::key`]; the length
-//! goes in last, so that trailing zeros count. About 3 GB/s on one thread.
+//! is added last, so that trailing zeros count. About 3 GB/s on one thread.
 
 use crate::key::mix;
 

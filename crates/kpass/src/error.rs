@@ -125,7 +125,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Wraps an operating-system error with what was attempted on which file.
+    /// Wraps an operating-system error with the attempted action and the file.
     pub fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
         move |source| match source.kind() {

@@ -14,7 +14,7 @@ const START: u64 = 4 << 10;
 /// Arrow file.
 const END: u64 = 64 << 10;
 
-/// Name that stands for standard input.
+/// Path that means standard input.
 pub const STDIN: &str = "-";
 
 /// Returns the scheme of a URL; `None` for a path.
@@ -123,7 +123,7 @@ impl Identity {
     /// Checks that the path still names the same file, and that the file was not modified.
     ///
     /// # Errors
-    /// [`Error::Changed`] with what changed.
+    /// [`Error::Changed`], which describes the change.
     pub fn check(&self) -> Result<()> {
         // no other process knows the file that stores standard input, and requests to an object
         // store name the version

@@ -116,9 +116,9 @@ pub struct RowBuf<T> {
     pub classes: Vec<u32>,
     /// Codes of the fold column.
     pub groups: Vec<u32>,
-    /// Dictionary of the class column, as far as the cursor knows it.
+    /// Dictionary of the class column; grows while labels are being discovered.
     pub class_labels: Option<Arc<Vec<Label>>>,
-    /// Dictionary of the fold column, as far as the cursor knows it.
+    /// Dictionary of the fold column; grows while labels are being discovered.
     pub group_labels: Option<Arc<Vec<Label>>>,
     /// Columns that are copied to the output.
     pub kept: Vec<KeptColumn>,

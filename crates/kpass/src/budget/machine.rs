@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(limit(&[MEMINFO, group, none]), Some(8 * GIB));
         let own = ("sys/fs/cgroup/memory/docker/3f/memory.limit_in_bytes", "3221225472\n");
         assert_eq!(limit(&[MEMINFO, group, own]), Some(3 * GIB));
-        // inside the container the group is the top of what is mounted
+        // inside the container the group is the root of the mounted hierarchy
         let top = ("sys/fs/cgroup/memory/memory.limit_in_bytes", "536870912\n");
         assert_eq!(limit(&[MEMINFO, group, top]), Some(GIB / 2));
         // the files of version 2 are not read for a group of version 1

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A **tile** is the rows a fold sees at once, a **segment** the unit of reduction, a **lane** a
-//! worker thread with a state of its own, and a **stretch** a reduction block of 32 segments. A
+//! worker thread with its own state, and a **stretch** a reduction block of 32 segments. A
 //! **lot** is a work unit of segments that one of several processes claims. Tiles and segments
 //! depend only on the shape of the work. Every segment starts from [`Fold::init`], and segment
 //! states are merged in segment order along a fixed [tree](STRETCH). Lanes and prefetch therefore
@@ -82,7 +82,7 @@ pub struct Pass<'a> {
     pub tile: usize,
     /// Number of stored rows per segment.
     pub segment: u64,
-    /// Number of segments folded at the same time, each with a state of its own.
+    /// Number of segments folded at the same time, each with its own state.
     pub lanes: usize,
     /// Number of tiles decoded ahead, per lane, by a separate thread. With 0 a lane decodes its own
     /// tiles: the tiles stay in the processor's cache, but decoding and folding do not overlap.

@@ -7,7 +7,7 @@
 //! those processes may just be slower. One process claims the merging, stores the total and removes
 //! the other states and the claims; the other processes wait for the total, so that each state is
 //! read once. The names do not depend on the processes. A process may therefore join late and read
-//! the totals; after a process has gone, only the lots that it had claimed are folded again; and an
+//! the totals; after a process has left, only the lots that it had claimed are folded again; and an
 //! interrupted run can continue.
 //!
 //! MARK is a digest of the job and its files. Every name begins with it and every state contains
@@ -18,7 +18,8 @@
 //! MARK-NAME.alive          the heartbeat of a process; NAME is unique
 //! MARK-000007.total        the total of pass 7
 //! MARK-000007-000000032.0  the process that folds the lot of pass 7 that begins at segment 32;
-//!                          .1 names the process that took it over from one that had gone
+//!                          .1 is the claim of the process that took the lot over from a process
+//!                          that had left
 //! MARK-000007-000000032    the state of the node that begins there
 //! MARK-000007-merge.0      the process that merges the states
 //! ```
@@ -40,8 +41,8 @@ use std::time::{Duration, Instant};
 /// Maximum interval between two checks for a missing state; the first intervals are shorter.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Time without a heartbeat after which a process counts as gone: network file systems may show a
-/// replaced file up to a minute late.
+/// Time without a heartbeat after which a process counts as having left: network file systems may
+/// show a replaced file up to a minute late.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Minimum number of lots of a pass that has at least this many segments. With small lots, no
@@ -83,7 +84,7 @@ struct Lots {
     began: Option<Instant>,
     busy: Option<Duration>,
     longest: Duration,
-    /// Number of times that each claim was taken over from a process that had gone.
+    /// Number of times that each claim was taken over from a process that had left.
     generations: BTreeMap<String, u64>,
     /// True if this process merges the states.
     merges: bool,
@@ -147,7 +148,7 @@ impl SharedEngine {
         Ok(Self::new(Arc::new(Folder::open(path)?)))
     }
 
-    /// Sets the time after which a process without a heartbeat counts as gone.
+    /// Sets the time after which a process without a heartbeat counts as having left.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.lives = Lives::new(Arc::clone(&self.medium), patience);
@@ -192,7 +193,7 @@ impl SharedEngine {
         Ok(Some(node))
     }
 
-    /// Claims an item that is unclaimed or whose owner has gone; returns false if another process
+    /// Claims an item that is unclaimed or whose owner has left; returns false if another process
     /// has it.
     fn take_over(&self, pass: &PassKey, what: &str) -> Result<bool> {
         let member = self.member()?;
@@ -211,7 +212,7 @@ impl SharedEngine {
     }
 
     /// Returns the state of the node that begins at `segment`, or the total, if one of them is
-    /// stored. With the flag, also checks whether other processes have gone, and may return a lot
+    /// stored. With the flag, also checks whether other processes have left, and may return a lot
     /// that this process must fold.
     fn look(&self, pass: &PassKey, segment: u64, state: &mut dyn Persist, time: bool) -> Result<Option<Taken>> {
         let member = self.member()?;
@@ -237,7 +238,7 @@ impl SharedEngine {
     }
 
     /// Returns a lot that this process has folded, if one of its states is missing although there
-    /// is no total: somebody has removed the state.
+    /// is no total: another program has removed the state.
     fn vanished(&self, pass: &PassKey) -> Result<Option<Range<u64>>> {
         let (member, all) = (self.member()?, pass.cut.segments());
         let there: BTreeSet<String> = self.medium.names()?.into_iter().collect();

@@ -126,7 +126,7 @@ impl Workers {
         Self { pool: None, cancel: self.cancel.clone() }
     }
 
-    /// Returns true once the token asks to stop. A step may then end early, whatever its state: a
+    /// Returns true once the token asks to stop. A step may then end early and leave any state: a
     /// pass calls [`Workers::check`] after every step, and discards the state.
     pub fn is_cancelled(&self) -> bool {
         self.cancel.is_cancelled()
