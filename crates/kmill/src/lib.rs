@@ -174,7 +174,7 @@ fn answer() -> ExitCode {
             let interrupted = matches!(error.stored(), Some(kstore::Error::Interrupted));
             progress::say(&format!("error: {}", if interrupted { interrupt::told() } else { error.to_string() }));
             if let Some(files) = interrupt::written().filter(|_| !interrupted) {
-                progress::say(&format!("note: {files} was written before"));
+                progress::say(&format!("note: {files} was written before the error"));
             }
             if error.is_usage() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }

@@ -74,7 +74,7 @@ impl Outputs {
         let each = |(i, path): (usize, &PathBuf)| {
             check(path)?;
             if paths[..i].iter().any(|earlier| is_same(earlier, path)) {
-                return Err(Error::option("-o", path.display(), "it was named twice", "leave one out"));
+                return Err(Error::option("-o", path.display(), "it is named twice", "name it once"));
             }
             Ok((path.clone(), Kind::of(path, kinds, why, remedy)?))
         };
@@ -97,8 +97,8 @@ pub(crate) fn json_file(path: &Path, value: &impl Serialize) -> Result<()> {
 /// Checks before the work that a page can be written to `path` after it.
 pub(crate) fn check_page(path: &Path) -> Result<()> {
     if !is_page(path) {
-        let remedy = "give a name that ends with .html";
-        return Err(Error::option("--report", path.display(), "a report is a page", remedy));
+        let remedy = "choose a name that ends with .html";
+        return Err(Error::option("--report", path.display(), "a report is an HTML page", remedy));
     }
     check(path)
 }
@@ -113,7 +113,7 @@ pub(crate) fn check_model(path: &Path) -> Result<()> {
     if is_model(path) {
         return check(path);
     }
-    let remedy = "end it with .safetensors, or leave the extension out";
+    let remedy = "choose a name that ends with .safetensors or has no extension";
     Err(Error::option("-o", path.display(), "a model is a safetensors file", remedy))
 }
 

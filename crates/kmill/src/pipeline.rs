@@ -106,7 +106,7 @@ impl FitOptions {
         let classes = fit.selection(selection.clone())?;
         let Some(count) = likely_classes(&table.select(&classes)?, &job(run))? else { return Ok(selection) };
         run.progress.note(&format!(
-            "the target holds {count} whole numbers, each in many rows: they are learned as classes; --task regression learns a quantity"
+            "the target has {count} distinct integer values, each in many rows, and is treated as categorical (classification); --task regression treats it as numeric"
         ));
         self.fit = fit;
         Ok(classes)
@@ -234,8 +234,8 @@ fn in_terms_of_columns(error: ksolve::Error, selected: &Selected) -> Error {
     if let ksolve::Error::Approx(kapprox::Error::NoSuchFeature { kernel, name, .. }) = &error {
         let column = selected.table().schema().columns.iter().find(|column| column.name == *name);
         if let Some(column) = column.filter(|column| !column.kind.is_numeric()) {
-            let why = format!("column {name} holds {} and is no feature", column.kind);
-            let remedy = "make it one with --categories, or leave it out of the kernel";
+            let why = format!("column {name} is {} and not a feature", column.kind);
+            let remedy = "encode it with --categories, or remove it from the kernel";
             return Error::option("--kernel", format!("{kernel}(on={name})"), why, remedy);
         }
     }

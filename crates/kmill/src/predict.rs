@@ -104,7 +104,7 @@ pub(crate) fn run(args: &PredictArgs, run: &Run) -> Result<(u64, Vec<Strange>)> 
     let written = predictor.write(&selected, kept.as_ref(), extras, &args.output, &pipeline::job(run))?;
     if written.unsettled > 0 {
         let (unsettled, rows) = (count(written.unsettled), count(written.rows));
-        run.progress.warn(format!("the pre-images of {unsettled} of {rows} rows did not settle"));
+        run.progress.warn(format!("the pre-images of {unsettled} of {rows} rows did not converge"));
     }
     Ok((written.rows, Vec::new()))
 }

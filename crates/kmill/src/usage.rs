@@ -35,7 +35,7 @@ pub(crate) fn one_output(matches: ArgMatches) -> Result<ArgMatches, clap::Error>
         json && outputs.into_iter().flatten().any(|path| path.as_os_str() == STDOUT)
     });
     if both {
-        let text = "-o - puts the table on standard output, where --json puts an object alone; name a file with -o, or leave one out";
+        let text = "-o - and --json both write to standard output; name a file with -o, or omit one of them";
         return Err(Cli::command().error(ErrorKind::ArgumentConflict, text));
     }
     Ok(matches)
@@ -79,7 +79,7 @@ fn complaint(error: &clap::Error, command: &Command, words: &[OsString]) -> Stri
         ErrorKind::ValueValidation => empty,
         ErrorKind::NoEquals | ErrorKind::WrongNumberOfValues => true,
         ErrorKind::InvalidUtf8 => {
-            return text.replacen('\n', "; name files so that all of their letters can be typed\n", 1);
+            return text.replacen('\n', "; rename the file with valid UTF-8 characters\n", 1);
         }
         _ => false,
     };

@@ -26,7 +26,7 @@ pub fn described(metric: &MetricReport) -> String {
     let features = format!("{source}, {} features", count(metric.features as u64));
     if let Some(Judgement { rows, with, without, .. }) = &metric.judged {
         let (rows, with, without) = (count(*rows), number(*with, 4), number(*without, 4));
-        return format!("{features} (mse {with} on {rows} rows that it has not seen, without a metric {without})");
+        return format!("{features} (mse {with} on {rows} validation rows, {without} without a metric)");
     }
     // the metric of every round was learned from the rows of all folds
     if tried.is_empty() { features } else { format!("{features} (mse of the rounds: {tried})") }

@@ -240,7 +240,7 @@ impl TuneReport {
         match (self.select, self.task) {
             (Select::Error, Task::Regression) => "mse",
             (Select::Error, Task::Ranking) => "wrong pairs",
-            (Select::Error, _) => "wrong",
+            (Select::Error, _) => "error rate",
             (Select::Auc, _) => "1 - auc",
             (Select::LogLoss, _) => "log-loss",
             (Select::Brier, _) => "brier",
@@ -253,9 +253,9 @@ impl TuneReport {
             (Task::Regression, Some(r2)) => format!("mse {}, r2 {r2:.4}", number(apart.error, 4)),
             (Task::Regression, None) => format!("mse {}", number(apart.error, 4)),
             (Task::Ranking, _) => {
-                format!("{} of {} pairs wrong", percent(apart.error), count(apart.pairs.unwrap_or(0)))
+                format!("{} of {} pairs in the wrong order", percent(apart.error), count(apart.pairs.unwrap_or(0)))
             }
-            _ => format!("{} wrong", percent(apart.error)),
+            _ => format!("error rate {}", percent(apart.error)),
         }];
         let more = [("auc", apart.auc), ("average precision", apart.average_precision), ("log-loss", apart.log_loss)];
         told.extend(more.into_iter().filter_map(|(name, value)| Some(format!("{name} {}", number(value?, 4)))));
@@ -279,18 +279,18 @@ impl TuneReport {
     fn decided(&self) -> Vec<(&'static str, String)> {
         let folds = match (self.alike, self.folds.parse::<usize>()) {
             (Some(correlation), _) => format!(
-                "{} (blocks of rows), as rows that follow each other have like targets (correlation {correlation:.2})",
+                "{} (contiguous folds), because consecutive rows have similar targets (correlation {correlation:.2})",
                 self.folds
             ),
-            (None, Ok(folds)) => format!("{folds} of rows at random"),
+            (None, Ok(folds)) => format!("{folds} random folds"),
             (None, Err(_)) => self.folds.clone(),
         };
         let mut facts = vec![("folds", folds)];
         facts.extend(self.at_random.as_ref().map(|found| {
             let errors = self.errors(found);
             (
-                "at random",
-                format!("{errors} for the model that was chosen; --folds 5 takes rows at random for all choices"),
+                "random folds",
+                format!("{errors} for the chosen model; --folds 5 uses random folds for all choices"),
             )
         }));
         facts.extend(self.rarer.map(|share| {
@@ -298,7 +298,7 @@ impl TuneReport {
             (
                 "solvers",
                 format!(
-                    "compared by {by}: to name the rarer class never is {share} wrong; --measure error counts wrong rows"
+                    "compared by {by}: never predicting the rarer class has an error rate of only {share}; --measure error compares error rates"
                 ),
             )
         }));
@@ -308,7 +308,7 @@ impl TuneReport {
     /// Formats the errors on new rows of other kinds.
     fn others(&self) -> impl Iterator<Item = String> {
         self.elsewhere.iter().map(|Elsewhere { rows, folds, apart }| {
-            let how = folds.as_ref().map_or(String::new(), |folds| format!("; --folds {folds} chooses for such rows"));
+            let how = folds.as_ref().map_or(String::new(), |folds| format!("; --folds {folds} selects the model for such rows"));
             format!("on {rows}: {}{how}", self.errors(apart))
         })
     }
@@ -321,7 +321,7 @@ impl TuneReport {
         let less = |row: &&Row| score(row).zip(least.and_then(score)).is_some_and(|(other, least)| other < least);
         // within a scaling the lowest error wins
         let bent = self.rows.iter().find(|row| row.scale != self.scale && less(row));
-        let bent = bent.map(|row| format!("scaling {} wins only with 5 % less error than {}", row.scale, self.scale));
+        let bent = bent.map(|row| format!("scaling {} is chosen only if its error is 5 % lower than that of {}", row.scale, self.scale));
         let chosen = self.contenders.iter().filter(|contender| contender.chosen).filter_map(|one| one.why.clone());
         bent.into_iter().chain(chosen).collect()
     }
@@ -330,10 +330,10 @@ impl TuneReport {
     fn compared(&self) -> String {
         let what = match self.score {
             Score::Cv if !self.learned.is_empty() => {
-                return "least cross-validated mse of each kernel over its rounds".to_string();
+                return "lowest cross-validated mse of each kernel over its rounds".to_string();
             }
-            Score::Cv => "least cross-validated mse",
-            Score::Gcv => "least generalised cross-validation",
+            Score::Cv => "lowest cross-validated mse",
+            Score::Gcv => "lowest generalised cross-validation score",
             Score::Alignment => "largest centred alignment with the target",
         };
         format!("{what} of each kernel over ranks and lambdas, on growing samples")
@@ -389,7 +389,7 @@ impl fmt::Display for TuneReport {
             writeln!(f)?;
         }
         if let Some(repeat) = &self.repeat {
-            writeln!(f, "the same model on any machine: {repeat} in place of --time\n")?;
+            writeln!(f, "the same model on any machine: {repeat} instead of --time\n")?;
         }
         if let Some(fit) = &self.fit {
             return write!(f, "{fit}");

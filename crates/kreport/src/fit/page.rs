@@ -35,7 +35,7 @@ impl FitReport {
         let heat = page::heat("Surface", &self.surface_grid()?, Scale::Log, &self.surface_scores());
         let (score, folds) = (if self.is_chosen_by_error() { "error" } else { "mse" }, &self.fit.folds);
         let note =
-            format!("Cross-validated {score}, folds {folds}; the fainter the better, the chosen cell is outlined.");
+            format!("Cross-validated {score}, folds {folds}; fainter is better; the chosen cell is outlined.");
         let folds = self.folds_grid().map_or(String::new(), |(grid, scores)| {
             let heat = page::heat("Fold by fold", &grid, Scale::Log, &scores);
             let note = "Mean squared error on the rows of each fold, at the best lambda of each rank; the worst fold of the \
@@ -65,7 +65,7 @@ impl FitReport {
         facts.extend((!fit.target_names.is_empty()).then(|| ("target", fit.target_names.join(", "))));
         facts.extend(fit.classes.as_ref().map(|classes| ("classes", joined(classes))));
         let row = |(name, centre, scale): &(String, f64, f64)| [name.clone(), number(*centre, 4), number(*scale, 4)];
-        let head = ["feature", "taken off", "divided by"];
+        let head = ["feature", "centre (subtracted)", "scale (divided by)"];
         page::data(facts, "scaling of the features", head, fit.scaling.iter().map(row))
     }
 
