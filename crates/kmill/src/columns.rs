@@ -11,7 +11,7 @@ use std::collections::HashSet;
 /// Number of rows that are checked for row numbers and IDs: enough that measurements repeat.
 const LOOKED_AT: usize = 10_000;
 
-/// Minimum number of rows for a conclusion.
+/// Minimum number of values from which a column is judged to hold row numbers or IDs.
 const FEWEST: usize = 50;
 
 /// Maximum number of columns that are checked.
@@ -20,7 +20,7 @@ const MOST: usize = 64;
 /// Number of columns that a list shows before "…".
 const NAMED: usize = 6;
 
-/// Names of columns that number the parts of a table.
+/// Common names of columns that hold fold or split numbers.
 const PARTS: [&str; 6] = ["fold", "folds", "split", "partition", "cv", "cv_fold"];
 
 /// Prints in one line, or as a table in verbose mode, which of the requested columns are features
@@ -73,9 +73,7 @@ fn left_out(
         _ if blank.iter().any(|blank| blank == name) => "no value in any row",
         _ if schema.row_labels.contains(&at) => "the index of a pandas table",
         _ if schema.label == Some(at) => "the label of the rows",
-        _ if name == kstore::source::QUERY && selection.features.is_empty() => {
-            "query groups; --features includes it"
-        }
+        _ if name == kstore::source::QUERY && selection.features.is_empty() => "query groups; --features includes it",
         Kind::Text if asked.iter().any(|asked| asked == name) && selection.categories != Categories::None => {
             "text with too many values"
         }
@@ -91,7 +89,7 @@ fn left_out(
 }
 
 /// Formats the columns in a line:
-/// `features: x0 … x16 (17); left out: fold (names folds), y (target)`.
+/// `features: x0 … x16 (17); left out: fold (folds or groups), y (target)`.
 fn sentence(features: &[String], count_of: usize, others: &[(String, &'static str)]) -> String {
     let mut seen = HashSet::new();
     let because = |why: &&'static str| {

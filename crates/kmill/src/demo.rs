@@ -72,10 +72,7 @@ fn show(args: &DemoArgs, folder: &Path, run: &Run) -> Result<()> {
     fitted.model.iter_mut().for_each(|model| model.path = "model.safetensors".into());
     say(format!("{fitted}\n"))?;
 
-    say(format!(
-        "3. Test: {} test rows. The noise alone has mse 1.\n\n  $ {EVALUATE}\n\n",
-        count(test_rows)
-    ))?;
+    say(format!("3. Test: {} test rows. The noise alone has mse 1.\n\n  $ {EVALUATE}\n\n", count(test_rows)))?;
     let evaluated = evaluate::run(&parsed(EVALUATE, folder)?, run)?;
     say(format!("{evaluated}\n"))?;
 

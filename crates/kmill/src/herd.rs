@@ -133,7 +133,13 @@ impl fmt::Display for HerdReport {
         let told = [
             ("kernel", kernel.clone()),
             ("features", format!("{} (nystrom)", count(*rank as u64))),
-            ("distance", format!("{} squared, between the means ({random} for the same number of random rows)", number(distance, 3))),
+            (
+                "distance",
+                format!(
+                    "{} squared, between the means ({random} for the same number of random rows)",
+                    number(distance, 3)
+                ),
+            ),
             ("rows", self.output.display().to_string()),
         ];
         write!(f, "{}", facts(told))

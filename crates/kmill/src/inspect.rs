@@ -337,7 +337,7 @@ pub(crate) fn main(args: &InspectArgs) -> Result<()> {
         && ksolve::job::is_model(path)
     {
         let bytes = std::fs::metadata(path).map_err(kstore::Error::io("read", path))?.len();
-        // the file, the model, and the functions built from it
+        // three copies: the file, the model, and the basis functions built from it
         let held = 3 * usize::try_from(bytes).unwrap_or(usize::MAX / 3);
         let plan = Plan::process("inspection", run.memory, run.threads, 0);
         plan.term("the model", held, "fit a model of lower `rank`").check()?;

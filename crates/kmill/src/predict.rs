@@ -109,7 +109,7 @@ pub(crate) fn run(args: &PredictArgs, run: &Run) -> Result<(u64, Vec<Strange>)> 
     Ok((written.rows, Vec::new()))
 }
 
-/// Returns a table of the most unusual rows, up to one terminal page.
+/// Returns a table of the most anomalous rows, up to one terminal page.
 fn shown(strange: &[Strange]) -> Table {
     let heads = [("row", Align::Right), ("score", Align::Right), ("reasons", Align::Left)];
     let mut table = Table::new(heads);

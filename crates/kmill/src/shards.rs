@@ -127,7 +127,9 @@ impl fmt::Display for ShardReport {
             let (folded, states) = (count(*rows - begun), count(*states as u64));
             told.push(("statistics", format!("of {folded} rows in {states} states")));
             let begun = Some(begun).filter(|begun| **begun > 0);
-            told.extend(begun.map(|begun| ("rows", format!("{} of segments that other shards complete", count(*begun)))));
+            told.extend(
+                begun.map(|begun| ("rows", format!("{} of segments that other shards complete", count(*begun)))),
+            );
             told.push(("next row", count(*next)));
             let ranges = joined(missing.iter().map(|rows| format!("{}..{}", rows.start, rows.end)));
             told.push(("missing", if missing.is_empty() { "none".to_string() } else { ranges }));

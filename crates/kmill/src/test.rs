@@ -137,7 +137,7 @@ impl Rows {
 
 pub(crate) fn run(args: &TestArgs, run: &Run) -> Result<TestReport> {
     let family = statistic::registry().iter().find(|family| family.name == args.statistic);
-    let family = family.expect("the parser takes the names of registered statistics alone");
+    let family = family.expect("the parser accepts only the names of registered statistics");
     check_landmarks(args)?;
     match args.precision {
         ElementType::F32 => measure::<f32>(family, args, run),

@@ -7,7 +7,7 @@ use clap::{Arg, ArgMatches, Args, Command, CommandFactory};
 use kstore::{shown, sink::STDOUT};
 use std::{ffi::OsString, io::Write, path::PathBuf, process::ExitCode};
 
-/// Normalises the words of the command line: names of subcommands in other programs become ours,
+/// Normalises the words of the command line: foreign names of subcommands become ours,
 /// and `help fit ridge` becomes `fit ridge --help`, which has its own help text.
 pub(crate) fn words(mut words: Vec<OsString>) -> Vec<OsString> {
     let verb = usize::from(words.get(1).is_some_and(|word| word == "help")) + 1;

@@ -84,7 +84,7 @@ pub fn extension(path: &Path) -> Option<String> {
     path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase())
 }
 
-/// Returns true if a file name ends as an HTML page.
+/// Returns true if the extension is that of an HTML page.
 pub fn is_page(path: &Path) -> bool {
     matches!(extension(path).as_deref(), Some("html" | "htm"))
 }

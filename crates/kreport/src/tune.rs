@@ -69,7 +69,7 @@ pub struct TuneReport {
     /// Correlation of consecutive targets, if contiguous folds replaced random folds because of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alike: Option<f64>,
-    /// In this case, error of the winner on random rows.
+    /// Error of the winner on random rows, if `alike` is present.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_random: Option<Apart>,
     /// Errors of the winner on kinds of new rows that differ from the table.
@@ -129,8 +129,7 @@ impl TuneReport {
             ..
         } = found;
         let fit = fit.map(|mut fit| {
-            // the fit used the metric of the search as a given one, and has no information on its
-            // folds
+            // to the fit, the metric of the search is fixed: only the search knows its spread
             if let (Some(metric), Some(report), Some(spread)) = (&metric, &mut fit.fit.metric, &tuned.spread) {
                 let (source, rounds) = (report.source.clone(), report.rounds.clone());
                 let shares = features.into_iter().zip(metric.importance()).collect();
@@ -200,7 +199,7 @@ impl TuneReport {
         let winner = self.rows.iter().rfind(|row| row.kept);
         let marked = winner.and_then(|row| Some((names.iter().position(|other| *other == name(row))?, row.rung)));
         let row = |kernel: &String| (kernel.clone(), rungs.iter().map(|rung| shown(kernel, rung)).collect());
-        // the comparison of refined kernels comes last, and has no more rows than the previous one
+        // the last comparison, of refined kernels, has no more rows than the first one
         let heading = |rung: &&[Row]| match rung[0].rung > 0 && rung[0].rows <= first {
             true => format!("rank {}", count(rung[0].cell.rank as u64)),
             false => count(rung[0].rows),
@@ -288,10 +287,7 @@ impl TuneReport {
         let mut facts = vec![("folds", folds)];
         facts.extend(self.at_random.as_ref().map(|found| {
             let errors = self.errors(found);
-            (
-                "random folds",
-                format!("{errors} for the chosen model; --folds 5 uses random folds for all choices"),
-            )
+            ("random folds", format!("{errors} for the chosen model; --folds 5 uses random folds for all choices"))
         }));
         facts.extend(self.rarer.map(|share| {
             let (by, share) = (self.select, percent(share));
@@ -308,7 +304,9 @@ impl TuneReport {
     /// Formats the errors on new rows of other kinds.
     fn others(&self) -> impl Iterator<Item = String> {
         self.elsewhere.iter().map(|Elsewhere { rows, folds, apart }| {
-            let how = folds.as_ref().map_or(String::new(), |folds| format!("; --folds {folds} selects the model for such rows"));
+            let how = folds
+                .as_ref()
+                .map_or(String::new(), |folds| format!("; --folds {folds} selects the model for such rows"));
             format!("on {rows}: {}{how}", self.errors(apart))
         })
     }
@@ -319,9 +317,11 @@ impl TuneReport {
         let star = self.rows.iter().rfind(|row| row.kept);
         let least = star.and_then(|star| self.rows.iter().rfind(|row| row.best && row.kept && row.rung == star.rung));
         let less = |row: &&Row| score(row).zip(least.and_then(score)).is_some_and(|(other, least)| other < least);
-        // within a scaling the lowest error wins
+        // among the kernels of one scaling, the lowest error wins
         let bent = self.rows.iter().find(|row| row.scale != self.scale && less(row));
-        let bent = bent.map(|row| format!("scaling {} is chosen only if its error is 5 % lower than that of {}", row.scale, self.scale));
+        let bent = bent.map(|row| {
+            format!("scaling {} is chosen only if its error is 5 % lower than that of {}", row.scale, self.scale)
+        });
         let chosen = self.contenders.iter().filter(|contender| contender.chosen).filter_map(|one| one.why.clone());
         bent.into_iter().chain(chosen).collect()
     }
@@ -339,8 +339,7 @@ impl TuneReport {
         format!("{what} of each kernel over ranks and lambdas, on growing samples")
     }
 
-    /// Returns the page of `--report`: the criteria, the kernels, the solvers, and the fit.
-    /// Returns the report as an HTML page.
+    /// Returns the report as an HTML page: the criteria, the kernels, the solvers, and the fit.
     pub fn page(&self) -> Page {
         let facts = self.decided().into_iter().chain(self.apart().map(|apart| ("on held-out rows", apart)));
         let facts = facts.chain(self.others().map(|other| ("new rows", other)));

@@ -188,10 +188,9 @@ mod tests {
                 let given = RELATIVES.iter().find(|(v, o, _)| is_among(v, name) && is_among(o, option));
                 match given {
                     Some((_, _, reason)) => assert!(text.contains(reason), "{line:?}: {text}"),
-                    None => assert!(
-                        text.contains(" (an option of ") || text.contains("unknown option"),
-                        "{line:?}: {text}"
-                    ),
+                    None => {
+                        assert!(text.contains(" (an option of ") || text.contains("unknown option"), "{line:?}: {text}")
+                    }
                 }
             }
         }

@@ -40,7 +40,7 @@ impl CellsFile {
         Ok(Self { place: Some((path, manifest)), cells, saved })
     }
 
-    /// Returns the cells of a file from which the curve continues.
+    /// Returns the stored cells if the curve resumes from them; otherwise none.
     fn held(path: &Path, manifest: &Manifest, resume: Resume, progress: &Progress) -> Result<Vec<CurveCell>> {
         let refuse = |why: &str, remedy: &str| Err(Error::option("--resume", path.display(), why, remedy));
         let another = "move it, or choose another name for -o";
@@ -110,8 +110,10 @@ impl CellsFile {
         if error.is_interruption() {
             return Error::Stopped { checkpoint: path.clone() };
         }
-        progress
-            .note(&format!("note: the completed work is saved in {}; run the same command again to continue", path.display()));
+        progress.note(&format!(
+            "note: the completed work is saved in {}; run the same command again to continue",
+            path.display()
+        ));
         error
     }
 

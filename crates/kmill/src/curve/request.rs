@@ -113,7 +113,9 @@ impl Request {
             return Err(Error::Missing { option: "--target", solver: "--test-where".to_string(), why });
         }
         if args.test_where.is_none() && !data.target.is_empty() {
-            progress.note("note: without --test-where the target is excluded from the features, and no test error is computed");
+            progress.note(
+                "note: without --test-where the target is excluded from the features, and no test error is computed",
+            );
         }
         let task = args.task.unwrap_or_default();
         if !task.has_target() {
@@ -129,7 +131,14 @@ impl Request {
         let (train, test, train_where) = rows(args, job, &table, &targets, task)?;
         let lambda = match kmodel::lists::penalties("lambda", &args.lambda)?[..] {
             [one] => one,
-            _ => return Err(Error::option("--lambda", &args.lambda, "a curve has one regularisation parameter", "choose one number")),
+            _ => {
+                return Err(Error::option(
+                    "--lambda",
+                    &args.lambda,
+                    "a curve has one regularisation parameter",
+                    "choose one number",
+                ));
+            }
         };
         let options = CurveOptions {
             methods: args.methods.clone(),

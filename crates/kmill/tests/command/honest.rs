@@ -134,7 +134,10 @@ fn few_whole_numbers_are_classes_or_are_asked_about() {
     write(&at.join("t.csv"), "a,b,sick,mass,few", rows);
     let tune = "tune any t.csv --features a,b --kernels gaussian() --work 1,2 --rank 40 -o s.json --json --target";
     let (_, classes, told) = kmill(at, &format!("{tune} sick"));
-    assert!(told.contains("2 distinct integer values, each in many rows") && told.contains("--task regression"), "{told}");
+    assert!(
+        told.contains("2 distinct integer values, each in many rows") && told.contains("--task regression"),
+        "{told}"
+    );
     assert!(
         classes["contenders"].as_array().unwrap().iter().any(|one| one["solver"] == "logistic, lambda 1e-6"),
         "{classes}"

@@ -133,7 +133,7 @@ pub(super) struct CurvePoint {
 }
 
 /// Returns 1, 2 and 5 times powers of ten, from the first that is at least `low` to the first that
-/// is at least `high`, thinned to [`BUDGETS`]; the last one is kept.
+/// is at least `high`, thinned to at most [`BUDGETS`] numbers, including the last one.
 fn round_numbers(low: f64, high: f64) -> Vec<f64> {
     let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
     let number = |mantissa: i32, exponent: i32| format!("{mantissa}e{exponent}").parse().unwrap_or(f64::NAN);

@@ -20,8 +20,8 @@ pub enum EvaluateReport {
     Ranking(RankingScores),
 }
 
-/// Maximum number of classes for which the whole confusion matrix is shown; beyond it, one line per
-/// class.
+/// Maximum number of classes for which the confusion matrix is shown; the scores of each class are
+/// always shown.
 const SHOWN: usize = 10;
 
 fn share(value: Option<f64>) -> String {
@@ -106,7 +106,10 @@ pub(super) fn novelty_facts(scores: &NoveltyScores) -> Vec<(&'static str, String
         ("outliers", format!("{} by the target", list(&[scores.unusual]))),
         ("score below 0", format!("{} rows, {} of them outliers", list(&[scores.negative]), share(precision))),
         ("recall", format!("{} of the outliers have a score below 0", share(recall))),
-        ("lowest scores", format!("{} of the {} rows with the lowest scores are outliers", share(precision_at), list(&[scores.top]))),
+        (
+            "lowest scores",
+            format!("{} of the {} rows with the lowest scores are outliers", share(precision_at), list(&[scores.top])),
+        ),
         ("auc", optional(auc)),
         ("average precision", optional(average_precision)),
     ]

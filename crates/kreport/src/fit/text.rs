@@ -15,7 +15,7 @@ use std::fmt;
 const AROUND: usize = 1;
 const WHOLE_SURFACE: usize = 4;
 
-/// Returns the rows of a surface around the marked one, and a note on the others.
+/// Returns the rows of a surface around the marked one, and a note that the others are omitted.
 fn about_the_best(mut grid: Grid) -> (Grid, String) {
     let all = grid.rows.len();
     let Some((row, column)) = grid.marked.filter(|_| all > WHOLE_SURFACE) else { return (grid, String::new()) };
@@ -86,7 +86,7 @@ impl FitReport {
         facts
     }
 
-    /// Describes what was chosen, and its quality.
+    /// Describes the chosen parameters and their errors.
     pub(super) fn results(&self) -> Vec<(&'static str, String)> {
         let fit = &self.fit;
         let mut facts = Vec::new();

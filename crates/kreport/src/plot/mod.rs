@@ -199,7 +199,7 @@ fn draw(
     let card = predictor.card();
     let regions = match (predictor.classes(), card.task) {
         (Some(classes), _) => Some(scores.chunks(outputs).map(|row| classes.decide(row.iter().copied())).collect()),
-        // a slice through the mean of other features says nothing about a cluster
+        // at the mean of the other features, regions would not show the clusters of the rows
         (None, Task::Clusters) if card.features.len() == 2 => Some(scores.chunks(outputs).map(largest).collect()),
         _ => None,
     };

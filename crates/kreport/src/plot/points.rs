@@ -62,8 +62,8 @@ pub(super) struct Columns<'a> {
     pub(super) encoding: Option<&'a Encoding>,
 }
 
-/// Returns the part of an encoding that makes these features; a name that is not one of its
-/// features is a numeric column.
+/// Returns the columns of an encoding that produce these features; a name that no column produces
+/// is a numeric column.
 fn making(encoding: &Encoding, features: &[String]) -> Encoding {
     let names = |column: &CodedColumn| Encoding::new(vec![column.clone()]).names();
     let makes = |column: &&CodedColumn| names(column).iter().any(|name| features.contains(name));
