@@ -186,8 +186,8 @@ fn dates_times_and_bytes_keep_their_type_and_what_cannot_be_kept_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     every_type(&at.join("a.arrow"));
-    let lost = "the output format does not support these columns: \"pair\" (records of 1 fields), \"runs\" (runs of int64); leave them out with \
-                --drop pair,runs";
+    let lost = "the output format does not support these columns: \"pair\" (records of 1 fields), \"runs\" (runs of int64); \
+                exclude them with --drop pair,runs";
     fails(at, "convert a.arrow -o b.parquet --missing keep", lost);
     // a list column whose first row has one number is accepted until a row has another length
     let ragged = "a.arrow: row 1 (counted from 0), list column \"ragged\"";
