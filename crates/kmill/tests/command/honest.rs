@@ -145,7 +145,7 @@ fn few_whole_numbers_are_classes_or_are_asked_about() {
     // values with few rows, and many values, are quantities; so are classes with --task regression
     for (target, more) in [("few", ""), ("mass", ""), ("sick", " --task regression")] {
         let (_, report, told) = kmill(at, &format!("{tune} {target}{more}"));
-        assert!(report["solver"] == "ridge" && !told.contains("learned as classes"), "{target}: {told} {report}");
+        assert!(report["solver"] == "ridge" && !told.contains("treated as categorical"), "{target}: {told} {report}");
     }
     let (_, _, told) = kmill(at, "fit ridge t.csv --features a,b --target sick --rank 20 -o r.safetensors");
     assert!(told.contains("whole numbers from 0 to 1") && told.contains("--task classification"), "{told}");
