@@ -115,7 +115,9 @@ fn table(name: &str, rows: &[Vec<f64>], kernel: &str, ranks: &[usize], wanted: &
     for scheme in landmark::registry().into_iter().filter(|scheme| is_wanted(scheme.name)) {
         case.scheme(scheme.name);
     }
-    for family in kapprox::map::families().filter(|family| family.name != "nystrom" && is_wanted(family.name)) {
+    for family in
+        kapprox::map::registry().into_iter().filter(|family| family.name != "nystrom" && is_wanted(family.name))
+    {
         case.map(family.name);
     }
 }

@@ -117,7 +117,7 @@ fn what_goes_wrong_is_said_with_the_address() {
     let missing = error("s3://bucket/faults/2.parquet");
     assert!(missing.contains("no such file: s3://bucket/faults/2.parquet"), "{missing}");
     let none = error("s3://bucket/faults/*.npy");
-    assert!(none.contains("no object has such an address"), "{none}");
+    assert!(none.contains("no object has this address"), "{none}");
     // an object that is replaced while the table is open
     let table = Table::open(&["s3://bucket/faults/0.parquet"]).unwrap();
     let selected = table.select(&Selection { targets: vec!["y".to_string()], ..Selection::default() }).unwrap();

@@ -2,7 +2,8 @@
 //!
 //! Each subcommand has its own file; [`args`] has the options of all subcommands, the crate
 //! `kreport` their reports. Results go to stdout; progress, stage times, warnings and errors go to
-//! stderr. Exit code 0: success; 1: failure, with one sentence that states the reason; 2: usage error.
+//! stderr. Exit code 0: success; 1: failure, with one sentence that states the reason; 2: usage
+//! error.
 
 mod allocator;
 pub mod args;

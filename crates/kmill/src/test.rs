@@ -88,11 +88,11 @@ pub(crate) struct TestArgs {
 }
 
 fn statistics() -> PossibleValuesParser {
-    PossibleValuesParser::new(ksolve::statistic::registry().iter().map(|family| family.name))
+    PossibleValuesParser::new(ksolve::statistic::registry().into_iter().map(|family| family.name))
 }
 
 fn statistics_help() -> String {
-    let all = ksolve::statistic::registry().iter().map(|family| (family.name, family.about));
+    let all = ksolve::statistic::registry().into_iter().map(|family| (family.name, family.about));
     format!("Statistic: {}", explained(all))
 }
 
@@ -136,7 +136,7 @@ impl Rows {
 }
 
 pub(crate) fn run(args: &TestArgs, run: &Run) -> Result<TestReport> {
-    let family = statistic::registry().iter().find(|family| family.name == args.statistic);
+    let family = statistic::by_name(&args.statistic);
     let family = family.expect("the parser accepts only the names of registered statistics");
     check_landmarks(args)?;
     match args.precision {

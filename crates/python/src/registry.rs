@@ -25,7 +25,7 @@ pub(crate) fn registries() -> PyResult<String> {
         .map(|family| json!({"name": family.name, "formula": family.formula, "example": family.example}));
     let schemes =
         kapprox::landmark::registry().into_iter().map(|scheme| json!({"name": scheme.name, "about": scheme.about}));
-    let maps = kapprox::map::families().map(|family| json!({"name": family.name, "about": family.about}));
+    let maps = kapprox::map::registry().into_iter().map(|family| json!({"name": family.name, "about": family.about}));
     let all = json!({
         "solvers": solvers.collect::<Vec<_>>(),
         "kernels": kernels.collect::<Vec<_>>(),

@@ -1,5 +1,5 @@
-//! An external crate adds a kernel, a scheme, a solver with its own option, a format and a
-//! generator; the command's help, plans, fits, model files, predictions and messages include them.
+//! An external crate adds a kernel, a scheme, a map, a solver with its own option, a statistic, a
+//! format and a generator; the command's help, plans, fits, model files, predictions and messages include them.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -65,10 +65,32 @@ fn pieces_of_another_crate_are_pieces_of_the_command() {
     // `online` also has an option of this name: each solver describes its own
     let help: Vec<String> = done(here, "fit --help").split_whitespace().map(String::from).collect();
     assert!(help.join(" ").contains("Length of the step (step) [default: 1]"), "{}", help.join(" "));
-    // kernels and schemes are listed like solvers
-    for own in ["triangle", "half"] {
+    // kernels, schemes and maps are listed like solvers
+    for own in ["triangle", "half", "columns"] {
         assert!(help.iter().any(|word| word.trim_matches(|c: char| !c.is_alphanumeric()) == own), "{own}: {help:?}");
     }
+    // on the column itself ridge regression is least squares: y = 10 + 2 x
+    done(
+        here,
+        "fit ridge ramp.raw --target y --map columns --rank 1 --lambda 1e-12 --precision f64 -o line.safetensors",
+    );
+    done(here, "predict line.safetensors ramp.raw -o line.csv");
+    for (predicted, row) in numbers(&here.join("line.csv")).iter().zip(&rows) {
+        assert!((predicted[0] - row[1]).abs() < 1e-4, "{predicted:?} {row:?}");
+    }
+    let unknown = String::from_utf8(kmill(here, "fit ridge ramp.raw --target y --map rows -o m").stderr).unwrap();
+    assert!(unknown.contains("columns"), "{unknown}");
+    assert!(done(here, "test --help").contains("the distance between two means"));
+    // the map of one column, scaled to deviation 1 over all rows
+    let (low, high): (Vec<f64>, Vec<f64>) = rows.iter().map(|row| row[0]).partition(|x| *x < 0.25);
+    let mean = |x: &[f64]| x.iter().sum::<f64>() / x.len() as f64;
+    let all = [low.clone(), high.clone()].concat();
+    let variance = mean(&all.iter().map(|x| (x - mean(&all)).powi(2)).collect::<Vec<_>>());
+    let expected = (mean(&low) - mean(&high)).powi(2) / variance;
+    let test = "test shift ramp.raw --by x0<0.25 --features x0 --map columns --rank 1 --precision f64 --json";
+    let report: serde_json::Value = serde_json::from_str(&done(here, test)).unwrap();
+    let biased = report["biased"].as_f64().unwrap();
+    assert!((biased / expected - 1.0).abs() < 1e-6, "{biased} {expected}");
     let wrong = String::from_utf8(kmill(here, "fit ridge ramp.raw --target y --rate 2 -o m").stderr).unwrap();
     assert!(wrong.starts_with("error: --rate 2: ridge does not read it"), "{wrong}");
     std::fs::write(here.join("bad.raw"), b"RAWTABLE12345678123").unwrap();

@@ -13,7 +13,7 @@
 //! Reference: Vedaldi, Zisserman, "Efficient additive kernels via explicit feature maps", IEEE
 //! TPAMI 34, 2012.
 
-use super::family::{Built, MapFamily, MapShape, WithoutRows};
+use super::family::{Built, MakingPair, MapFamily, MapShape, WithoutRows};
 use super::{FeatureMap, nystrom::strips};
 pub use crate::kernel::Homogeneous;
 use crate::kernel::{Explicit, KernelParameter, Range};
@@ -40,7 +40,7 @@ pub(super) const FAMILY: MapFamily = MapFamily {
             "steps",
             2.0,
             Range::Whole { from: 0, to: 50 },
-            "it is the number of frequencies beside 0",
+            "it is the number of frequencies in addition to 0",
         ),
         KernelParameter::number("interval", 0.4, Range::Positive, "it is the distance between frequencies"),
     ],
@@ -51,12 +51,13 @@ pub(super) const FAMILY: MapFamily = MapFamily {
         let p = ask.d * (2 * spec.value("steps") as usize + 1);
         MapShape { p, landmarks: None, footprint: Footprint::default(), making: 0 }
     },
+    making: MakingPair::without_rows(build, build),
 };
 
 pub(super) fn build<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
     let Some((Explicit::Additive(kernel), _)) = given.kernel.explicit() else {
         return Err(Error::NoSpectrum {
-            why: format!("{} is no additive homogeneous kernel", given.kernel),
+            why: format!("{} is not an additive homogeneous kernel", given.kernel),
             remedy: "use `kernel` 'additive_chi_squared()' or 'intersection()', or another `map`",
         });
     };

@@ -3,7 +3,7 @@
 //! Reference: Kumar, Mohri, Talwalkar, "Sampling methods for the Nyström method", JMLR 13, 2012,
 //! with equal weights.
 
-use super::family::{Built, MapFamily, MapRequest, MapShape, OnLandmarks};
+use super::family::{Built, MakingPair, MapFamily, MapRequest, MapShape, OnLandmarks};
 use super::{Expansion, FeatureMap, NystromMap, nystrom};
 use crate::kernel::{KernelParameter, Range};
 use crate::{Error, Real, Result, rows::LandmarkSet};
@@ -17,7 +17,7 @@ pub(super) const FAMILY: MapFamily = MapFamily {
         "parts",
         4.0,
         Range::Whole { from: 1, to: 1000 },
-        "landmarks are dealt to so many maps",
+        "the landmarks are divided among this many maps",
     )],
     nested: false,
     sparse: true,
@@ -28,6 +28,7 @@ pub(super) const FAMILY: MapFamily = MapFamily {
         let (fixed, making) = (parts * part.footprint.fixed, parts * part.making);
         MapShape { p: ask.rank, landmarks: Some(ask.rank), footprint: Footprint { fixed, per_row: 0 }, making }
     },
+    making: MakingPair::on_landmarks(build, build),
 };
 
 /// Deals landmark i to part i mod e, so that every part gets early and late landmarks.
@@ -58,13 +59,16 @@ impl<T: Real> Ensemble<T> {
     /// [`Error::NoLandmarks`] if `parts` is empty.
     ///
     /// # Panics
-    /// If the maps have different numbers of input features.
+    /// If the maps have different numbers of inputs.
     pub fn new(parts: Vec<NystromMap<T>>) -> Result<Self> {
         let Some(first) = parts.first() else {
-            return Err(Error::NoLandmarks { why: "an ensemble has one map at least".to_string() });
+            return Err(Error::NoLandmarks { why: "an ensemble needs at least one map".to_string() });
         };
         let d = first.dims().0;
-        assert!(parts.iter().all(|part| part.dims().0 == d), "the maps of an ensemble take the same features");
+        assert!(
+            parts.iter().all(|part| part.dims().0 == d),
+            "the maps of an ensemble must have the same number of inputs"
+        );
         Ok(Self { parts })
     }
 }

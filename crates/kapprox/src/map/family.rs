@@ -3,12 +3,13 @@
 use super::FeatureMap;
 use crate::kernel::{AnyKernel, Kernel, KernelParameter};
 use crate::rows::{LandmarkSet, Scan};
-use crate::{Real, Result};
+use crate::{PrecisionPair, Real, Result};
+use kpass::named::Named;
 use kpass::{Footprint, Workers, shown::number};
 use std::{fmt, sync::Arc};
 
 /// A family of maps.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct MapFamily {
     /// Name of the family.
     pub name: &'static str,
@@ -24,7 +25,16 @@ pub struct MapFamily {
     /// Passes over the rows to build the map, in addition to the passes that choose landmarks.
     pub passes: u64,
     /// Size and memory of the map, computed before it is built.
-    pub(crate) shape: fn(&MapSpec, MapRequest) -> MapShape,
+    pub shape: fn(&MapSpec, MapRequest) -> MapShape,
+    /// How the map is built.
+    pub making: MakingPair,
+}
+
+impl Named for MapFamily {
+    const WHAT: &'static str = "map";
+    fn name(&self) -> &'static str {
+        self.name
+    }
 }
 
 /// A map of [`registry`](super::registry()) with a value for each parameter.
@@ -88,12 +98,12 @@ pub const MOST_FEATURES: usize = 1 << 20;
 /// Sizes that determine the shape of a map.
 #[derive(Clone, Copy, Debug)]
 pub struct MapRequest {
-    /// Number of features of a row; for a map of sparse rows built without rows, the number of
-    /// columns.
+    /// Number of inputs of a row; for a map that is built without rows and supports sparse rows,
+    /// the number of columns.
     pub d: usize,
     /// Number of features requested.
     pub rank: usize,
-    /// Number of rows that landmarks are chosen among, which bounds the landmarks and the features
+    /// Number of candidate rows for landmarks, which bounds the number of landmarks and of features
     /// in their span.
     pub rows: usize,
     /// Size of an element, in bytes.
@@ -139,7 +149,7 @@ pub struct WithoutRows<'a> {
     pub spec: &'a MapSpec,
     /// Kernel with all parameters resolved to numbers; it knows whether rows are sparse.
     pub kernel: &'a Kernel,
-    /// Number of features of a row.
+    /// Number of inputs of a row.
     pub d: usize,
     /// Number of features requested, [`MapShape::p`].
     pub rank: usize,
@@ -149,6 +159,38 @@ pub struct WithoutRows<'a> {
 
 /// A map of any type, or the error of building it.
 pub type Built<T> = Result<Box<dyn FeatureMap<T>>>;
+
+/// How a map is built in f32 and in f64.
+#[derive(Clone, Copy, Debug)]
+pub struct MakingPair(pub(super) Making<f32>, pub(super) Making<f64>);
+
+impl MakingPair {
+    /// Returns the functions that build a map from landmarks.
+    pub const fn on_landmarks(
+        single: fn(OnLandmarks<'_, f32>) -> Built<f32>,
+        double: fn(OnLandmarks<'_, f64>) -> Built<f64>,
+    ) -> Self {
+        Self(Making::OnLandmarks(single), Making::OnLandmarks(double))
+    }
+
+    /// Returns the functions that build a map without rows.
+    pub const fn without_rows(
+        single: fn(&WithoutRows<'_>) -> Built<f32>,
+        double: fn(&WithoutRows<'_>) -> Built<f64>,
+    ) -> Self {
+        Self(Making::WithoutRows(single), Making::WithoutRows(double))
+    }
+}
+
+impl PrecisionPair for MakingPair {
+    type For<T: Real> = Making<T>;
+    fn single(self) -> Making<f32> {
+        self.0
+    }
+    fn double(self) -> Making<f64> {
+        self.1
+    }
+}
 
 /// How a map is built.
 #[derive(Clone, Copy, Debug)]

@@ -16,7 +16,7 @@
 //! | [`Projected::double`] | the same, from part of the landmarks | Lim, Kim, Park, Jung 2015 |
 //! | [`Projected::truncated`] | leading directions of all rows | Pourkamali-Anaraki, Becker 2018 |
 
-use super::family::{Built, MapFamily, MapRequest, MapShape, OnLandmarks};
+use super::family::{Built, MakingPair, MapFamily, MapRequest, MapShape, OnLandmarks};
 use super::independent::{kernel_matrix, widened};
 use super::inner::InnerFold;
 use super::nystrom::{Arithmetic, NystromMap, narrowed, strips, suffices_for, with_matrix};
@@ -32,7 +32,7 @@ use kpass::{Footprint, Pool, Workers};
 use std::sync::Arc;
 
 /// Smallest eigenvalue of a direction, as a fraction of the largest. Directions below it are noise
-/// and are left out.
+/// and are dropped.
 ///
 /// An eigenvalue of an m x m matrix in f64 is accurate to about m ε‖K‖; a thousand times ε suffices
 /// for a few hundred landmarks and costs only directions that matter at 1e-13 of the largest.
@@ -53,10 +53,15 @@ pub(super) const EIGEN: MapFamily = MapFamily {
     sparse: true,
     passes: 0,
     shape,
+    making: MakingPair::on_landmarks(eigen_map, eigen_map),
 };
 
-pub(super) const RANDOMISED: MapFamily =
-    MapFamily { name: "randomised", about: "the same eigenvectors, from a randomised decomposition", ..EIGEN };
+pub(super) const RANDOMISED: MapFamily = MapFamily {
+    name: "randomised",
+    about: "the same eigenvectors, from a randomised decomposition",
+    making: MakingPair::on_landmarks(randomised_map, randomised_map),
+    ..EIGEN
+};
 
 pub(super) const DOUBLE: MapFamily = MapFamily {
     name: "double",
@@ -67,9 +72,10 @@ pub(super) const DOUBLE: MapFamily = MapFamily {
             "ratio",
             2.0,
             Range::Whole { from: 1, to: 100 },
-            "one landmark in so many goes into the decomposition",
+            "one in this many landmarks enters the decomposition",
         ),
     ],
+    making: MakingPair::on_landmarks(double_map, double_map),
     ..EIGEN
 };
 
@@ -77,6 +83,7 @@ pub(super) const TRUNCATED: MapFamily = MapFamily {
     name: "truncated",
     about: "the leading principal directions of the features of all rows; one more pass",
     passes: 1,
+    making: MakingPair::on_landmarks(truncated_map, truncated_map),
     ..EIGEN
 };
 

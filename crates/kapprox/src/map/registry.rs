@@ -1,33 +1,29 @@
 //! All maps by name: the value of the parameter `map`, and the name in a model file.
 //!
-//! To add a map, write one file here with its `FAMILY` and add one line to [`registry()`].
+//! To add a map, write one file here with its `FAMILY` and add one line to `FAMILIES`.
 
-use super::family::{MOST_FEATURES, Making, MapFamily, MapRequest, MapShape, MapSpec};
-use super::{additive, ensemble, nystrom, projected, random, random::Sampling, sketch};
-use crate::{Error, Real, Result};
+use super::family::{MOST_FEATURES, Making, MakingPair, MapFamily, MapRequest, MapShape, MapSpec};
+use super::{additive, ensemble, nystrom, projected, random, sketch};
+use crate::{Error, Real, Result, landmark};
+use kpass::named::{Named, Registry};
 use kpass::shown::short;
 use std::str::FromStr;
 
-/// Returns every map with the way it is built for rows of `T`.
-pub fn registry<T: Real>() -> &'static [(&'static MapFamily, Making<T>)] {
-    const {
-        &[
-            (&nystrom::FAMILY, Making::OnLandmarks(nystrom::build)),
-            (&projected::EIGEN, Making::OnLandmarks(projected::eigen_map)),
-            (&projected::RANDOMISED, Making::OnLandmarks(projected::randomised_map)),
-            (&projected::DOUBLE, Making::OnLandmarks(projected::double_map)),
-            (&projected::TRUNCATED, Making::OnLandmarks(projected::truncated_map)),
-            (&ensemble::FAMILY, Making::OnLandmarks(ensemble::build)),
-            (&random::FOURIER, Making::WithoutRows(|given| random::waves_of(given, Sampling::Plain))),
-            (&random::ORTHOGONAL, Making::WithoutRows(|given| random::waves_of(given, Sampling::Orthogonal))),
-            (&random::STRUCTURED, Making::WithoutRows(|given| random::waves_of(given, Sampling::Structured))),
-            (&random::QUASI, Making::WithoutRows(|given| random::waves_of(given, Sampling::Quasi))),
-            (&sketch::FAMILY, Making::WithoutRows(sketch::build)),
-            (&additive::FAMILY, Making::WithoutRows(additive::build)),
-            (&EXACT, Making::Exact),
-        ]
-    }
-}
+static FAMILIES: Registry<MapFamily> = Registry::new(&[
+    nystrom::FAMILY,
+    projected::EIGEN,
+    projected::RANDOMISED,
+    projected::DOUBLE,
+    projected::TRUNCATED,
+    ensemble::FAMILY,
+    random::FOURIER,
+    random::ORTHOGONAL,
+    random::STRUCTURED,
+    random::QUASI,
+    sketch::FAMILY,
+    additive::FAMILY,
+    EXACT,
+]);
 
 /// No map: the exact kernel, for solvers that need no features.
 const EXACT: MapFamily = MapFamily {
@@ -40,22 +36,41 @@ const EXACT: MapFamily = MapFamily {
     passes: 0,
     // the preconditioner is a Nyström map
     shape: nystrom::FAMILY.shape,
+    making: MakingPair(Making::Exact, Making::Exact),
 };
 
-/// Returns the families of all maps, which do not depend on the type of the rows.
-pub fn families() -> impl Iterator<Item = &'static MapFamily> {
-    registry::<f64>().iter().map(|(family, _)| *family)
+/// Returns every map, in the order in which help lists them: the maps of this crate, then the
+/// [registered](register) ones.
+pub fn registry() -> Vec<&'static MapFamily> {
+    FAMILIES.all()
 }
 
-/// Returns the family with this name.
+/// Returns the map with this name, of this crate or [registered](register).
 pub fn by_name(name: &str) -> Option<&'static MapFamily> {
-    families().find(|family| family.name == name)
+    FAMILIES.by_name(name)
+}
+
+/// Registers a map of another crate by its name, in this process and from now on: fits and curves
+/// accept it, and models with it can be saved and loaded.
+///
+/// A model file holds the name and parameters of the map and no code: register the map before
+/// loading the model.
+///
+/// # Errors
+/// [`kpass::Error::Register`] if a map or a landmark scheme has the name, or if the name is not
+/// valid.
+pub fn register(family: &'static MapFamily) -> Result<()> {
+    if landmark::by_name(family.name).is_some() {
+        let (what, why) = (MapFamily::WHAT, "a landmark scheme has this name");
+        return Err(kpass::Error::Register { what, name: family.name, why }.into());
+    }
+    Ok(FAMILIES.register(family)?)
 }
 
 impl Default for MapSpec {
     /// The map `nystrom`.
     fn default() -> Self {
-        Self::of(&nystrom::FAMILY)
+        Self::of(&FAMILIES.own()[0])
     }
 }
 
@@ -66,15 +81,15 @@ impl FromStr for MapSpec {
         let refuse = |at: usize, message: String| Error::Kernel { text: text.to_string(), at, message };
         let (name, rest) = text.split_at(text.find('(').unwrap_or(text.len()));
         let Some(family) = by_name(name.trim()) else {
-            let known: Vec<&str> = families().map(|family| family.name).collect();
-            return Err(refuse(0, format!("no map is called {:?}; name one of {}", name.trim(), known.join(", "))));
+            let known: Vec<&str> = registry().into_iter().map(|family| family.name).collect();
+            return Err(refuse(0, format!("unknown map {:?}; choose one of {}", name.trim(), known.join(", "))));
         };
         let mut spec = Self::of(family);
         if rest.is_empty() {
             return Ok(spec);
         }
         let Some(inner) = rest.trim_end().strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) else {
-            return Err(refuse(text.len(), "a parenthesis is not closed".to_string()));
+            return Err(refuse(text.len(), "expected a closing parenthesis".to_string()));
         };
         for part in inner.split(',').filter(|part| !part.trim().is_empty()) {
             let at = part.as_ptr() as usize - text.as_ptr() as usize;
@@ -90,7 +105,7 @@ impl FromStr for MapSpec {
                 Ok(value) if parameter.range.contains(value) => value,
                 _ => {
                     let why =
-                        format!("{key} is {:?}, it must be {}: {}", short(value), parameter.range, parameter.reason);
+                        format!("{key} is {:?}, but must be {}: {}", short(value), parameter.range, parameter.reason);
                     return Err(refuse(at, why));
                 }
             };
@@ -135,8 +150,6 @@ impl MapSpec {
 
     /// Returns how the map is built in a precision.
     pub fn making<T: Real>(&self) -> Making<T> {
-        let found = registry().iter().find(|(family, _)| family.name == self.family().name);
-        let (_, making) = found.unwrap_or_else(|| panic!("the map {} is not registered", self.family().name));
-        *making
+        T::pick(self.family().making)
     }
 }

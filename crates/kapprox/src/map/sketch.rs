@@ -9,7 +9,7 @@
 //! 2013.
 
 use super::FeatureMap;
-use super::family::{Built, MapFamily, MapShape, WithoutRows};
+use super::family::{Built, MakingPair, MapFamily, MapShape, WithoutRows};
 use super::nystrom::{STRIP, strips};
 use crate::kernel::{Explicit, row};
 use crate::{Error, Real};
@@ -31,6 +31,7 @@ pub(super) const FAMILY: MapFamily = MapFamily {
         let fixed = 3 * (ask.d + 1) * size_of::<(usize, f64)>() + tables(ask.rank);
         MapShape { p: ask.rank, landmarks: None, footprint: Footprint { fixed, per_row: per_row(ask.rank) }, making: 0 }
     },
+    making: MakingPair::without_rows(build, build),
 };
 
 /// Returns the bytes of the tables of both transforms of length p; the factor 4 covers prime
@@ -51,7 +52,7 @@ pub(super) fn build<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
         explicit.as_ref().map(|(form, values)| (*form, &values[..]))
     else {
         return Err(Error::NoSpectrum {
-            why: format!("{} is no polynomial kernel", given.kernel),
+            why: format!("{} is not a polynomial kernel", given.kernel),
             remedy: "use `kernel` 'polynomial(degree=2)', or another `map`",
         });
     };
@@ -107,7 +108,7 @@ impl TensorSketch {
         }
     }
 
-    /// Computes the sketch of one row in `product`; `work` and `product` hold p numbers each.
+    /// Computes the sketch of one row in `product`. Both buffers before `scratch` have p numbers.
     fn row<T: Real>(
         &self,
         x: impl Iterator<Item = (usize, T)> + Clone,

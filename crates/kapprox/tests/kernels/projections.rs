@@ -3,7 +3,7 @@
 use faer::{Mat, Side};
 use kapprox::kernel::{AnyKernel, Domain, KernelFamily, registry as kernels};
 use kapprox::landmark::{LandmarkSet, Landmarks, Scan, registry as schemes};
-use kapprox::map::{MOST_FEATURES, Making, MapRequest, MapSpec, OnLandmarks, families as maps};
+use kapprox::map::{MOST_FEATURES, Making, MapRequest, MapSpec, OnLandmarks, registry as maps};
 use kapprox::{FeatureMap, Kernel, NystromMap, Real};
 use kpass::{MemoryRows, Pass, Workers};
 use std::sync::Arc;
@@ -152,7 +152,7 @@ fn every_scheme<T: Real>() {
 fn every_map<T: Real>() {
     let workers = Workers::sequential();
     every_case::<T>(48, |case| {
-        for spec in maps().map(|family| family.name.parse::<MapSpec>().unwrap()) {
+        for spec in maps().into_iter().map(|family| family.name.parse::<MapSpec>().unwrap()) {
             let Making::OnLandmarks(make) = spec.making::<T>() else { continue };
             for (scheme, rank) in schemes().iter().flat_map(|scheme| [(scheme, 12), (scheme, 48)]) {
                 let ask = MapRequest { d: case.d, rank, rows: case.matrix.nrows(), element: size_of::<T>() };

@@ -51,7 +51,7 @@ fn landmarks_help() -> String {
 }
 
 fn map_help() -> String {
-    let maps = explained(kapprox::map::families().map(|family| (family.name, family.about)));
+    let maps = explained(kapprox::map::registry().into_iter().map(|family| (family.name, family.about)));
     format!("Feature map: {maps}")
 }
 

@@ -184,7 +184,7 @@ fn every_solver_and_map_has_a_golden_model() {
     for family in kfit::solver::registry() {
         assert!(has(family.name), "solver {} has no golden model", family.name);
     }
-    for family in kapprox::map::families() {
+    for family in kapprox::map::registry() {
         let (map, plain) = (format!("map {}", family.name), ["nystrom", "exact"].contains(&family.name));
         assert!(plain || has(&map), "{map} has no golden model");
     }

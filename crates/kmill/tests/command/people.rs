@@ -103,8 +103,11 @@ fn errors_say_what_can_be_done() {
         ("fit kmeans t.csv --clusters 2 --folds 5 -o m", ["--folds 5: kmeans does not read it", "leave it out"]),
         ("plot one t.csv --x b -o p.png", ["--x b: the model has one feature, a", "omit this option"]),
         ("plot one t.csv --y a -o p.png", ["--y a: the model has one feature, a", "omit this option"]),
-        ("evaluate one t.csv --threshold 0.5", ["--threshold 0.5: it decides between two classes", "leave it out"]),
-        ("predict one t.csv --top 5 -o p.csv", ["--top 5: only models of oneclass and mean", "leave it out"]),
+        (
+            "evaluate one t.csv --threshold 0.5",
+            ["--threshold 0.5: it applies to models of two classes only", "omit it"],
+        ),
+        ("predict one t.csv --top 5 -o p.csv", ["--top 5: only models of oneclass and mean", "omit the option"]),
     ] {
         let (code, _, said) = kmill(at, line);
         assert!(code == 1 && parts.iter().all(|part| said.contains(part)), "{line}: {said}");

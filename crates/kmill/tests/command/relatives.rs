@@ -75,7 +75,7 @@ fn a_row_that_the_fit_would_have_dropped_has_an_empty_prediction() {
         let (of_fit, more) = if solver == "kmeans" { (more, "") } else { ("", more) };
         ok(at, &format!("fit {solver} t.csv {target} {of_fit} --features a,b --missing drop --rank 30 -o m -q"));
         let (_, _, stderr) = kmill(at, &format!("predict m t.csv --keep id {more} -o p.csv"));
-        assert!(stderr.contains("12 of 200 rows have a missing value and get no prediction"), "{solver}: {stderr}");
+        assert!(stderr.contains("12 of 200 rows have a missing value and no prediction"), "{solver}: {stderr}");
         ok(at, &format!("predict m t.csv --keep id --missing drop {more} -o few.csv -q"));
         let lines = |name: &str| -> Vec<String> {
             std::fs::read_to_string(at.join(name)).unwrap().lines().map(ToString::to_string).collect()

@@ -102,8 +102,8 @@ fn stopped_fits_say_how_to_go_on() {
         let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{text}");
         let last = text.lines().last().unwrap_or_default();
-        assert!(last.starts_with("error: stopped; what is done is kept in m.checkpoint:"), "{text}");
-        assert!(last.contains("the same command continues") && !at.join("m").exists(), "{text}");
+        assert!(last.starts_with("error: stopped; the completed work is saved in m.checkpoint;"), "{text}");
+        assert!(last.contains("run the same command again to continue") && !at.join("m").exists(), "{text}");
         // other options and other data are refused, and the checkpoint stays
         fails(at, &format!("{LINE} -o m --resume --seed 7"), "seed was 0, now it is 7");
         fails(at, &format!("{LINE} -o m --resume --features x0"), "features was");

@@ -79,7 +79,7 @@ fn processes_keep_features_where_each_has_room() {
             command.current_dir(at).args(line.split_whitespace()).stdout(Stdio::piped()).spawn().unwrap()
         });
         let reports = processes.map(|process| String::from_utf8(process.wait_with_output().unwrap().stdout).unwrap());
-        let anew = reports.each_ref().map(|report| report.contains("computed anew in every pass"));
+        let anew = reports.each_ref().map(|report| report.contains("recomputed in every pass"));
         assert_eq!(anew, [false, false, true], "{reports:?}");
         assert!((0..3).all(|i| bytes(at, "one") == bytes(at, &format!("of{i}"))), "{line}");
     }

@@ -307,7 +307,7 @@ fn any_solver_is_tried_and_the_best_is_fitted() {
     let (_, _, stderr) =
         kmill(at, "tune ridge t.csv --target f --features x* --kernels gaussian() --rank 20 -o f.json");
     assert!(
-        stderr.contains("target f holds whole numbers from 0 to 4") && stderr.contains("--task classification"),
+        stderr.contains("target f has integer values from 0 to 4") && stderr.contains("--task classification"),
         "{stderr}"
     );
     // threads do not change the model
@@ -324,8 +324,8 @@ fn a_series_is_cut_into_blocks() {
     let line = "tune ridge t.csv --target y --metric none --kernels gaussian() --factors 1,2 --rank 20 -o m.safetensors --json";
     let (_, report, stderr) = kmill(at, line);
     assert_eq!((&report["folds"], &report["fit"]["folds"]), (&"blocks:6".into(), &"blocks:6".into()), "{stderr}");
-    assert!(stderr.contains("folds are 6 blocks of rows; --folds 5 takes rows at random"), "{stderr}");
-    assert!(!stderr.contains("whole numbers"), "{stderr}");
+    assert!(stderr.contains("folds are 6 contiguous blocks of rows; use --folds 5 for random folds"), "{stderr}");
+    assert!(!stderr.contains("integer values"), "{stderr}");
     let random = ok(at, &format!("{line} --folds 5"));
     assert_eq!((&random["folds"], &random["fit"]["folds"]), (&"5".into(), &"5".into()));
 }

@@ -69,7 +69,7 @@ impl FromStr for Method {
             return if spec.is_exact() { Err(Self::no_approximation(text.trim())) } else { Ok(Self::Map(spec)) };
         }
         let schemes = landmark::registry().into_iter().map(|scheme| scheme.name);
-        let known: Vec<&str> = schemes.chain(map::families().map(|family| family.name)).collect();
+        let known: Vec<&str> = schemes.chain(map::registry().into_iter().map(|family| family.name)).collect();
         let expected = format!("no landmark scheme and no map has this name; name one of {}", known.join(", "));
         Err(Error::option("methods", format!("{:?}", text.trim()), expected))
     }

@@ -44,7 +44,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! To add a statistic: write one file here with its `FAMILY`, and add one line to [`registry()`].
+//! To add a statistic: write one file here with its `FAMILY`, and add one line to
+//! `FAMILIES`. [`register`] adds one of another crate.
 
 mod exact;
 mod herding;
@@ -61,6 +62,7 @@ use crate::request::{PassShape, ProblemSize};
 use crate::{Certificate, Result, features::FitData};
 use kapprox::{PrecisionPair, Real};
 use kstore::Plan;
+use kstore::named::{Named, Registry};
 
 /// The kind of samples that a statistic compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,22 +83,31 @@ pub struct StatisticFamily {
     /// Kind of samples that it compares.
     pub compares: Compares,
     /// Function that adds memory other than the features to a plan.
-    plan: fn(Plan, &ProblemSize, PassShape, usize) -> Plan,
+    pub plan: fn(Plan, &ProblemSize, PassShape, usize) -> Plan,
     /// True if permutations need random access to the features.
-    keeps: bool,
-    measure: MeasurePair,
+    pub keeps: bool,
+    /// Function that measures, in f32 and in f64.
+    pub measure: MeasurePair,
+}
+
+impl Named for StatisticFamily {
+    const WHAT: &'static str = "statistic";
+    fn name(&self) -> &'static str {
+        self.name
+    }
 }
 
 /// The split of the features: the number of rows of the first sample, or of features of the first
 /// columns.
-type Division = usize;
+pub type Division = usize;
 
 /// A function that measures, given the features of all rows, the division and the number of
 /// permutations.
-type MeasureFeatures<T> = fn(&FitData<'_, T>, Division, usize) -> Result<Measured>;
+pub type MeasureFeatures<T> = fn(&FitData<'_, T>, Division, usize) -> Result<Measured>;
 
+/// The function that measures, in f32 and in f64.
 #[derive(Clone, Copy, Debug)]
-struct MeasurePair(MeasureFeatures<f32>, MeasureFeatures<f64>);
+pub struct MeasurePair(pub MeasureFeatures<f32>, pub MeasureFeatures<f64>);
 
 impl PrecisionPair for MeasurePair {
     type For<T: Real> = MeasureFeatures<T>;
@@ -160,15 +171,24 @@ pub struct Outcome {
     pub planned_bytes: usize,
 }
 
-/// Returns the descriptions of all statistics.
-pub fn registry() -> &'static [StatisticFamily] {
-    const FAMILIES: &[StatisticFamily] = &[mmd::FAMILY, hsic::FAMILY];
-    FAMILIES
+static FAMILIES: Registry<StatisticFamily> = Registry::new(&[mmd::FAMILY, hsic::FAMILY]);
+
+/// Returns every statistic: the ones of this crate, then the [registered](register) ones.
+pub fn registry() -> Vec<&'static StatisticFamily> {
+    FAMILIES.all()
 }
 
-/// Returns the statistic with this name, if any.
+/// Returns the statistic with this name, of this crate or [registered](register).
 pub fn by_name(name: &str) -> Option<&'static StatisticFamily> {
-    registry().iter().find(|family| family.name == name)
+    FAMILIES.by_name(name)
+}
+
+/// Registers a statistic of another crate by its name, in this process and from now on.
+///
+/// # Errors
+/// [`kstore::Error::Register`] if a statistic has the name, or if the name is not valid.
+pub fn register(family: &'static StatisticFamily) -> Result<()> {
+    Ok(FAMILIES.register(family)?)
 }
 
 fn require(what: &'static str, needed: u64, rows: u64) -> Result<()> {

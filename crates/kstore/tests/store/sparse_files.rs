@@ -263,17 +263,17 @@ fn npz_of_another_kind_is_refused_with_what_to_do() {
     assert!(text.contains("\"csc\" format") && text.contains("X.tocsr()"), "{text}");
     let i4 = |numbers: &[i32]| array("<i4", numbers.len(), numbers.iter().flat_map(|n| n.to_le_bytes()));
     for (text, part) in [
-        (set("indptr", i4(&[0, 2, 1, 3])), "places that ascend up to 3"),
-        (set("indptr", i4(&[0, 2, 2, 4])), "places that ascend up to 3"),
-        (set("indptr", i4(&[-1, 2, 2, 3])), "places that ascend up to 3"),
-        (set("indptr", i4(&[0, 2, 3])), "array \"indptr\": it has 3 numbers, and 4 are expected"),
-        (set("indices", i4(&[0, 4])), "array \"indices\": it has 2 numbers, and 3 are expected"),
+        (set("indptr", i4(&[0, 2, 1, 3])), "ascending positions up to 3"),
+        (set("indptr", i4(&[0, 2, 2, 4])), "ascending positions up to 3"),
+        (set("indptr", i4(&[-1, 2, 2, 3])), "ascending positions up to 3"),
+        (set("indptr", i4(&[0, 2, 3])), "array \"indptr\": it has 3 numbers instead of 4"),
+        (set("indices", i4(&[0, 4])), "array \"indices\": it has 2 numbers instead of 3"),
         (set("indices", i4(&[0, 5, 1])), "row 0 (counted from 0), column \"x\" is a row with index 5"),
-        (set("shape", array("<i8", 2, [9; 16])), "rows have at most"),
-        (set("shape", i4(&[3])), "no pair of numbers"),
+        (set("shape", array("<i8", 2, [9; 16])), "columns are supported"),
+        (set("shape", i4(&[3])), "not a pair of integers"),
         (set("data", array("<c8", 3, [0; 24])), "array \"data\": values of type \"<c8\""),
-        (set("data", array("<f8", 300, [0; 24])), "do not fit into"),
-        (refused(folder.path(), |members| members.retain(|(name, _)| *name != "format")), "it is no sparse matrix"),
+        (set("data", array("<f8", 300, [0; 24])), "does not fit into"),
+        (refused(folder.path(), |members| members.retain(|(name, _)| *name != "format")), "it is not a sparse matrix"),
         (refused(folder.path(), |members| members.retain(|(name, _)| *name != "data")), "it has no array \"data\""),
     ] {
         assert!(text.contains(part) && text.contains("wrong.npz"), "{part}: {text}");

@@ -7,7 +7,7 @@
 //!
 //! The features do not depend on the rows, need no landmarks and no triangular solve, and converge
 //! as 1/√q whatever the spectrum of K; landmarks do better if it decays. ‖phi(x)‖² = k(0) always,
-//! so the trace error of a projection says nothing here; see [`crate::quality`] for errors that do.
+//! so the trace error of projections has no meaning here; see [`crate::quality`] for other errors.
 //!
 //! Sine and cosine are paired, which has a smaller error than cosines with random phases
 //! (Sutherland, Schneider, "On the error of random Fourier features", UAI 2015). Columns 2j and
@@ -22,7 +22,7 @@ mod quantile;
 
 pub use frequencies::Sampling;
 
-use super::family::{Built, MapFamily, MapRequest, MapShape, WithoutRows};
+use super::family::{Built, MakingPair, MapFamily, MapRequest, MapShape, WithoutRows};
 use super::{FeatureMap, MapSpec, contiguous, contiguous_mut, nystrom::strips};
 use crate::kernel::{Explicit, Law, Spectrum, row, skewed_chi_squared::logarithm};
 use crate::{Error, Real, Result, real::cosine_sine, vectorised};
@@ -50,12 +50,20 @@ pub(super) const FOURIER: MapFamily = MapFamily {
     sparse: true,
     passes: 0,
     shape,
+    making: MakingPair::without_rows(
+        |given| waves_of(given, Sampling::Plain),
+        |given| waves_of(given, Sampling::Plain),
+    ),
 };
 
 pub(super) const ORTHOGONAL: MapFamily = MapFamily {
     name: "orthogonal",
     about: "random Fourier features with orthogonal frequencies",
     sparse: false,
+    making: MakingPair::without_rows(
+        |given| waves_of(given, Sampling::Orthogonal),
+        |given| waves_of(given, Sampling::Orthogonal),
+    ),
     ..FOURIER
 };
 
@@ -63,6 +71,10 @@ pub(super) const STRUCTURED: MapFamily = MapFamily {
     name: "structured",
     about: "orthogonal frequencies by Hadamard transforms: log d instead of d operations each",
     sparse: false,
+    making: MakingPair::without_rows(
+        |given| waves_of(given, Sampling::Structured),
+        |given| waves_of(given, Sampling::Structured),
+    ),
     ..FOURIER
 };
 
@@ -70,6 +82,10 @@ pub(super) const QUASI: MapFamily = MapFamily {
     name: "quasi",
     about: "Fourier features at the points of a randomised Halton sequence",
     sparse: false,
+    making: MakingPair::without_rows(
+        |given| waves_of(given, Sampling::Quasi),
+        |given| waves_of(given, Sampling::Quasi),
+    ),
     ..FOURIER
 };
 
@@ -88,7 +104,7 @@ pub(super) fn waves_of<T: Real>(given: &WithoutRows<'_>, sampling: Sampling) -> 
         return Ok(Box::new(FourierMap { skew: skew.first().copied(), ..waves }));
     }
     let spectrum = given.kernel.on_dense()?.build()?.typed::<T>().spectrum().ok_or_else(|| Error::NoSpectrum {
-        why: format!("{} is no shift-invariant kernel with a known spectrum", given.kernel),
+        why: format!("{} is not a shift-invariant kernel with a known spectrum", given.kernel),
         remedy: "use `map` nystrom, or a kernel such as gaussian, laplacian or matern",
     })?;
     Ok(match given.kernel.sparse() {
@@ -107,7 +123,7 @@ fn hyperbolic(u: f64) -> f64 {
 
 /// Random Fourier features of a kernel.
 ///
-/// Stores q·d numbers (structured, beyond 16 features: 4q). Mapping n rows costs 2nqd flops
+/// Stores q·d numbers (structured, beyond 16 inputs: 4q). Mapping n rows costs 2nqd flops
 /// (structured: 6nq log₂ d; sparse rows: 2q per entry) and nq sines and cosines.
 #[derive(Debug)]
 pub struct FourierMap<T> {
@@ -131,7 +147,7 @@ enum Frequencies<T> {
 }
 
 impl<T: Real> FourierMap<T> {
-    /// Returns a map to `p` features, from p/2 frequencies, for rows of `d` features.
+    /// Returns a map to `p` features, from p/2 frequencies, for rows of `d` inputs.
     ///
     /// # Errors
     /// [`Error::NoSpectrum`] if the sampling does not fit the law of the frequencies.

@@ -1,0 +1,44 @@
+//! A map: the first columns themselves, up to the rank. Its kernel is their inner product.
+
+use faer::{MatMut, MatRef};
+use kapprox::Real;
+use kapprox::kpass::{Footprint, Workers};
+use kapprox::map::{Built, FeatureMap, MakingPair, MapFamily, MapShape, WithoutRows};
+
+pub(crate) static FAMILY: MapFamily = MapFamily {
+    name: "columns",
+    about: "the first columns of a row",
+    parameters: &[],
+    nested: true,
+    sparse: false,
+    passes: 0,
+    shape: |_, request| MapShape {
+        p: request.rank.min(request.d),
+        landmarks: None,
+        footprint: Footprint::default(),
+        making: 0,
+    },
+    making: MakingPair::without_rows(build, build),
+};
+
+fn build<T: Real>(request: &WithoutRows<'_>) -> Built<T> {
+    Ok(Box::new(Columns { d: request.d, p: request.rank }))
+}
+
+#[derive(Debug)]
+struct Columns {
+    d: usize,
+    p: usize,
+}
+
+impl<T: Real> FeatureMap<T> for Columns {
+    fn dims(&self) -> (usize, usize) {
+        (self.d, self.p)
+    }
+    fn apply(&self, x: MatRef<'_, T>, mut out: MatMut<'_, T>, _: &Workers) {
+        out.copy_from(x.get(.., ..self.p));
+    }
+    fn footprint(&self) -> Footprint {
+        Footprint::default()
+    }
+}

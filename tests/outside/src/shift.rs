@@ -1,0 +1,32 @@
+//! A statistic: the squared distance between the means of the features of two samples, without
+//! p-values.
+
+use kapprox::Real;
+use kfit::features::{FitData, StoredFeatures, Wanted};
+use ksolve::Result;
+use ksolve::statistic::{Compares, Division, MeasurePair, Measured, StatisticFamily};
+
+pub(crate) static FAMILY: StatisticFamily = StatisticFamily {
+    name: "shift",
+    about: "the distance between two means",
+    compares: Compares::Samples,
+    plan: |plan, size, _, _| plan.term("means", 2 * 8 * size.map.p, "lower `rank`"),
+    keeps: false,
+    measure: MeasurePair(measure, measure),
+};
+
+fn measure<T: Real>(data: &FitData<'_, T>, first: Division, _: usize) -> Result<Measured> {
+    let (features, _) = StoredFeatures::gather(data, Wanted::default())?;
+    let sizes = [first as f64, (features.n - first) as f64];
+    let mut difference = vec![0.0; features.p];
+    let observer = data.resources.stages.stage("means", None);
+    features.visit(&*observer, |tile| {
+        for i in 0..tile.rows() {
+            let factor = if tile.first + i < first { 1.0 / sizes[0] } else { -1.0 / sizes[1] };
+            difference.iter_mut().zip(tile.row(i)).for_each(|(sum, phi)| *sum += factor * phi.to_f64());
+        }
+        Ok(())
+    })?;
+    let biased = difference.iter().map(|v| v * v).sum();
+    Ok(Measured { biased, ..Measured::default() })
+}
