@@ -46,8 +46,8 @@ pub(crate) fn main(args: &DemoArgs) -> Result<()> {
         return show(args, temporary.path(), &run);
     };
     if let Some(name) = FILES.iter().find(|name| folder.join(name).symlink_metadata().is_ok()) {
-        let why = format!("it holds {name}, which would be lost");
-        return Err(Error::option("--keep", folder.display(), why, "name another folder"));
+        let why = format!("it contains {name}, which would be overwritten");
+        return Err(Error::option("--keep", folder.display(), why, "choose another folder"));
     }
     std::fs::create_dir_all(folder).map_err(kstore::Error::io("create", folder))?;
     show(args, folder, &run)
@@ -57,7 +57,7 @@ fn show(args: &DemoArgs, folder: &Path, run: &Run) -> Result<()> {
     let say = |text: String| if run.json { Ok(()) } else { output::text(text) };
     let (rows, test_rows) = (args.rows, (args.rows / 5).max(1));
     say(format!(
-        "1. Data: Friedman's function of five features, five more that say nothing, and noise of variance 1.\n\n  \
+        "1. Data: Friedman's function of five features, five irrelevant features, and noise of variance 1.\n\n  \
          $ kmill generate friedman1 --rows {rows} -o train.parquet\n  \
          $ kmill generate friedman1 --rows {test_rows} --seed 1 -o test.parquet\n\n"
     ))?;
@@ -65,17 +65,14 @@ fn show(args: &DemoArgs, folder: &Path, run: &Run) -> Result<()> {
     table(folder, FILES[1], test_rows, 1, run)?;
     say(format!("{}\n", contents(&train, run)?))?;
     say(format!(
-        "2. Fit: what each column counts, landmarks, and one pass for every rank, lambda and fold.\n\n  $ {FIT}\n\n"
+        "2. Fit: importance of each column, landmarks, and one pass for all ranks, lambdas and folds.\n\n  $ {FIT}\n\n"
     ))?;
     // a separate run, so that the report has the times of the fit alone
     let mut fitted = fit::run(&parsed(FIT, folder)?, &args.run.resolve())?;
     fitted.model.iter_mut().for_each(|model| model.path = "model.safetensors".into());
     say(format!("{fitted}\n"))?;
 
-    say(format!(
-        "3. Test: {} rows the fit has not seen. The noise alone has mse 1.\n\n  $ {EVALUATE}\n\n",
-        count(test_rows)
-    ))?;
+    say(format!("3. Test: {} test rows. The noise alone has mse 1.\n\n  $ {EVALUATE}\n\n", count(test_rows)))?;
     let evaluated = evaluate::run(&parsed(EVALUATE, folder)?, run)?;
     say(format!("{evaluated}\n"))?;
 
@@ -108,7 +105,7 @@ fn table(folder: &Path, name: &str, rows: u64, seed: u64, run: &Run) -> Result<P
 /// bug in the constants above; a test parses them all.
 fn parsed<A: Args>(line: &str, folder: &Path) -> Result<A> {
     let word = |word: &str| if FILES.contains(&word) { folder.join(word).into_os_string() } else { word.into() };
-    let bug = |_| Error::option("demo", line, "it is not understood", "this is a bug, please report it");
+    let bug = |_| Error::option("demo", line, "it cannot be parsed", "this is a bug, please report it");
     usage::parsed(line.split(' ').skip(1).map(word)).map_err(bug)
 }
 

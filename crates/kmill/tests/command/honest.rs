@@ -134,7 +134,10 @@ fn few_whole_numbers_are_classes_or_are_asked_about() {
     write(&at.join("t.csv"), "a,b,sick,mass,few", rows);
     let tune = "tune any t.csv --features a,b --kernels gaussian() --work 1,2 --rank 40 -o s.json --json --target";
     let (_, classes, told) = kmill(at, &format!("{tune} sick"));
-    assert!(told.contains("2 whole numbers, each in many rows") && told.contains("--task regression"), "{told}");
+    assert!(
+        told.contains("2 distinct integer values, each in many rows") && told.contains("--task regression"),
+        "{told}"
+    );
     assert!(
         classes["contenders"].as_array().unwrap().iter().any(|one| one["solver"] == "logistic, lambda 1e-6"),
         "{classes}"
@@ -142,7 +145,7 @@ fn few_whole_numbers_are_classes_or_are_asked_about() {
     // values with few rows, and many values, are quantities; so are classes with --task regression
     for (target, more) in [("few", ""), ("mass", ""), ("sick", " --task regression")] {
         let (_, report, told) = kmill(at, &format!("{tune} {target}{more}"));
-        assert!(report["solver"] == "ridge" && !told.contains("learned as classes"), "{target}: {told} {report}");
+        assert!(report["solver"] == "ridge" && !told.contains("treated as categorical"), "{target}: {told} {report}");
     }
     let (_, _, told) = kmill(at, "fit ridge t.csv --features a,b --target sick --rank 20 -o r.safetensors");
     assert!(told.contains("integer values from 0 to 1") && told.contains("--task classification"), "{told}");

@@ -32,5 +32,5 @@ fn models_on_landmarks_are_written_and_others_refused() {
     fit("isomap t.csv --nodes 100 --neighbours 60");
     refused("a model of isomap is not a sum of kernel functions");
     let (done, said) = kmill(at, "export m -o m.pkl");
-    assert!(!done && said.contains("name the file .onnx"), "{said}");
+    assert!(!done && said.contains("choose a name that ends with .onnx"), "{said}");
 }

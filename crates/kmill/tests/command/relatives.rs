@@ -159,8 +159,8 @@ fn relatives_take_what_their_relatives_take_or_say_why_not() {
         assert!(code == 0 || stderr.contains("take"), "{line}: {stderr}");
     }
     for (line, why) in [
-        ("coordinates t.parquet --kernel linear -o p.csv", "the matrix holds the distances"),
-        ("features t.parquet --weights x0 -o p.csv", "it learns from no target"),
+        ("coordinates t.parquet --kernel linear -o p.csv", "the matrix contains the distances"),
+        ("features t.parquet --weights x0 -o p.csv", "it uses no target"),
         ("plan ridge t.parquet --target y --report p.html", "it runs nothing"),
     ] {
         let (code, _, stderr) = kmill(at, line);

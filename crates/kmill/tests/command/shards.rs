@@ -385,7 +385,7 @@ fn shards_of_ridge_make_the_model_of_all_rows() {
     let cut = refused(at, "merge all --without 36864..50000 -o cut");
     assert!(cut.contains("rows 36864..73728 are one state"), "{cut}");
     let elsewhere = refused(at, "stats job last.parquet --rows 0..36864 --first-row 73728 -o part");
-    assert!(elsewhere.contains("the shard holds rows 73728..74000"), "{elsewhere}");
+    assert!(elsewhere.contains("DATA contains rows 73728..74000"), "{elsewhere}");
     ok(at, "prepare ridge rows.parquet --target y --rank 25 --lambda 1e-6 --candidates 2000 -q -o other");
     ok(at, &format!("stats other rows.parquet --rows ..{SEGMENT} -q -o foreign"));
     let foreign = refused(at, "merge foreign b c -o all");

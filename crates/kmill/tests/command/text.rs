@@ -67,9 +67,9 @@ fn tables_go_through_every_format_with_names_keep_their_text_and_integers() {
         "convert a.csv --features x --precision f32 -o x.parquet",
         "column \"x\" is -1e300, too large for float32",
     );
-    fails(at, "convert a.csv --features city -o city.npy", "leave them out with --drop city");
+    fails(at, "convert a.csv --features city -o city.npy", "exclude them with --drop city");
     ok(at, "convert a.csv --features x,flag --target y -o n.npy -q");
-    fails(at, "convert a.csv -o n.npy", "-o n.npy: these columns cannot be kept there: \"city\" (text)");
+    fails(at, "convert a.csv -o n.npy", "-o n.npy: the output format does not support these columns: \"city\" (text)");
     ok(at, "convert a.csv --features c*,x,city --rows ..2 -o f.csv -q");
     assert_eq!(types(at, "f.csv"), ["city text", "x float64"]);
 }
@@ -87,7 +87,7 @@ fn svmlight_becomes_dense_and_missing_values_are_kept_where_asked() {
     ok(at, "convert a.svm --zero-based -o b.csv -q");
     assert!(std::fs::read_to_string(at.join("b.csv")).unwrap().starts_with("x0,x1,x2,x3,y\n0.0,0.5,"));
     std::fs::write(at.join("m.csv"), "a;b;t\n1;;x\n2;0,5;\n").unwrap();
-    fails(at, "convert m.csv -o m.parquet --features a,b --where a>7", "no row fulfils");
+    fails(at, "convert m.csv -o m.parquet --features a,b --where a>7", "no row satisfies");
     std::fs::write(at.join("m.csv"), "a;b;t\n1;;x\n;0.5;\n").unwrap();
     fails(
         at,
@@ -186,8 +186,8 @@ fn dates_times_and_bytes_keep_their_type_and_what_cannot_be_kept_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     every_type(&at.join("a.arrow"));
-    let lost = "these columns cannot be kept there: \"pair\" (records of 1 fields), \"runs\" (runs of int64); leave them out with \
-                --drop pair,runs";
+    let lost = "the output format does not support these columns: \"pair\" (records of 1 fields), \"runs\" (runs of int64); \
+                exclude them with --drop pair,runs";
     fails(at, "convert a.arrow -o b.parquet --missing keep", lost);
     // a list column whose first row has one number is accepted until a row has another length
     let ragged = "a.arrow: row 1 (counted from 0), list column \"ragged\"";
@@ -210,7 +210,7 @@ fn dates_times_and_bytes_keep_their_type_and_what_cannot_be_kept_is_named() {
     for file in ["b.parquet", "c.arrow", "d.parquet"] {
         assert_eq!(types(at, file), kinds, "{file}");
     }
-    fails(at, &format!("convert a.arrow -o b.csv {others}"), "\"bytes\" (binary); leave them out with --drop bytes");
+    fails(at, &format!("convert a.arrow -o b.csv {others}"), "\"bytes\" (binary); exclude them with --drop bytes");
     ok(at, "convert d.parquet -o e.csv --drop bytes --missing keep -q");
     let csv = "x,day,ms,clock,naive,zoned,lasted\n\
         0.5,2024-02-29,2024-02-29,23:59:59.999,1970-01-01T00:00:00.000000001,1970-01-01T00:00:00.000Z,PT90S\n\
@@ -219,7 +219,7 @@ fn dates_times_and_bytes_keep_their_type_and_what_cannot_be_kept_is_named() {
     fails(
         at,
         "convert d.parquet -o e.npy --missing keep",
-        "leave them out with --drop day,ms,clock,naive,zoned,lasted,bytes",
+        "exclude them with --drop day,ms,clock,naive,zoned,lasted,bytes",
     );
     ok(at, "convert d.parquet -o e.npy --drop bytes,lasted,naive,zoned,clock,day,ms -q");
     ok(at, "convert d.parquet -o f.npy --features ms,lasted -q");

@@ -339,13 +339,13 @@ fn what_a_search_cannot_follow_is_refused() {
     refused(at, &format!("{tune} --factors 0,1"), 2, "positive");
     refused(at, &format!("{tune} --kernels gaussian(),gausian()"), 2, "did you mean");
     refused(at, &format!("{tune} --kernels gaussian(),gaussian()"), 2, "named twice");
-    refused(at, &format!("{tune} --kernels laplacian() --kernel linear()"), 1, "leave --kernel out");
+    refused(at, &format!("{tune} --kernels laplacian() --kernel linear()"), 1, "omit --kernel");
     refused(at, &format!("{tune} --map exact --std"), 1, "the exact kernel has no features");
     refused(at, &format!("{tune} --tolerance 1e-2"), 1, "leave it out");
     refused(at, &format!("{tune} --lambda 1e-6 --rank 10"), 1, "it needs folds");
     refused(at, "tune kpca t.parquet -o refused", 2, "kpca");
     refused(at, "tune ridge t.parquet --target y", 2, "--output");
-    refused(at, &format!("{tune} -o other"), 1, "one model was named already");
+    refused(at, &format!("{tune} -o other"), 1, "a model is already named");
     refused(at, "tune ridge t.parquet --target y -o a.csv --resume", 1, "only the fit keeps a checkpoint");
     refused(at, &format!("{tune} --memory 33MiB"), 1, "raise --memory");
 }

@@ -115,8 +115,8 @@ fn columns_and_values_that_cannot_be() {
     ] {
         fails(at, &fit(data, options), 1, part);
     }
-    fails(at, "convert nan.parquet -o a.npy --missing mean", 2, "a conversion learns no means");
-    fails(at, "convert labels.parquet --target text -o a.npy", 1, "leave them out with --drop text");
+    fails(at, "convert nan.parquet -o a.npy --missing mean", 2, "a conversion does not compute means");
+    fails(at, "convert labels.parquet --target text -o a.npy", 1, "exclude them with --drop text");
     fails(at, "convert empty.parquet -o a.npy", 1, "it has no rows");
 }
 

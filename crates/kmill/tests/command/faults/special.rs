@@ -67,7 +67,7 @@ fn a_model_is_named_as_one() {
     let folder = folder();
     let at = folder.path();
     for name in ["model.pkl", "model.parquet", "t.parquet", "model.onnx"] {
-        fails(at, &format!("fit ridge t.parquet --target y -o {name}"), 1, "end it with .safetensors");
+        fails(at, &format!("fit ridge t.parquet --target y -o {name}"), 1, "choose a name that ends with .safetensors");
         if name != "t.parquet" && name != "model.parquet" {
             fails(at, &format!("tune ridge t.parquet --target y -o {name}"), 1, ".safetensors");
         }
@@ -77,7 +77,7 @@ fn a_model_is_named_as_one() {
     }
     // a file without an extension may be the data
     std::fs::copy(at.join("t.parquet"), at.join("plain")).unwrap();
-    fails(at, "fit ridge plain --target y -o plain", 1, "this is also an input");
+    fails(at, "fit ridge plain --target y -o plain", 1, "it is also an input");
 }
 
 /// Runs `line` with OUT, t.parquet and model replaced by the given names.
