@@ -49,13 +49,13 @@ struct Part {
 pub fn merge(files: &[PathBuf], without: &[Range<u64>], path: &Path) -> Result<Merged> {
     let mut files = files.iter().map(|path| Ok(StateFile::open(path)?)).collect::<Result<Vec<StateFile>>>()?;
     let Some(first) = files.first() else {
-        return Err(Error::option("statistics", "", "there is nothing to merge; name files of statistics"));
+        return Err(Error::option("statistics", "", "no files to merge; name at least one file of statistics"));
     };
     let mut card = StatisticsCard::of(first)?;
     for file in &files[1..] {
         let StatisticsCard { job_mark, edges, .. } = StatisticsCard::of(file)?;
         if job_mark != card.job_mark {
-            let why = format!("it does not hold statistics of the job that {} is of", first.path().display());
+            let why = format!("it does not have statistics of the same job as {}; merge statistics of one job", first.path().display());
             return Err(Error::Statistics { path: file.path().to_path_buf(), why });
         }
         add(&mut card.edges, edges);
@@ -108,7 +108,7 @@ fn parts(files: &[StateFile], extent: &Extent) -> Result<Vec<Part>> {
     if let Some(pair) = parts.windows(2).find(|pair| pair[0].rows.end > pair[1].rows.start) {
         let both = pair[1].rows.start..pair[0].rows.end.min(pair[1].rows.end);
         let (rows, other) = (listed(&[both]), files[pair[0].file].path().display());
-        let why = format!("rows {rows} are in {other} too; merge each row once");
+        let why = format!("rows {rows} are also in {other}; merge each row once");
         return Err(Error::Statistics { path: files[pair[1].file].path().to_path_buf(), why });
     }
     Ok(parts)
@@ -154,7 +154,7 @@ fn is_taken_away(rows: &Range<u64>, without: &[Range<u64>], path: &Path) -> Resu
     }
     let (rows, away) = (listed(std::slice::from_ref(rows)), listed(std::slice::from_ref(away)));
     let why = format!(
-        "rows {rows} are one state, and {away} cuts it: compute the statistics of the rows to be kept of {rows} anew, and merge those"
+        "rows {rows} are one state, and removing {away} would split it; recompute the statistics of the remaining rows of {rows}, and merge those"
     );
     Err(Error::Statistics { path: path.to_path_buf(), why })
 }

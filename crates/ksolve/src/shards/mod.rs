@@ -61,19 +61,19 @@ fn only_pass(fit: &Fit, training: &TrainOptions) -> Result<&'static str> {
     let only = pass(fit)?.map_err(|why| {
         let can = |name: &&str| matches!(fit.for_solver(name).and_then(|fit| pass(&fit)), Ok(Ok(_)));
         let able: Vec<&str> = solver::registry().into_iter().map(|family| family.name).filter(can).collect();
-        refused(fit, &format!("{why} ({} can do with one)", able.join(", ")))
+        refused(fit, &format!("{why} ({} need only one)", able.join(", ")))
     })?;
     if training.metric != MetricSource::None {
-        let why = "it is no part of a job, whose shards see the scaled features; leave it out";
+        let why = "a prepared job does not support it, because its shards use the scaled features; leave it out";
         return Err(Error::option("metric", &training.metric, why));
     }
     if training.map.passes() > 0 {
-        return Err(refused(fit, "making this `map` takes another; choose another map"));
+        return Err(refused(fit, "building this `map` takes another pass; choose another map"));
     }
     match training.landmarks.scheme() {
-        None => Err(refused(fit, "a table of landmarks is no part of a job; name a scheme")),
+        None => Err(refused(fit, "a prepared job cannot store a table of landmarks; name a landmark scheme")),
         Some(scheme) if scheme.needs_targets => {
-            Err(refused(fit, "these `landmarks` look at targets in another; choose another scheme"))
+            Err(refused(fit, "these `landmarks` read the targets in another pass; choose another scheme"))
         }
         Some(_) => Ok(only),
     }
@@ -100,7 +100,7 @@ fn columns(states: &mut StateFile, selected: &Selected) -> Result<Statistics> {
 fn unreadable(path: &Path, error: &serde_json::Error) -> Error {
     Error::Statistics {
         path: path.to_path_buf(),
-        why: format!("it is no prepared job: {}", kstore::shown::json(error)),
+        why: format!("it is not a prepared job: {}", kstore::shown::json(error)),
     }
 }
 
@@ -114,7 +114,7 @@ impl PreparedJob {
         let selected = run.coded(&table.select(selection)?)?;
         if let Some(column) = selected.effect_columns().first() {
             let why = format!(
-                "shards do not see the targets that column {column} is coded by: give `hash` 256, or leave it out"
+                "a shard does not read the targets of other shards, by which column {column} is encoded; use `hash` 256, or leave the column out"
             );
             return Err(refused(fit, &why));
         }
@@ -151,7 +151,7 @@ impl PreparedJob {
         if (about.job.version.as_str(), &about.job.instruction_set) != (version, &set) {
             let (there, on) = (&about.job.version, &about.job.instruction_set);
             let why = format!(
-                "it was prepared by version {there} on {on}, this is {version} on {set}: the bits would differ"
+                "it was prepared by version {there} on {on}, but this is version {version} on {set}, and the results would not be bit-identical; prepare it again"
             );
             return Err(Error::Statistics { path: path.to_path_buf(), why });
         }
@@ -187,7 +187,7 @@ impl PreparedJob {
         let all = cut.segments();
         let count = all.end - all.start;
         if part == 0 || part > parts {
-            return Err(Error::option("part", format!("{part}/{parts}"), "ask for parts 1/K to K/K"));
+            return Err(Error::option("part", format!("{part}/{parts}"), "expected a part from 1/K to K/K"));
         }
         // with at least eight blocks per part, the largest part exceeds the others by an eighth at
         // most
@@ -227,12 +227,12 @@ impl PreparedJob {
         if stored < self.stored_rows() {
             let expected = self.stored_rows();
             let why = format!(
-                "the job was prepared on {expected} stored rows; say which row the shard begins with, `first_row`, or whose rows it comes `after`"
+                "the job was prepared on {expected} stored rows; give the first row of the shard, `first_row`, or the statistics of the rows before it, `after`"
             );
             return Err(Error::option("rows", format!("of a table of {stored}"), why));
         }
         if let Some(why) = self.about.job.closed.as_ref().filter(|_| rows.end > self.stored_rows()) {
-            let why = format!("the job has no row behind {}, because {why}", self.about.extent.pass.cut.end);
+            let why = format!("the job has no rows after {}, because {why}", self.about.extent.pass.cut.end);
             return Err(Error::option("rows", format!("{}..{}", rows.start, rows.end), why));
         }
         let out = StateWriter::create(path)?;
@@ -297,7 +297,7 @@ impl PreparedJob {
         let new: Vec<&str> = new.map(|((name, _), _)| name.as_str()).take(8).collect();
         if !new.is_empty() {
             let new = new.join(", ");
-            run.stages().warn(format!("the job was prepared on rows over which {new} did not vary: prepare it anew, or such features have no effect"));
+            run.stages().warn(format!("{new} did not vary in the rows that the job was prepared on, so these columns have no effect; prepare the job again with rows in which they vary"));
         }
         Ok(fitted)
     }
@@ -314,7 +314,7 @@ impl PreparedJob {
         if card.job_mark == self.mark {
             return Ok(card);
         }
-        let why = format!("it holds statistics of another job than {}", self.path.display());
+        let why = format!("it has statistics of another job than {}; use statistics of this job", self.path.display());
         Err(Error::Statistics { path: file.path().to_path_buf(), why })
     }
 
@@ -347,7 +347,7 @@ impl PreparedJob {
     fn other_rows(&self, rows: Range<u64>) -> String {
         let (rows, job) = (listed(&[rows]), self.path.display());
         format!(
-            "the values of rows {rows} are not those that {job} was prepared on: fold the same table, or say where rows of another one begin, with `first_row` or `after`"
+            "the values of rows {rows} differ from those that {job} was prepared on; use the same table, or give the first row of a shard in another table, with `first_row` or `after`"
         )
     }
 }

@@ -80,8 +80,8 @@ pub fn represent<T: Real>(
     let place = |shape: &ProblemSize, cut: PassShape| -> (FeatureTier, Plan) {
         let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
         let plan = plan::pass_features("herding", shape, cut, resources.memory)
-            .term("numbers of the rows", n.saturating_mul(9), "herd fewer rows (`rows`)")
-            .term("picks", count.saturating_mul(32), "lower `count`");
+            .term("row numbers", n.saturating_mul(9), "select among fewer rows (`rows`)")
+            .term("selected rows", count.saturating_mul(32), "lower `count`");
         FeatureTier::choose(plan, shape, resources)
     };
     let plans = plan::cut(&shape, &|cut| place(&shape, cut).1, resources.memory);

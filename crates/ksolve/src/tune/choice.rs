@@ -57,7 +57,7 @@ impl Choice<'_> {
         if let Some(by) = self.options.select.filter(|by| by.needs_probabilities() && self.solver != ANY)
             && !has_probabilities(self.base)?
         {
-            let why = format!("the scores of {} are no probabilities; give auc or error, or tune {ANY}", self.solver);
+            let why = format!("the scores of {} are not probabilities; use auc or error, or tune {ANY}", self.solver);
             return Err(Error::option("measure", by, why));
         }
         let (tuned, trials) = self.scaled::<T>(&mut log, memory)?;
@@ -90,7 +90,7 @@ impl Choice<'_> {
             log.trial(what, || contest.step(self.run, memory))?;
             if log.is_late(memory)? && contest.hurry() {
                 self.listener
-                    .warn("the search was cut short: not every solver was tried on every fold; give more `time`, or more `work`");
+                    .warn("the search ended early: not every solver was tried on every fold; raise `time` or `work`");
             }
         }
         self.listener.end();
@@ -106,7 +106,7 @@ impl Choice<'_> {
         self.listener.begin(Part::Solvers, 1 + steps.iter().sum::<u64>());
         if let Some(plain) = plain {
             let mut two = [&winner, &plain].into_iter().map(|one| {
-                let what = format!("rows kept apart, metric {}", one.report.metric);
+                let what = format!("test rows, metric {}", one.report.metric);
                 log.trial(what, || timed(memory, || trials.test_halves(&one.fit, self.run)))
             });
             // lazily: an error in the first test ends the search before `memory` stores the second
@@ -122,15 +122,15 @@ impl Choice<'_> {
                 let drops = other < WORTH * chose;
                 if drops {
                     let why = format!(
-                        "on rows that it has not seen, the metric has error {chose:.4e}, and the best kernel without one {other:.4e}"
+                        "on test rows, the error is {chose:.4e} with the metric and {other:.4e} with the best kernel without a metric"
                     );
-                    self.listener.warn(&format!("{why}: the metric was left out"));
+                    self.listener.warn(&format!("{why}: the metric is discarded"));
                     winner = plain.instead_of(&winner, &mut contenders, Some(why));
                 }
                 test = Some(if drops { (unseen, others) } else { (seen, seconds) });
             }
         } else {
-            let what = "rows kept apart".to_string();
+            let what = "test rows".to_string();
             test = log.trial(what, || timed(memory, || trials.test(&winner.fit, self.run)))?;
         }
         let hurried = test.is_some() && is_told_by_half(&winner.fit) && log.is_fit_late(Duration::MAX, memory)?;
@@ -143,14 +143,14 @@ impl Choice<'_> {
         };
         let at_random = match tuned.alike {
             Some(_) => {
-                let (seed, what) = (self.options.training.seed, "rows at random".to_string());
+                let (seed, what) = (self.options.training.seed, "random rows".to_string());
                 log.trial(what, || memory.recall_or(|| trials.test_at_random(&winner.fit, seed, self.run)))?
             }
             None => None,
         };
         let elsewhere = match &test {
             Some((apart, _)) if unlike => {
-                let (seed, what) = (self.options.training.seed, "new rows of other kinds".to_string());
+                let (seed, what) = (self.options.training.seed, "rows that differ from the table".to_string());
                 let kinds = || trials.elsewhere(&winner.fit, self.selected, seed, self.run);
                 let found = log.trial(what, || memory.recall_or(kinds))?;
                 found.iter().filter_map(|kind| kind.warning(apart.error)).for_each(|text| self.listener.warn(&text));
@@ -257,7 +257,7 @@ impl Choice<'_> {
             log.learn(what, || search.step(memory, &enough).map(|made| (made, search.least())))?;
             if log.is_late(memory)? && search.hurry()? {
                 self.listener.warn(
-                    "the search was cut short: not every kernel was tried; give more `time`, or name fewer `kernels`",
+                    "the search ended early: not every kernel was tried; raise `time`, or name fewer `kernels`",
                 );
             }
         }

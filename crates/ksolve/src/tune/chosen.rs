@@ -64,7 +64,7 @@ impl std::str::FromStr for SearchWork {
             Ok(&[kernels, solvers]) => Ok(Self { kernels, solvers, machines: None }),
             Ok(&[kernels, solvers, machines]) => Ok(Self { kernels, solvers, machines: Some(machines) }),
             _ => {
-                Err("expected steps of the search and trials of solvers, such as 4,12, and of machines, such as 4,12,9"
+                Err("expected numbers of kernel steps and solver trials, such as 4,12, or also of exact fits, such as 4,12,9"
                     .to_string())
             }
         }

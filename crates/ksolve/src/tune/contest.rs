@@ -247,7 +247,7 @@ impl<'a, T: Real> Contest<'a, T> {
         let winner = &mut self.contenders[self.alive[0]];
         winner.report.chosen = true;
         winner.report.why = (mean(winner) > least).then(|| {
-            "the means are of different numbers of folds; this one is the least on those that two share".into()
+            "the means cover different numbers of folds; on the shared folds, this one is the lowest".into()
         });
         (winner.clone(), self.contenders)
     }
@@ -316,7 +316,7 @@ fn fits(solver: &str, base: &Fit, tuned: &Tuned, by: Select) -> Result<Vec<(Fit,
         for pairs in [false, true].into_iter().filter(|pairs| paired || !pairs) {
             let mut found = Vec::new();
             let fit = if pairs { fit.clone().set(svm::PAIRS.name, true) } else { fit.clone() };
-            let told = if pairs { format!("{name}, pairs") } else { name.to_string() };
+            let told = if pairs { format!("{name}, one-vs-one") } else { name.to_string() };
             let at = |lambda: &f64| (fit.clone().set(parameter::LAMBDA.name, lambda), Some(*lambda), told.clone());
             found.extend(lambdas.iter().map(at));
             found.extend(lambdas.is_empty().then(|| (fit.clone(), None, told.clone())));

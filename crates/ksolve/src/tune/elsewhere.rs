@@ -62,8 +62,9 @@ impl Elsewhere {
         let error = self.apart.error;
         (self.folds.is_none() && error > WORSE * told).then(|| {
             format!(
-                "most rows have near-copies, and folds at random hold rows out whose copies are learned from: on rows without a copy the \
-                 error is {error:.4e}, not {told:.4e}; if new rows have none, name a column of the copies: `folds` groups:5:COLUMN"
+                "most rows have near-copies, and random folds leave copies of validation rows among the training rows: on rows \
+                 without a copy the error is {error:.4e}, not {told:.4e}; if new rows have no copies, name a column that \
+                 identifies the copies: `folds` groups:5:COLUMN"
             )
         })
     }

@@ -98,7 +98,7 @@ impl Choice<'_> {
             return Ok(None);
         }
         let Some((name, fit, fits)) = machine(tried, !self.base.gives_penalty(), self.selected, self.run)? else {
-            let why = "no solver that was tried has a machine on the kernel itself; leave `map` out";
+            let why = "none of the tried solvers supports the exact kernel; leave `map` out";
             return if asked { Err(Error::option("map", "exact", why)) } else { Ok(None) };
         };
         let few = tuned.classes > 0 && trials.seen() < ROWS;
@@ -132,14 +132,14 @@ impl Choice<'_> {
         }
         let Walk { name, fit, best, problem, .. } = walk;
         let Some(best) = best.filter(|best| best.error.is_finite()) else {
-            let why = problem.unwrap_or("no machine could be fitted".to_string());
+            let why = problem.unwrap_or("no exact fit succeeded".to_string());
             return if asked { Err(Error::option("map", "exact", why)) } else { Ok(None) };
         };
         let report = ContenderReport::new(titled(&name, best.lambda), &best.kernel, &best.form);
         let report = ContenderReport { errors: vec![best.error], mean: Some(best.error), ..report };
         let fit = fit.kernel(best.kernel).metric(best.metric);
         let fit = Contender { name, fit, lambda: best.lambda, report };
-        let why = rival.map(|rival| format!("{} has error {rival:.4e} on as many rows", winner.report.solver));
+        let why = rival.map(|rival| format!("{} has error {rival:.4e} on the same number of rows", winner.report.solver));
         Ok(Some((fit.for_rows(learned as u64, seen, None), why)))
     }
 }
@@ -154,7 +154,7 @@ fn machine(tried: &[Contender], free: bool, selected: &Selected, run: &Run<'_>) 
         let fit = fit.clone().on_kernel()?;
         let whole = if free { fit.clone().set(parameter::LAMBDA.name, LAMBDAS[1]) } else { fit.clone() };
         if let Ok(plan) = whole.plan(selected, run) {
-            return Ok(Some((format!("{name} on the kernel itself"), fit, plan.fits())));
+            return Ok(Some((format!("{name} on the exact kernel"), fit, plan.fits())));
         }
     }
     Ok(None)
@@ -285,11 +285,11 @@ mod tests {
         let first = |tried: &[Contender]| machine(tried, true, &selected, &Run::new()).unwrap().map(|found| found.0);
         let of =
             |svm: f64| [contender("logistic", 0.1, true), contender("svm", svm, false), contender("ridge", 0.2, false)];
-        assert_eq!(first(&of(0.15)).as_deref(), Some("svm on the kernel itself"));
-        assert_eq!(first(&of(0.25)).as_deref(), Some("ridge on the kernel itself"));
+        assert_eq!(first(&of(0.15)).as_deref(), Some("svm on the exact kernel"));
+        assert_eq!(first(&of(0.25)).as_deref(), Some("ridge on the exact kernel"));
         // the winner comes first, even if its mean is higher
         let won = [contender("svm", 0.3, true), contender("ridge", 0.2, false)];
-        assert_eq!(first(&won).as_deref(), Some("svm on the kernel itself"));
+        assert_eq!(first(&won).as_deref(), Some("svm on the exact kernel"));
         assert_eq!(first(&of(0.15)[..1]), None);
     }
 }

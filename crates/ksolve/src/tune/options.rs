@@ -153,13 +153,13 @@ pub(super) fn check(options: &TuneOptions, features: usize) -> Result<()> {
     let training = &options.training;
     training.check()?;
     if training.tolerance.is_some() {
-        return Err(Error::option("tolerance", "a tolerance", "the search chooses among `ranks`; leave it out"));
+        return Err(Error::option("tolerance", "a tolerance", "the search compares `ranks` instead; leave it out"));
     }
     if let Some(factor) = options.factors.iter().find(|factor| !(factor.is_finite() && **factor > 0.0)) {
         return Err(Error::option(
             "factors",
             kstore::shown::number(*factor),
-            "a length scale is multiplied by positive numbers only",
+            "expected a positive factor of the length scale",
         ));
     }
     if options.kernels.is_empty() || options.factors.is_empty() {
@@ -169,11 +169,11 @@ pub(super) fn check(options: &TuneOptions, features: usize) -> Result<()> {
         kernel.check_features(options.training.metric.outputs(features))?;
     }
     if options.score == Score::Cv && matches!(training.folds, crate::FoldSpec::None) {
-        return Err(Error::option("score", "cv", "it needs folds; give `folds` 5, or `score` gcv"));
+        return Err(Error::option("score", "cv", "it needs folds; use `folds` 5, or `score` gcv"));
     }
     if let Some(by) = options.select.filter(|by| *by != Select::Error && training.task == Task::Regression) {
         let why =
-            "it compares classes, and the target holds numbers to be learned as such; leave it out, or learn classes";
+            "it compares classifiers, but the target is numeric (regression); leave it out, or set `task` classification";
         return Err(Error::option("measure", by, why));
     }
     Ok(())

@@ -249,7 +249,7 @@ impl Tune {
     #[doc(hidden)]
     pub fn options(&self, base: &Fit, selected: &Selected) -> Result<TuneOptions> {
         if let Some(factors) = self.factors.as_ref().filter(|_| self.learns_metric()) {
-            let why = "length scales are found with the metric; leave it out, or give `metric` none";
+            let why = "the metric determines the length scales; leave it out, or set `metric` none";
             return Err(Error::option("factors", factors, why));
         }
         let learns = self.learns_metric() && !self.is_too_wide(selected.shape().features);

@@ -221,7 +221,7 @@ impl<T: Real> Trials<T> {
         }
         let few = self.apart.is_some() && apart < FEW_PAIRS;
         Ok(few.then(|| {
-            format!("the rows kept apart have {apart} pairs of different grades, whose order tells little; a larger `sample` has more")
+            format!("the test rows have only {apart} pairs of different grades, too few for a reliable error; raise `sample`")
         }))
     }
 
@@ -250,7 +250,7 @@ impl<T: Real> Trials<T> {
         let learned = self.learned(fold, most);
         let takes = |position: usize| learned.binary_search(&position).is_ok();
         let found = self.scored(fit, &takes, &[&|position| self.folds[position] == fold], run)?;
-        let lacks = || Error::option("measure", by, "the rows of a fold are all of one class; give log-loss or error");
+        let lacks = || Error::option("measure", by, "all rows of a fold have the same class; use log-loss or error");
         found.first().map_or(Ok(f64::INFINITY), |found| found.measure(by).ok_or_else(lacks))
     }
 
@@ -336,7 +336,7 @@ impl<T: Real> Trials<T> {
         let unscored = || Error::NoCell { precision: T::NAME };
         let unpaired = || {
             let why =
-                "no two rows of a group that is held out have different grades; take a larger `sample`, or fewer folds";
+                "no two rows of a validation group have different grades; raise `sample`, or use fewer folds";
             Error::option("folds", self.count, why)
         };
         let score = |rows: &&dyn Fn(usize) -> bool| {
@@ -358,7 +358,7 @@ impl<T: Real> Trials<T> {
         let (d, t) = (self.rows.shape().features, self.t);
         let places: Vec<usize> = (0..self.folds.len()).filter(|position| take(*position)).collect();
         if places.is_empty() {
-            let why = "no row of the sample is left to learn from or to score; take other folds, or a larger `sample`";
+            let why = "no row of the sample remains for training or scoring; use other folds, or raise `sample`";
             return Err(Error::Folds { folds: self.count.to_string(), why: why.to_string() });
         }
         let x: Vec<T> = places.iter().flat_map(|i| &self.rows.x()[i * d..(i + 1) * d]).copied().collect();
