@@ -1,10 +1,10 @@
 //! Coordinates of objects that are described only by their pairwise kernel values or distances.
 //!
-//! Row i of the table holds the kernel values, or distances, of object i to all objects. A few
-//! columns, drawn by [randomly pivoted Cholesky](kapprox::matrix), give coordinates F, n x r, with
-//! FFᵀ close to the kernel matrix. For distances D² the kernel matrix is −½HD²H with H = I − 11ᵀ/n.
-//! Any solver for numeric columns with a linear kernel can then learn from the objects, up to the
-//! trace error.
+//! Row i of the table holds the kernel values, or distances, of object i to all objects. Randomly
+//! pivoted Cholesky ([`kapprox::matrix`]) selects a few columns, which give coordinates F, n x r,
+//! with FFᵀ close to the kernel matrix. For distances D² the kernel matrix is −½HD²H, where
+//! H = I − 11ᵀ/n. Any solver for numeric columns with a linear kernel can then learn from the
+//! objects, up to the trace error.
 //!
 //! The coordinates are a function of the row: F_i = L⁻¹k, with k the kernel values to the pivots. A
 //! model therefore computes the coordinates of a new object from its kernel values or distances to
@@ -57,10 +57,10 @@ pub struct CoordinateOptions {
 pub struct Placed {
     /// Model whose outputs are the coordinates of a row.
     pub model: Model<f64>,
-    /// Objects of the pivots, in the order of selection.
+    /// Indices of the pivot objects, in the order of selection.
     pub pivots: Vec<u64>,
-    /// Trace of the residual of the kernel matrix, relative to its trace; for distances, a bound of
-    /// it.
+    /// Trace of the residual of the kernel matrix, relative to its trace; for distances, an upper
+    /// bound.
     pub trace_error: f64,
 }
 

@@ -328,8 +328,8 @@ mod tests {
         for (wrong, why) in [
             ("uniform,unifrom", "unknown landmark scheme or map"),
             ("greedy,greedy", "greedy is named twice"),
-            ("", "no landmark scheme"),
-            ("uniform,", "no landmark scheme"),
+            ("", "unknown landmark scheme"),
+            ("uniform,", "unknown landmark scheme"),
             ("ensemble(parts=4", "not closed"),
         ] {
             let error = methods(wrong).unwrap_err();

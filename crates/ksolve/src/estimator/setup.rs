@@ -49,7 +49,7 @@ impl Setup {
     /// Fits numbers.
     ///
     /// # Errors
-    /// A fit that `set` made a classification: its scores are not predictions of the numbers.
+    /// A fit whose `task` is not regression: its scores are not predictions of the target.
     pub(super) fn fit_numbers<X: Inputs + ?Sized, P: Predicted>(
         &self,
         x: &X,

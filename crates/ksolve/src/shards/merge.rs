@@ -15,9 +15,10 @@ pub struct Merged {
     pub states: usize,
     /// Number of rows, both folded into states and stored for later folding.
     pub rows: u64,
-    /// Number of rows that are folded only when the model is solved for.
+    /// Number of rows that are stored unchanged and folded only by
+    /// [`PreparedJob::solve`](super::PreparedJob::solve).
     pub begun: u64,
-    /// Index of the stored row that comes next.
+    /// Index of the stored row after the last one.
     pub next: u64,
     /// Stored rows that are missing.
     pub missing: Vec<Range<u64>>,
@@ -31,10 +32,10 @@ struct Part {
 }
 
 /// Merges statistics of one job, in any order, and writes them to `path`. The stored rows `without`
-/// are removed, as if they had never existed.
+/// are removed; the result is the same as if they had never been added.
 ///
-/// Nothing is computed: states stay separate until a model is solved for. Merged rows can therefore
-/// be removed again, unless a state spans their boundary.
+/// States stay separate until [`PreparedJob::solve`](super::PreparedJob::solve) combines them.
+/// Merged rows can therefore be removed again, unless a state spans their boundary.
 ///
 /// ```no_run
 /// let parts = ["a.stats".into(), "b.stats".into()];

@@ -2,12 +2,12 @@
 //! times.
 //!
 //! Supported are solvers that make one pass over the features: ridge regression by its Gram matrix,
-//! kernel PCA and Fisher's discriminants. [`PreparedJob::prepare`] makes the passes before that
+//! kernel PCA and Fisher's discriminants. [`PreparedJob::prepare`] executes the passes before this
 //! one, over all rows, and writes their results as a **job**. On the machine of each shard,
-//! [`PreparedJob::statistics`] folds its rows into a file of **statistics**: the states of the
-//! nodes of the reduction tree, and the rows of segments that the shard covers only partly.
-//! [`merge()`] merges such files, in any order, and [`PreparedJob::solve`] computes the model,
-//! bit-identical to a fit on all rows.
+//! [`PreparedJob::statistics`] folds the rows of the shard into a file of **statistics**: the
+//! states of the nodes of the reduction tree, and the rows of segments that the shard covers only
+//! partly. [`merge()`] merges such files, in any order, and [`PreparedJob::solve`] computes the
+//! model, bit-identical to a fit on all rows.
 //!
 //! States are added only along the tree and never subtracted: a removed shard is left out of the
 //! sums. Rows may be appended after a job was prepared; scaling, landmarks and folds remain those
@@ -105,8 +105,9 @@ fn unreadable(path: &Path, error: &serde_json::Error) -> Error {
 }
 
 impl PreparedJob {
-    /// Makes every pass but the last, over all rows of `table`, and writes to `path` their results
-    /// (scaling, landmark candidates, labels), the fit, its columns and the number of rows.
+    /// Executes all passes except the last one over the rows of `table`. Writes their results
+    /// (scaling, landmark candidates, labels), the fit, its columns and the number of rows to
+    /// `path`.
     ///
     /// # Errors
     /// A solver or options that make more than one pass over features; the errors of [`Fit::run`].
@@ -168,7 +169,7 @@ impl PreparedJob {
         self.about.job.text(options)
     }
 
-    /// Returns the number of rows of a segment; statistics of that many stored rows, starting at a
+    /// Returns the number of rows of a segment; statistics of this many stored rows, starting at a
     /// multiple of it, are one state of the reduction tree.
     pub fn segment_rows(&self) -> u64 {
         self.about.extent.pass.cut.segment
@@ -176,8 +177,8 @@ impl PreparedJob {
 
     /// Returns the stored rows of part `part` of `parts`, counted from 1, of a table with `stored`
     /// rows. Parts have about the same number of segments and consist of whole reduction blocks if
-    /// there are enough, because their statistics are smallest. If there are more parts than
-    /// segments, some are empty.
+    /// there are enough blocks, because the statistics of whole blocks are smallest. If there are
+    /// more parts than segments, some are empty.
     ///
     /// # Errors
     /// A part outside of 1 to `parts`.
@@ -203,8 +204,8 @@ impl PreparedJob {
         Ok(cut.rows(&(aligned(at(part - 1))..aligned(at(part)))))
     }
 
-    /// Returns the index of the row after the last one of some statistics, where the next rows
-    /// start.
+    /// Returns the index of the row after the last row of a file of statistics: the first row of
+    /// the next shard.
     ///
     /// # Errors
     /// Statistics of another job.

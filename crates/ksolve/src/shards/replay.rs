@@ -101,7 +101,7 @@ impl Replay {
         }
     }
 
-    /// Ends the fit, whose role is complete.
+    /// Marks the role as complete and returns the error that ends the fit.
     fn end(&self) -> Error {
         self.done.store(true, Ordering::Relaxed);
         Error::Interrupted
@@ -166,7 +166,8 @@ impl Engine for Replay {
 
     fn give(&self, _: &PassKey, node: &Node, state: Option<&dyn Persist>) -> Result<()> {
         match (&self.job, BegunRows::of(self, &node.segments)) {
-            // named as prepared, so that statistics of the same job are interchangeable
+            // written with the key of the prepared pass, so that statistics of one job are
+            // interchangeable
             (Some((_, shared)), LotRows::Whole) => self.write(shared, node.clone(), state),
             _ => Ok(()),
         }

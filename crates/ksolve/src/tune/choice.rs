@@ -19,7 +19,7 @@ pub struct Choice<'a> {
     pub solver: &'a str,
     /// Fit that the choice completes.
     pub base: &'a Fit,
-    /// Kernels, and how they are compared.
+    /// Kernels, and the options of their comparison.
     pub options: &'a TuneOptions,
     /// Scalings that are tried with the best kernel, after the scaling of the options.
     pub scalings: &'a [Scaling],
@@ -32,12 +32,12 @@ pub struct Choice<'a> {
     /// according to the listener, time suffice. A base fit with an exact map always uses the exact
     /// kernel.
     pub exact: bool,
-    /// Resources. The observer receives the stages of every step; checkpoints are not read.
+    /// Resources. The observer receives the stages of every step. Checkpoints are not read.
     pub run: &'a Run<'a>,
     /// Listener that receives the steps.
     pub listener: &'a dyn SearchListener,
-    /// Returns the fit that is written, which may have other ranks than the trials; called once, at
-    /// the end of the choice.
+    /// Function that returns the final fit, which may have other ranks than the trials; called
+    /// once, at the end of the search.
     pub written: &'a dyn Fn(&Chosen) -> Result<Fit>,
 }
 
@@ -198,9 +198,9 @@ impl Choice<'_> {
         }
     }
 
-    /// Returns the search at the scaling of the options, or at another scaling if its held-out
-    /// error is below [`WORTH`] times as large. A nonlinear scaling is not a metric, so rounds of
-    /// metric learning cannot find it.
+    /// Returns the search at the scaling of the options, or at another scaling if this reduces the
+    /// held-out error below the fraction [`WORTH`]. A nonlinear scaling is not a metric, so rounds
+    /// of metric learning cannot find it.
     fn scaled<T: Real>(&self, log: &mut Log<'_>, memory: &mut Memory<'_>) -> Result<(Tuned, Trials<T>)> {
         let resources = self.run.resources();
         let mut best = self.search::<T>(self.options, &resources, log, memory)?;

@@ -22,8 +22,7 @@ pub enum Part {
 
 kmodel::enum_of_words!(Part, "part", "search" => Search, "solvers" => Solvers, "machines" => Machines, "fit" => Fit);
 
-/// A point in the history of a search: what was done, and the lowest held-out error of a kernel so
-/// far.
+/// An entry in the history of a search: the step, and the lowest held-out error of a kernel so far.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Moment {
     /// Seconds since the start of the search.
@@ -140,6 +139,6 @@ pub struct Chosen {
     pub elsewhere: Vec<Elsewhere>,
     /// Number of steps; passed as [`super::Choice::work`] they repeat this choice.
     pub work: SearchWork,
-    /// Steps of the search in order of time, each with the best score so far.
+    /// Steps of the search in chronological order, each with the best score so far.
     pub history: Vec<Moment>,
 }

@@ -3,8 +3,8 @@
 //! In the first round, every contender is fitted on all folds but one and scored on that fold. The
 //! better half, at least [`STAY`], continues on a second fold, and so on for up to [`FOLDS`] folds.
 //! The lowest mean error wins. Classifiers are compared by [`Select`], while kernels were chosen by
-//! squared error; therefore the best kernel without a metric competes again, and first: it is
-//! nearly the default fit.
+//! squared error; therefore the best kernel without a metric competes again. It is tried first,
+//! because it is close to the default fit.
 //!
 //! *Cost*: one fit per contender on the first fold, for half of them another fit, and so on; each
 //! at rank [`RANK`] on the rows of the sample.
@@ -49,7 +49,7 @@ const PAIRED: RangeInclusive<usize> = 3..=10;
 /// A fit that takes part in a contest.
 #[derive(Clone)]
 pub(super) struct Contender {
-    /// Solver without its regularisation parameter: `svm, pairs`.
+    /// Solver without its regularisation parameter: `svm, one-vs-one`.
     pub(super) name: String,
     /// Fit at the requested ranks.
     pub(super) fit: Fit,
@@ -278,7 +278,7 @@ pub(super) fn contenders(solver: &str, base: &Fit, tuned: &Tuned, by: Select) ->
     let plain = plain.transpose()?.map(|kernel| (kernel, MetricSource::None, "none"));
     let (behind, mut found): (Vec<_>, Vec<Contender>) = (plain.into_iter().chain([best]).collect(), Vec::new());
     for (fit, lambda, name) in fits(solver, base, tuned, by)? {
-        // interleaved, so that a search that is cut short has tried both
+        // interleaved, so that a search that ends early has tried both
         for (kernel, metric, form) in &behind {
             let report = ContenderReport::new(titled(&name, lambda), kernel, form);
             let fit = fit.clone().kernel(kernel.clone()).metric(metric.clone());

@@ -6,8 +6,8 @@
 //! in tight clusters have copies in every fold. Therefore the chosen model is refitted without some
 //! groups, without later rows, or without clusters, and tested on these.
 //!
-//! *Cost*: a fit of a trial for each kind of rows that is found; for clusters, the distances of a
-//! few hundred rows to all rows of the sample.
+//! *Cost*: one trial fit for each kind of rows in the table; for clusters, the distances of a few
+//! hundred rows to all rows of the sample.
 
 use super::{Apart, trial::Trials};
 use crate::Result;
@@ -36,8 +36,8 @@ const SEEDS: usize = 500;
 const NEIGHBOURS: usize = 30;
 const NUMBERS: usize = 2_000_000_000;
 
-/// A row has near-copies if the distance of the next neighbour exceeds theirs by this factor; a
-/// table has near-copies if more than half of its examined rows have.
+/// Minimum ratio of the distance of the next neighbour to the distances of near-copies. A table has
+/// near-copies if more than half of its examined rows have some.
 const GAP: f64 = 5.0;
 
 /// Ratio of the errors above which near-copies make the error estimate too optimistic.

@@ -3,8 +3,8 @@
 //!
 //! A map with few features needs a large length scale, because small ones need many landmarks. The
 //! exact kernel is best at a small length scale and, if the target has steps, with a rougher
-//! kernel. Therefore these are chosen again, with the metric that was found: first the kernel, then
-//! the length scale of the best kernel, then its regularisation parameter, each while the held-out
+//! kernel. Therefore these are chosen again, with the learned metric: first the kernel, then the
+//! length scale of the best kernel, then its regularisation parameter, each while the held-out
 //! error falls. For more rows, the length scale stays the same, and so does lambda·n, the noise
 //! variance of the target.
 //!
@@ -27,8 +27,8 @@ use kstore::Selected;
 const ROWS: usize = 5_000;
 
 /// Regularisation parameters that every kernel is tried with: 1e-3, for noisy targets, only if the
-/// trials have fewer than [`ROWS`] rows; then one for small and one for large length scales. Below,
-/// the smallest one.
+/// trials have fewer than [`ROWS`] rows; then one for small and one for large length scales.
+/// [`LEAST`] is the smallest one that is tried.
 const LAMBDAS: [f64; 3] = [1e-3, 1e-5, 1e-7];
 const LEAST: f64 = 1e-9;
 

@@ -1,4 +1,4 @@
-//! The history of a choice, and whether its current part is late.
+//! The history of a search, and the decision whether its current part should end.
 
 use super::Memory;
 use super::chosen::{Moment, Part, SearchListener, SearchWork};

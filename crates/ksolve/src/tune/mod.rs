@@ -22,7 +22,7 @@
 //! asinh-scaled features, which no metric can learn ([`Choice`]).
 //!
 //! *Passes over the table*: statistics, the sample, its targets. *Cost*: every rung takes about as
-//! long as the last, which measures two kernels on the whole sample. *Bytes*: three times the
+//! long as the last rung, which measures two kernels on the whole sample. *Bytes*: three times the
 //! sample, plus the memory of ridge regression.
 //!
 //! Reference: Jamieson, Talwalkar, "Non-stochastic best arm identification and hyperparameter

@@ -206,8 +206,8 @@ pub(super) fn plan<T: Real>(
         solve(&shape, cut, resources.memory).term("system and its factor", ridge.solve_bytes(shape.map.p), RANK)
     };
     let (cut, plans) = cut(&shape, &last, resources.memory);
-    // the sample with the test rows; without them by key, and in table order; all of these for two
-    // scalings, and the rows of a rung or trial
+    // three copies of the sample, for each of two scalings: with the test rows, without them in key
+    // order, and without them in table order; and the rows of a rung or trial
     let bytes = rows.saturating_mul(8 * (shape.d * shape.element + 40) + 80 * (t + 1));
     let sampled = |plan: Plan| plan.term("sampled rows", bytes, "lower `sample`");
     let mut plans: Vec<Plan> = plans.into_iter().map(sampled).collect();

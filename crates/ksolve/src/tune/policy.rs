@@ -32,13 +32,13 @@ pub struct Given {
 ///
 /// * a **metric** of each kernel is learned if errors are compared (`score` cv or gcv), no factors
 ///   of length scales are given, and the rows have at most [`MOST_LEARNED`] features;
-/// * **landmarks** with a learned metric are uniform: few directions matter then, so schemes that
-///   minimise the kernel residual take long and predict no better;
+/// * **landmarks** with a learned metric are uniform: a learned metric leaves few directions, so
+///   schemes that minimise the kernel residual take longer and predict no better;
 /// * the **scalings** asinh and quantile are tried in addition to standard scaling if a metric is
 ///   learned and `score` is cv;
 /// * **missing values** become an indicator feature;
-/// * with a **time** limit, the fit uses the exact kernel if it is likely to finish in time,
-///   otherwise the largest rank that is.
+/// * with a **time** limit, the fit uses the exact kernel if it is predicted to finish in time,
+///   otherwise the largest rank for which this holds.
 ///
 /// ```
 /// use ksolve::{predict::Predictor, tune::{SearchWork, Tune}};
@@ -139,7 +139,7 @@ impl Tune {
         Self { sample, ..self }
     }
 
-    /// Sets the rank of the fit, and of the trials unless the work is given.
+    /// Sets the rank of the fit, and of the trials unless the work is set.
     #[must_use]
     pub fn rank(self, rank: usize) -> Self {
         Self { fit: self.fit.rank(rank), ..self }

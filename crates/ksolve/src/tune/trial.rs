@@ -70,7 +70,7 @@ pub struct Apart {
 }
 
 impl Apart {
-    /// Returns the compared measure, lower is better; `None` if it does not exist for the model or
+    /// Returns the value of a measure, lower is better; `None` if it is undefined for the model or
     /// the rows.
     pub(super) fn measure(&self, by: Select) -> Option<f64> {
         match by {
@@ -81,12 +81,12 @@ impl Apart {
         }
     }
 
-    /// Sets the error of an order; `None` if no group has rows of different grades.
+    /// Adds the scores of a ranking; `None` if no group has rows of different grades.
     fn of_pairs(self, found: RankingScores) -> Option<Self> {
         Some(Self { error: found.wrong_pairs?, pairs: Some(found.pairs), ..self })
     }
 
-    /// Sets the errors of predictions; `None` if there are none.
+    /// Adds the scores of predictions; `None` if there are no scores.
     fn of_targets(self, found: Evaluation) -> Option<Self> {
         Some(match found {
             Evaluation::Regression(RegressionScores { scores, .. }) => {
@@ -105,7 +105,7 @@ impl Apart {
 }
 
 impl<T: Real> Trials<T> {
-    /// Takes the rows of a search. If there are three folds or more and `may` is true, one becomes
+    /// Stores the rows of a search. If there are three folds or more and `may` is true, one becomes
     /// the test set: the last block, or the value of the fold column whose fraction of the rows is
     /// closest to a fifth.
     pub(super) fn new(
@@ -127,7 +127,7 @@ impl<T: Real> Trials<T> {
                 of_rows.push(folds.fold_of(*row, code(&block.groups, i))?);
                 values.extend((classes == 1).then(|| f64::from(code(&block.classes, i))));
                 values.extend_from_slice(&block.y[i * block.t..][..block.t]);
-                // a trial fits a table, and scales a cost C by the weights of that table
+                // the fit of a trial scales C by the weights in its table
                 values.extend(block.weight(i).map(|weight| weight * weight_unit));
                 values.extend(grouped.then(|| f64::from(code(&block.groups, i))));
             }
