@@ -24,8 +24,8 @@ const TIMED_WITHIN: usize = 512;
 /// A map, and the cost of its features at each rank of the run.
 struct Made<T: Real> {
     map: Box<dyn FeatureMap<T>>,
-    /// Cost at each rank. For the last `whole` ranks, which use all features, the pass that
-    /// computes the features is not included yet.
+    /// Cost at each rank. For the last `whole` ranks, which use all features, the cost of computing
+    /// the features is added later.
     costs: Vec<Cost>,
     whole: usize,
     /// Number of kernel evaluations per row.

@@ -166,8 +166,8 @@ estimator!(
     /// Kernel ridge regression: min (1/n) Σ (f(x_i) − y_i)² + lambda ‖f‖², with f in the span of
     /// the kernel sections at the landmarks.
     ///
-    /// Ranks and lambdas are cross-validated in one pass over the rows unless `lambda` is given;
-    /// see [`crate::solver::ridge`].
+    /// Ranks and lambdas are cross-validated in one pass over the rows unless `lambda` is set; see
+    /// [`crate::solver::ridge`].
     ///
     /// ```
     /// use ksolve::{Kernel, Ridge};

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 pub struct Choice<'a> {
     /// Name of a solver, or [`super::ANY`].
     pub solver: &'a str,
-    /// Fit that the choice completes.
+    /// Fit that the search completes.
     pub base: &'a Fit,
     /// Kernels, and the options of their comparison.
     pub options: &'a TuneOptions,

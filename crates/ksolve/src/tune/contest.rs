@@ -16,7 +16,7 @@ use crate::{Error, Result, folds::FoldSpec, lists::half_decade, request::MetricS
 use kapprox::{Real, metric::Metric};
 use std::{ops::RangeInclusive, sync::Arc};
 
-/// The name that stands for all solvers of the target's task.
+/// The solver name that selects all solvers of the target's task.
 pub const ANY: &str = "any";
 
 /// Maximum rank of a trial: sufficient to compare regularisation parameters and solvers, and fast.
@@ -88,7 +88,7 @@ impl Contender {
         self.fit.metric.known()
     }
 
-    /// Returns the contender for `to` rows, given that the trials had `from` rows.
+    /// Returns the contender for a fit on `to` rows, after trials on `from` rows.
     ///
     /// With a feature map, lambda falls with the square root of the number of rows, the optimal
     /// rate for a function in the kernel's space (Caponnetto, De Vito, "Optimal rates for the
@@ -270,7 +270,7 @@ fn stay(alive: usize) -> usize {
 }
 
 /// Returns the contenders after a search: `solver`, or every solver of the task for [`ANY`], at
-/// several regularisation parameters unless one is given. Each uses the learned metric and, for
+/// several regularisation parameters unless the fit has one. Each uses the learned metric and, for
 /// [`ANY`], also competes without it.
 pub(super) fn contenders(solver: &str, base: &Fit, tuned: &Tuned, by: Select) -> Result<Vec<Contender>> {
     let best = (tuned.kernel.clone(), tuned.source(), tuned.form.as_str());

@@ -48,7 +48,7 @@ const WORSE: f64 = 1.5;
 pub struct Elsewhere {
     /// Kind of rows: `other values of subject`, `later rows by date`, `rows without a near-copy`.
     pub rows: String,
-    /// Folds that hold out such rows in all choices; `None` for near-copies, which no column
+    /// Folds that hold out such rows in a repeated search; `None` for near-copies, which no column
     /// identifies.
     pub folds: Option<String>,
     /// Error on these rows.

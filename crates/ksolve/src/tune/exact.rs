@@ -74,10 +74,10 @@ struct Walk<'w, 'l, 'm, 'j, T> {
 }
 
 impl Choice<'_> {
-    /// Returns the best exact solver: that of the winner, or else of the best contender with an
-    /// exact solver. Returns `None` if the fit should use a map: lambda is given, no contender has
-    /// an exact solver, memory or time do not suffice, the rows are too few to compare error rates,
-    /// or the winner is better on the same number of rows.
+    /// Returns the best exact solver: the exact solver of the winner or, if it has none, of the
+    /// best contender that has one. Returns `None` if the fit should use a map: lambda is set, no
+    /// contender has an exact solver, memory or time do not suffice, the rows are too few to
+    /// compare error rates, or the winner is better on the same number of rows.
     ///
     /// # Errors
     /// Errors of the listener; if the exact map was requested, the reason why no exact fit
@@ -144,8 +144,9 @@ impl Choice<'_> {
     }
 }
 
-/// Returns the exact solver of the winner, or else of the best contender with one, with its name
-/// and whether it fits the memory. If `free`, its regularisation parameter is still to be chosen.
+/// Returns the exact solver of the winner or, if it has none, of the best contender that has one;
+/// with its name and whether it fits the memory. If `free`, its regularisation parameter is still
+/// to be chosen.
 fn machine(tried: &[Contender], free: bool, selected: &Selected, run: &Run<'_>) -> Result<Option<(String, Fit, bool)>> {
     let mut order: Vec<&Contender> = tried.iter().collect();
     let mean = |contender: &Contender| contender.report.mean.unwrap_or(f64::INFINITY);

@@ -98,7 +98,7 @@ impl Reach {
         self.local.into_iter().fold(fit, |fit, rows| fit.set(ridge::LOCAL.name, rows))
     }
 
-    /// Returns the command-line options that repeat such a fit on any machine.
+    /// Returns the command-line options that repeat this fit on any machine.
     pub fn told(&self, fit: &Fit) -> String {
         let ranks = match fit.family().reads(&parameter::RANKS) {
             true => format!("--ranks {}", listed(&self.ranks)),
@@ -221,7 +221,7 @@ fn likely(fit: &Fit, found: &Chosen, rank: usize) -> Result<Option<f64>> {
 }
 
 /// Returns the fraction of the time that grows linearly with the rank, such as iterations over all
-/// features, given the relative time at half the rank. The rest grows with the square of the rank,
+/// features, from the relative time at half the rank. The rest grows with the square of the rank,
 /// like computing the features, and is at least [`FEATURES`].
 fn share_of_steps(at_half: f64) -> f64 {
     (4.0 * at_half - 1.0).clamp(0.0, 1.0 - FEATURES)

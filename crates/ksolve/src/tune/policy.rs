@@ -216,7 +216,7 @@ impl Tune {
     }
 
     /// Returns the fit that selects the rows: with the default metric and landmarks, and without
-    /// ranks if the work is given, because the search that reported this work had none.
+    /// ranks if the work is set, because the search that reported this work had no ranks.
     #[doc(hidden)]
     pub fn prepared(&self) -> Fit {
         let mut fit = self.fit.clone();
@@ -264,7 +264,7 @@ impl Tune {
         Ok(options)
     }
 
-    /// Returns the choice with these defaults.
+    /// Returns the model selection with these defaults.
     #[doc(hidden)]
     pub fn choice<'a>(
         &'a self,
@@ -291,9 +291,9 @@ impl Tune {
         }
     }
 
-    /// Returns the final fit of a choice. With a time limit and `pace`, it has the ranks that fit
-    /// the time, and the command-line options that repeat it on any machine are returned too.
-    /// `opened` opens the files of a fit.
+    /// Returns the final fit of a model selection. With a time limit and `pace`, it has the ranks
+    /// that fit the time, and the command-line options that repeat it on any machine are returned
+    /// too. `opened` opens the files of a fit.
     ///
     /// # Errors
     /// The errors of [`Pace::reach`] and of `opened`.

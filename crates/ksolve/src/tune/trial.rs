@@ -13,8 +13,8 @@ use std::collections::BTreeSet;
 /// Minimum number of pairs for a meaningful error of their order.
 const FEW_PAIRS: f64 = 100.0;
 
-/// The rows of a search, scaled, each with its fold. One fold is the test set, which no choice
-/// uses.
+/// The rows of a search, scaled, each with its fold. One fold is the test set, which no step of the
+/// search uses.
 pub(super) struct Trials<T> {
     rows: MemoryRows<T>,
     /// Names of the features, to which kernels may refer.
@@ -36,7 +36,7 @@ pub(super) struct Trials<T> {
     grouped: bool,
 }
 
-/// The error of a model on test rows, which no choice of the search used.
+/// The error of a model on test rows, which no step of the search used.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Apart {
     /// Number of training rows.
@@ -183,7 +183,7 @@ impl<T: Real> Trials<T> {
         scored.filter(|fold| self.folds.contains(fold))
     }
 
-    /// Returns the number of rows that choices use.
+    /// Returns the number of rows that the search uses: all except the test rows.
     pub(super) fn seen(&self) -> usize {
         (0..self.folds.len()).filter(|position| self.is_seen(*position)).count()
     }
@@ -225,7 +225,7 @@ impl<T: Real> Trials<T> {
         }))
     }
 
-    /// Returns the rows that choices use, as a sample.
+    /// Returns the rows that the search uses, as a sample.
     pub(super) fn sample(&self) -> RowSample<T> {
         let d = self.rows.shape().features;
         let seen: Vec<usize> = (0..self.folds.len()).filter(|position| self.is_seen(*position)).collect();
@@ -254,7 +254,7 @@ impl<T: Real> Trials<T> {
         found.first().map_or(Ok(f64::INFINITY), |found| found.measure(by).ok_or_else(lacks))
     }
 
-    /// Trains on all rows that choices use, and scores the test rows; `None` without test rows.
+    /// Trains on all rows that the search uses, and scores the test rows; `None` without test rows.
     pub(super) fn test(&self, fit: &Fit, run: &Run<'_>) -> Result<Option<Apart>> {
         let any = (0..self.folds.len()).any(|position| !self.is_seen(position));
         let found = any.then(|| self.scored(fit, &|i| self.teaches(i), &[&|i| !self.is_seen(i)], run)).transpose()?;
@@ -270,8 +270,8 @@ impl<T: Real> Trials<T> {
         Ok(self.scored(fit, &|i| of_rows[i] > 0, &[&|i| of_rows[i] == 0], run)?.into_iter().next())
     }
 
-    /// Same as [`Trials::test`] for two halves of the test rows: one to choose by, and one that
-    /// this choice does not use either. `None` for fewer than two rows.
+    /// Same as [`Trials::test`] for two halves of the test rows: the first decides whether the
+    /// metric is used, and the second scores the result. `None` for fewer than two rows.
     ///
     /// The rows alternate between the halves, so that in a table sorted by its target both halves
     /// cover the whole range. With contiguous folds, consecutive rows are correlated, and the
