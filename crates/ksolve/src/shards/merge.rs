@@ -56,7 +56,10 @@ pub fn merge(files: &[PathBuf], without: &[Range<u64>], path: &Path) -> Result<M
     for file in &files[1..] {
         let StatisticsCard { job_mark, edges, .. } = StatisticsCard::of(file)?;
         if job_mark != card.job_mark {
-            let why = format!("it does not have statistics of the same job as {}; merge statistics of one job", first.path().display());
+            let why = format!(
+                "it does not have statistics of the same job as {}; merge statistics of one job",
+                first.path().display()
+            );
             return Err(Error::Statistics { path: file.path().to_path_buf(), why });
         }
         add(&mut card.edges, edges);

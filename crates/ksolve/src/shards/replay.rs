@@ -174,7 +174,9 @@ impl Engine for Replay {
     }
 
     fn take(&self, pass: &PassKey, segment: u64, state: &mut dyn Persist, observer: &dyn Observer) -> Result<Taken> {
-        let Some((job, shared)) = &self.job else { unreachable!("a fit that prepares a job executes its passes completely") };
+        let Some((job, shared)) = &self.job else {
+            unreachable!("a fit that prepares a job executes its passes completely")
+        };
         if observer.stop() {
             return Err(Error::Interrupted);
         }

@@ -124,8 +124,10 @@ fn check_samples(family: &StatisticFamily, tables: usize, options: &TrainOptions
         return Err(Error::option("rows", format!("{tables} tables"), format!("{} compares {two}", family.name)));
     }
     if options.map.is_exact() && family.compares == Compares::Columns {
-        let remedy =
-            format!("{} needs a feature map; leave it out (at a `rank` equal to the number of rows the map is exact)", family.name);
+        let remedy = format!(
+            "{} needs a feature map; leave it out (at a `rank` equal to the number of rows the map is exact)",
+            family.name
+        );
         return Err(Error::option("map", "exact", remedy));
     }
     Ok(())

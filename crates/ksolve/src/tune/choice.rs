@@ -256,9 +256,8 @@ impl Choice<'_> {
             let enough = log.enough();
             log.learn(what, || search.step(memory, &enough).map(|made| (made, search.least())))?;
             if log.is_late(memory)? && search.hurry()? {
-                self.listener.warn(
-                    "the search ended early: not every kernel was tried; raise `time`, or name fewer `kernels`",
-                );
+                self.listener
+                    .warn("the search ended early: not every kernel was tried; raise `time`, or name fewer `kernels`");
             }
         }
         self.listener.end();

@@ -246,9 +246,8 @@ impl<'a, T: Real> Contest<'a, T> {
         let least = self.contenders.iter().map(mean).fold(f64::INFINITY, f64::min);
         let winner = &mut self.contenders[self.alive[0]];
         winner.report.chosen = true;
-        winner.report.why = (mean(winner) > least).then(|| {
-            "the means cover different numbers of folds; on the shared folds, this one is the lowest".into()
-        });
+        winner.report.why = (mean(winner) > least)
+            .then(|| "the means cover different numbers of folds; on the shared folds, this one is the lowest".into());
         (winner.clone(), self.contenders)
     }
 }

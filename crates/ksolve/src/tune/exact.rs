@@ -139,7 +139,8 @@ impl Choice<'_> {
         let report = ContenderReport { errors: vec![best.error], mean: Some(best.error), ..report };
         let fit = fit.kernel(best.kernel).metric(best.metric);
         let fit = Contender { name, fit, lambda: best.lambda, report };
-        let why = rival.map(|rival| format!("{} has error {rival:.4e} on the same number of rows", winner.report.solver));
+        let why =
+            rival.map(|rival| format!("{} has error {rival:.4e} on the same number of rows", winner.report.solver));
         Ok(Some((fit.for_rows(learned as u64, seen, None), why)))
     }
 }

@@ -154,7 +154,8 @@ impl<'a, T: Real> Search<'a, T> {
         if let (Some(by @ Select::Auc), Targets::Classes(classes)) = (options.select, &targets)
             && classes.labels().len() != 2
         {
-            let why = format!("expected two classes, but the target has {}; use log-loss or error", classes.labels().len());
+            let why =
+                format!("expected two classes, but the target has {}; use log-loss or error", classes.labels().len());
             return Err(Error::option("measure", by, why));
         }
         let free = options.blocks && matches!(training.folds, FoldSpec::Hash(_));

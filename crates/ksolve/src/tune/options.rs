@@ -172,8 +172,7 @@ pub(super) fn check(options: &TuneOptions, features: usize) -> Result<()> {
         return Err(Error::option("score", "cv", "it needs folds; use `folds` 5, or `score` gcv"));
     }
     if let Some(by) = options.select.filter(|by| *by != Select::Error && training.task == Task::Regression) {
-        let why =
-            "it compares classifiers, but the target is numeric (regression); leave it out, or set `task` classification";
+        let why = "it compares classifiers, but the target is numeric (regression); leave it out, or set `task` classification";
         return Err(Error::option("measure", by, why));
     }
     Ok(())

@@ -335,8 +335,7 @@ impl<T: Real> Trials<T> {
         let class_target = task == Task::Classification;
         let unscored = || Error::NoCell { precision: T::NAME };
         let unpaired = || {
-            let why =
-                "no two rows of a validation group have different grades; raise `sample`, or use fewer folds";
+            let why = "no two rows of a validation group have different grades; raise `sample`, or use fewer folds";
             Error::option("folds", self.count, why)
         };
         let score = |rows: &&dyn Fn(usize) -> bool| {
