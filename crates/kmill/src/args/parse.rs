@@ -326,10 +326,10 @@ mod tests {
             ["uniform", "additive(steps=3, interval=0.5)", "greedy"]
         );
         for (wrong, why) in [
-            ("uniform,unifrom", "no landmark scheme and no map"),
+            ("uniform,unifrom", "unknown landmark scheme or map"),
             ("greedy,greedy", "greedy is named twice"),
-            ("", "no landmark scheme"),
-            ("uniform,", "no landmark scheme"),
+            ("", "unknown landmark scheme"),
+            ("uniform,", "unknown landmark scheme"),
             ("ensemble(parts=4", "not closed"),
         ] {
             let error = methods(wrong).unwrap_err();

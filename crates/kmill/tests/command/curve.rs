@@ -227,7 +227,7 @@ fn what_cannot_be_compared_is_refused_with_a_remedy() {
     let at = folder.path();
     ok(at, "generate moons --rows 500 -o t.parquet -q");
     for (line, code, why) in [
-        ("curve t.parquet --methods unifrom", 2, "no landmark scheme and no map has this name"),
+        ("curve t.parquet --methods unifrom", 2, "unknown landmark scheme or map; expected one of"),
         ("curve t.parquet --ranks 0", 2, "not a rank"),
         ("curve t.parquet --repeats 0", 2, "expected a whole number from 1 to 1000"),
         ("curve t.parquet --rangs 5", 2, "--ranks"),

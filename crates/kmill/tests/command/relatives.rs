@@ -111,7 +111,7 @@ fn matrices_that_are_none_are_refused_and_herded_rows_are_whole() {
     std::fs::write(at.join("d.csv"), "a,b,c\n0,-1,2\n-1,0,1\n2,1,0\n").unwrap();
     std::fs::write(at.join("n.csv"), "a,b,c\n0,1,2\n1,0,\n2,,0\n").unwrap();
     for (line, why) in [
-        ("coordinates d.csv -o p.csv", "row 0 has -1 for object 1, and distances are at least 0"),
+        ("coordinates d.csv -o p.csv", "row 0 has -1 for object 1, but distances are at least 0"),
         ("coordinates d.csv --of squared-distances -o p.csv", "distances are at least 0"),
         ("coordinates n.csv --missing mean -o p.csv", "row 1 has no value for object 2"),
     ] {

@@ -60,7 +60,7 @@ fn dependence_of_columns() {
     assert_eq!(limits["columns"][0].as_array().unwrap().len(), 10);
     refused(at, "test hsic t.parquet", 2, "--with y");
     refused(at, "test hsic t.parquet --with y --by x0>0.5", 1, "one sample");
-    refused(at, "test hsic t.parquet --with y --map exact", 1, "needs features");
+    refused(at, "test hsic t.parquet --with y --map exact", 1, "needs a feature map");
     refused(at, "test hsic t.parquet --with z", 1, "\"z\"");
     refused(at, "test hsic t.parquet --with-kernel linear()", 2, "--with");
 }

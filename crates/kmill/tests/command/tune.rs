@@ -83,7 +83,12 @@ fn a_search_learns_what_matters() {
     );
     ok(at, &format!("{fit} --lambda {} -o f.safetensors --json", lambdas(at)));
     assert!(std::fs::read(at.join("m.safetensors")).unwrap() == std::fs::read(at.join("f.safetensors")).unwrap());
-    refused(at, &format!("{line} --factors 0.5,1 --metric learn -o refused"), 1, "found with the metric");
+    refused(
+        at,
+        &format!("{line} --factors 0.5,1 --metric learn -o refused"),
+        1,
+        "the metric determines the length scales",
+    );
     refused(at, "tune ridge t.parquet --target y --metric none --time 1s --rank 20 -o refused", 2, "--rank");
 }
 
@@ -147,7 +152,7 @@ fn the_kernel_itself_is_tried_where_there_is_time() {
     assert_eq!((&found["fit"]["map"], &found["fit"]["rank"]), (&"exact".into(), &500.into()));
     let contenders = found["contenders"].as_array().unwrap();
     let chosen: Vec<_> = contenders.iter().filter(|contender| contender["chosen"] == true).collect();
-    assert!(chosen.len() == 1 && chosen[0]["solver"].as_str().unwrap().contains("on the kernel itself"), "{found}");
+    assert!(chosen.len() == 1 && chosen[0]["solver"].as_str().unwrap().contains("on the exact kernel"), "{found}");
     // the lambda of the trials is rescaled in the fit: lambda n is constant
     let typed = chosen[0]["solver"].as_str().unwrap().rsplit(' ').next().unwrap().parse::<f64>().unwrap();
     let lambda = found["fit"]["lambda"].as_f64().unwrap();
@@ -423,8 +428,13 @@ fn a_rare_class_is_compared_by_its_probabilities() {
     );
     let named = ok(at, &format!("{} l.json --measure log-loss", line.replace("any", "logistic")));
     assert_eq!((&named["select"], &named["rarer"]), (&"log-loss".into(), &serde_json::Value::Null), "{named}");
-    refused(at, &line.replace("any", "svm").replace("--json -o", "--measure brier -o refused"), 1, "no probabilities");
-    refused(at, "tune ridge t.csv --target x0 --measure auc -o refused", 1, "the target holds numbers");
+    refused(
+        at,
+        &line.replace("any", "svm").replace("--json -o", "--measure brier -o refused"),
+        1,
+        "are not probabilities",
+    );
+    refused(at, "tune ridge t.csv --target x0 --measure auc -o refused", 1, "the target is numeric");
     refused(at, &format!("{line} refused --report refused.json"), 1, "--report");
     // contenders that were not run have no line
     let short = format!("{} w.json --work 1,2", line.replace(" --json", ""));
