@@ -31,7 +31,7 @@ from sklearn.datasets import dump_svmlight_file
 warnings.filterwarnings("ignore", message=".*float_precision.*")
 
 ROWS = 5000
-UNKNOWN = "unknown kind of file"
+UNKNOWN = "unknown file format"
 
 
 def columns(rows=ROWS, seed=0):

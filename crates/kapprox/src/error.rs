@@ -7,7 +7,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error about kernels, landmarks or maps.
 ///
-/// Rows, features and characters (`at`) are counted from 0.
+/// Rows, inputs and characters (`at`) are counted from 0.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the message of a variant says what its fields are")]
@@ -19,10 +19,12 @@ pub enum Error {
     #[error("{message}\n{}", drawing(text, *at))]
     Kernel { text: String, at: usize, message: String },
     /// A kernel that does not support sparse rows.
-    #[error("the kernel {kernel} does not take sparse rows; these do, on all columns and with one length: {known}")]
+    #[error(
+        "the kernel {kernel} does not support sparse rows; use one of {known}, on all columns and with a single length scale"
+    )]
     Sparse { kernel: String, known: String },
     /// A landmark scheme with an unknown name.
-    #[error("no landmark scheme is called {name:?}; the schemes are {known}")]
+    #[error("unknown landmark scheme {name:?}; choose one of {known}")]
     UnknownScheme { name: String, known: String },
     /// A matrix or table with an unexpected shape.
     #[error("{what}: expected {expected}, got {got}")]
@@ -31,48 +33,48 @@ pub enum Error {
     #[error("no landmark is left: {why}")]
     NoLandmarks { why: String },
     /// Numbers that do not form a metric.
-    #[error("this is no metric: {why}")]
+    #[error("invalid metric: {why}")]
     Metric { why: String },
     /// A kernel without random features of the requested kind.
-    #[error("the kernel has no such random features: {why}; {remedy}")]
+    #[error("the kernel does not support these random features: {why}; {remedy}")]
     NoSpectrum { why: String, remedy: &'static str },
     /// A map with more features than the supported maximum.
-    #[error("the map {map} would have more than {most} features; lower `rank`, or the map's own numbers")]
+    #[error("the map {map} would have more than {most} features; lower `rank` or the parameters of the map")]
     TooManyFeatures { map: String, most: usize },
     /// A scheme that needs targets, on rows without targets.
-    #[error("the landmark scheme {scheme} looks at the targets and the rows have none; choose another scheme")]
+    #[error("the landmark scheme {scheme} needs targets, but the rows have no targets; choose another scheme")]
     NoTargets { scheme: &'static str },
     /// A kernel expression with an unknown kernel name.
     #[error("{message}\n{}", drawing(text, *at))]
     UnknownKernel { name: String, text: String, at: usize, message: String },
     /// A value outside the domain of a kernel.
     #[error(
-        "the kernel {kernel} needs features that are {domain}, but row {row}, feature {feature} is {}; use `scale` none if the column is right as stored, or another kernel",
+        "the kernel {kernel} needs inputs that are {domain}, but row {row}, input {feature} is {}; use `scale` none if the stored values are valid, or choose another kernel",
         shown::number(*value)
     )]
     Domain { kernel: &'static str, domain: String, row: u64, feature: usize, value: f64 },
-    /// A kernel whose parameters do not fit its number of features.
-    #[error("the kernel {kernel} looks at {features} features, {why}")]
+    /// A kernel whose parameters do not match its number of inputs.
+    #[error("the kernel {kernel} uses {features} inputs, {why}")]
     Features { kernel: &'static str, features: usize, why: String },
-    /// A kernel restricted to columns that are not features.
-    #[error("the kernel {kernel} is restricted to {name:?}, but no feature is called so{hint}")]
+    /// A kernel restricted to columns that are not among the inputs.
+    #[error("the kernel {kernel} is restricted to {name:?}, but the data has no such input column{hint}")]
     NoSuchFeature { kernel: &'static str, name: String, hint: String },
     /// A kernel restricted to a range of columns whose ends are in the wrong order.
     #[error(
-        "the kernel {kernel} is restricted to {first}..{last}, but {last} comes before {first}; turn the range round"
+        "the kernel {kernel} is restricted to {first}..{last}, but {last} comes before {first}; write {last}..{first}"
     )]
     Backwards { kernel: &'static str, first: String, last: String },
     /// A kernel with negative eigenvalues where a positive definite one is required.
-    #[error("the kernel {kernel} is not positive definite, and {what} needs that; choose another kernel")]
+    #[error("the kernel {kernel} is not positive definite, but {what} requires it; choose another kernel")]
     NotPositiveDefinite { kernel: String, what: &'static str },
     /// A matrix with negative eigenvalues where a positive semi-definite one is required.
     #[error(
-        "the matrix is not positive semi-definite: {why} in row {row} (counted from 0); make it so, as by adding to its diagonal"
+        "the matrix is not positive semi-definite at row {row} (counted from 0): {why}; correct the entries, or add a small number to the diagonal"
     )]
     Indefinite { row: u64, why: String },
     /// More rows than the maximum of a measure over all pairs of rows.
     #[error(
-        "{what} over all pairs of rows is for at most {most} rows, and there are {rows}; take a sample of the rows, or its bounds"
+        "{what} over all pairs of rows supports at most {most} rows, got {rows}; sample the rows, or use the bounds"
     )]
     TooManyRows { what: &'static str, rows: u64, most: u64 },
     /// A number that is not finite where a finite one is required.

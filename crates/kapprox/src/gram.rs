@@ -1,10 +1,10 @@
 //! Rows of a Gram matrix `ΦᵀΦ`, added to sums in `f64`.
 //!
 //! A strip of h rows of the matrix belongs to h features. The features of the strip are packed into
-//! panels, 512 rows of Φ at a time. The panels stay in the second-level cache while all features up
-//! to the end of the strip pass by, a few at a time. So each feature is packed once per block of
-//! rows, threads that compute different strips share no data, and tiles above the diagonal are
-//! skipped.
+//! panels, 512 rows of Φ at a time. The panels stay in the second-level cache while they are
+//! multiplied with all features up to the end of the strip, a few at a time. So each feature is
+//! packed once per block of rows, threads that compute different strips share no data, and tiles
+//! above the diagonal are skipped.
 //!
 //! (Register tiling and packing after Goto, van de Geijn, *Anatomy of High-Performance Matrix
 //! Multiplication*, ACM TOMS 34, 2008.)
@@ -14,8 +14,8 @@ use crate::kernel::{Aligned, Products, Tall, accumulate, fill_column, height, pi
 use faer::{Mat, MatMut, MatRef};
 use pulp::{Simd, WithSimd};
 
-/// A multiple of every panel height: 48 rows of `f32` with AVX-512, 16 with AVX2, half as many in
-/// `f64`.
+/// A multiple of every panel height, which is 48 rows of `f32` with AVX-512, 16 with AVX2, and half
+/// as many in `f64`.
 const ROWS: usize = 48;
 
 /// Number of rows of Φ packed together: a panel of 48 features in `f32` is 96 KiB.
@@ -25,7 +25,7 @@ const DEPTH: usize = 512;
 /// of n products then grows with 128 + n/128.
 const TERMS: usize = 128;
 
-/// Maximum number of features that pass by together.
+/// Maximum number of features that are multiplied with the panels at a time.
 const WIDEST: usize = 8;
 
 /// Returns the number of rows of a strip of a Gram matrix of p features, 48 to 192.
@@ -40,7 +40,7 @@ pub fn strip_height(p: usize) -> usize {
 pub struct Panels<T> {
     /// Features of the strip, in panels.
     panels: Aligned<T>,
-    /// Features that pass by, if their columns are not contiguous in memory.
+    /// Copies of the features to multiply with the panels, if their columns are not contiguous.
     passing: Aligned<T>,
     /// Products of the features of the strip with every feature up to its end, one column per
     /// feature.
@@ -187,7 +187,7 @@ fn sums_of_products<T: Real, S: Simd, const TALL: usize, const WIDE: usize>(
     sums
 }
 
-/// Sets `out[i width + c]` to element i of column c of `block`; places past the last column are
+/// Sets `out[i width + c]` to element i of column c of `block`; elements past the last column are
 /// unchanged.
 #[inline(always)]
 fn pack<T: Real>(block: MatRef<'_, T>, width: usize, out: &mut [T]) {

@@ -33,17 +33,17 @@ pub trait Real: kpass::Real + faer::traits::RealField + Lanes {
     /// Returns 2 to the power `-self`, for `self` ≥ 0. It is as accurate as
     /// [`exponential`](Self::exponential) at half the work: no range reduction, no overflow.
     ///
-    /// The result is 0 from 127 (`f32`) or 1023 (`f64`) on, also for infinity. In the unit before,
-    /// where the exact result is not a normal number, it falls to 0 in a straight line.
+    /// The result is 0 from 127 (`f32`) or 1023 (`f64`) on, also for infinity. On the unit interval
+    /// before, where the exact result is not a normal number, the result falls linearly to 0.
     fn halvings(self) -> Self;
     /// Returns the logarithm to base 2 of a positive normal number. The error is below 8e-8 (`f32`)
     /// and 4e-16 (`f64`): absolute if the logarithm is below 1, relative above.
     ///
-    /// The exponent plus the logarithm of the mantissa m between √½ and √2: in `f32` a polynomial
-    /// fitted as for [`exponential`](Self::exponential), in `f64` 2/ln 2 · artanh((m − 1)/(m + 1))
-    /// by its power series.
+    /// It is the exponent plus the logarithm of the mantissa m, which is between √½ and √2. In
+    /// `f32` the latter is a polynomial, fitted as for [`exponential`](Self::exponential); in `f64`
+    /// it is the power series of 2/ln 2 · artanh((m − 1)/(m + 1)).
     fn logarithm(self) -> Self;
-    /// Returns the nearest whole number, ties to even, if |self| is below 2²² (`f32`) or 2⁵¹
+    /// Returns the nearest integer, ties to even, if |self| is below 2²² (`f32`) or 2⁵¹
     /// (`f64`).
     fn whole(self) -> Self;
     /// Returns the cosine and the sine of an angle of at most π/4.
@@ -56,7 +56,7 @@ pub trait Real: kpass::Real + faer::traits::RealField + Lanes {
     fn smaller(self, other: Self) -> Self;
     /// Returns the absolute value.
     fn magnitude(self) -> Self;
-    /// Returns `self` to a whole power below 32, by repeated squaring.
+    /// Returns `self` to an integer power below 32, by repeated squaring.
     fn power(self, exponent: u32) -> Self;
     /// Returns `self` clamped to the finite numbers.
     #[inline(always)]
@@ -70,8 +70,8 @@ pub trait Real: kpass::Real + faer::traits::RealField + Lanes {
 /// A pair of values for both element types, such as a kernel; [`Real::pick`] selects the one for a
 /// type.
 ///
-/// This lets generic code use values that were built at run time, while the number types do not
-/// depend on them.
+/// With a pair, code that is generic over the element type can use values that were built at run
+/// time for both types.
 pub trait PrecisionPair {
     /// Member for one type.
     type For<T: Real>;
@@ -89,7 +89,7 @@ macro_rules! polynomial {
     };
 }
 
-/// Everything but the constants and the logarithm, which is the same text for both types.
+/// Defines everything except the constants and the logarithm, with the same text for both types.
 macro_rules! shared {
     (
         $type:ident, $pick:ident,
@@ -177,7 +177,7 @@ macro_rules! shared {
 }
 
 // The constants of `shared`:
-// * adding `to_whole`, 1.5 · 2^23 or 1.5 · 2^52, leaves the nearest whole number in the low bits of
+// * adding `to_whole`, 1.5 · 2^23 or 1.5 · 2^52, leaves the nearest integer in the low bits of
 //   the sum;
 // * between the first two numbers of `exponential` the result is normal: ln 2^-126 and ln 2^128, ln
 //   2^-1022 and ln 2^1024, rounded inwards. ln 2 comes in two parts, the first of 15 or 32
@@ -305,8 +305,8 @@ impl Real for f64 {
 /// Returns `(cos 2πt, sin 2πt)` of t turns, with an absolute error below 2e-7 (`f32`) and 5e-16
 /// (`f64`), for |t| below 2²² and 2⁵¹.
 ///
-/// The nearest quarter turn gives the signs; within it, up to an eighth of a turn away, the Taylor
-/// series of both are summed to the precision of the type. Whole turns are subtracted exactly, t −
+/// The nearest quarter turn gives the signs. The Taylor series of the remainder, at most an eighth
+/// of a turn, are summed to the precision of the type. Whole turns are subtracted exactly, t −
 /// round(t); radians would need π to as many digits as the angle has, so frequencies are stored
 /// divided by 2π.
 #[inline(always)]

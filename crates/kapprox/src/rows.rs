@@ -18,15 +18,15 @@ pub struct Scan<'a, T: Real> {
 /// The row number of a landmark that is not a row of the table.
 pub const NO_ROW: u64 = u64::MAX;
 
-/// Landmarks in the order they were chosen: the first r of them are a nested scheme's choice for
-/// rank r.
+/// Landmarks in the order of selection. For a nested scheme, the first r of them are the selection
+/// of rank r.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LandmarkSet<T> {
     /// Landmarks, m x d, row-major.
     pub points: Vec<T>,
     /// Row number of each landmark; [`NO_ROW`] for points that are not rows.
     pub rows: Vec<u64>,
-    /// Number of features.
+    /// Number of inputs of a landmark.
     pub d: usize,
     /// Number of passes over the rows.
     pub passes: u64,

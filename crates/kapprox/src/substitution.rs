@@ -1,13 +1,13 @@
 //! Forward substitution for many rows at once: `phi = k L⁻ᵀ`, the features of kernel values.
 //!
-//! Rows are in panels of a few vectors, features in groups of a few. Sums of products that stay in
-//! registers subtract the features before a group from the group; then the small triangle of the
-//! group is solved, in registers too. The computed features are copied to panels, so that the sums
+//! Rows are in panels of a few vectors, features in groups of a few. The sums of products, which
+//! stay in registers, subtract all earlier features from a group; then the small triangle of the
+//! group is solved, also in registers. The computed features are copied to panels, so that the sums
 //! read them in order.
 //!
 //! [`DEPTH`] features at a time are computed and then subtracted from all later ones, so that their
 //! panels stay in a second-level cache, whatever the rank. The features of a row depend on this row
-//! alone: they have the same bits in any number of rows.
+//! alone: they are bit-identical in a block of any height.
 //!
 //! (Register tiling after Goto, van de Geijn, *Anatomy of High-Performance Matrix Multiplication*,
 //! ACM TOMS 34, 2008; the solve within the tile as in Goto, van de Geijn, *High-performance
@@ -83,7 +83,7 @@ const fn length(i: usize) -> usize {
     (i / TOGETHER + 1) * TOGETHER
 }
 
-/// Returns where row i begins: the groups before it have 24·24, 24·48, … numbers.
+/// Returns the offset of row i; the groups before it have 24·24, 24·48, … numbers.
 const fn start(i: usize) -> usize {
     let group = i / TOGETHER;
     TOGETHER * TOGETHER * group * (group + 1) / 2 + i % TOGETHER * length(i)
@@ -118,7 +118,7 @@ impl<T: Real> Substitution<'_, T> {
         if self.panels.len() < room {
             self.panels.zeros(room);
         }
-        // loops instead of closures, which would be compiled for the oldest machine
+        // loops, because closures would be compiled for the baseline instruction set
         for first in (0..rows).step_by((together * height).max(1)) {
             let count = rows.min(first + together * height) - first;
             for from in (0..order).step_by(DEPTH) {
@@ -130,7 +130,7 @@ impl<T: Real> Substitution<'_, T> {
     }
 
     /// Subtracts features `from..from + depth` from the group of features that starts at j, in
-    /// `rows` rows from `first` on; solves for the group if it is one of them.
+    /// `rows` rows from `first` on. If the group is among these features, also solves for it.
     #[inline(always)]
     fn group<S: Simd, const TALL: usize, const WIDE: usize>(
         &mut self,

@@ -18,13 +18,13 @@ const WIDE: usize = 3;
 /// Largest number of columns for which [`times`] computes dot products.
 const NARROW: usize = 3;
 /// Number of vectors of features whose sums are in registers at a time, in [`add_transposed`], if
-/// there are few columns; otherwise two. So a row is read in long pieces and enough sums are
-/// computed at once.
+/// there are few columns; otherwise it is two. So rows are read in long pieces, and enough
+/// independent sums are computed at once.
 const TALLEST: usize = 8;
 
 /// Computes `out` (b x c, row-major) = `x` (b x p, row-major) · `w` (p x c, row-major). 2bpc flops.
 ///
-/// Each row of the result has the same bits as if it were computed alone.
+/// Each row of the result is bit-identical to the same row computed alone.
 ///
 /// ```
 /// let (x, w) = ([1.0, 2.0, 3.0, 4.0], [1.0, 10.0]);
@@ -213,8 +213,8 @@ impl<T: Real> Group<'_, T> {
         }
     }
 
-    /// Computes the sums of a few rows. No index in the loop over features can fail: one that could
-    /// would keep the sums in memory.
+    /// Computes the sums of a few rows. No index in the loop over features needs a bounds check: a
+    /// check would keep the sums in memory.
     #[inline(always)]
     fn rows<S: Simd, const ROWS: usize, const VECTORS: usize>(
         &self,
@@ -268,7 +268,8 @@ impl<T: Real> WithSimd for Transposed<'_, T> {
         let mut packed = Aligned::default();
         let mut this = self;
         for column in (0..this.c).step_by(width) {
-            // direct calls: calls through a pointer would be compiled for the oldest machine
+            // direct calls: calls through a pointer would be compiled for the baseline
+            // instruction set
             if const { S::REGISTER_COUNT >= 32 } {
                 match width {
                     1 => this.run::<S, 1, TALLEST>(simd, column, width, &mut packed),

@@ -21,14 +21,15 @@ pub(crate) fn find(address: &str) -> Result<Vec<Found>> {
     let syntax = |expected: String| Error::Syntax { what: "the address", text: redacted(address), expected };
     if address.len() > LONGEST {
         let (text, length) = (redacted(address).chars().take(80).collect(), address.len());
-        let expected = format!("it has {length} letters; an address has at most {LONGEST}");
+        let expected = format!("it has {length} bytes; expected at most {LONGEST}");
         return Err(Error::Syntax { what: "the address", text, expected });
     }
     let web = address.starts_with("http");
     // a pattern is not parsed as part of the URL: its `?` would start a query
     let fixed = if web { address } else { without_pattern(address) };
-    let url = Url::parse(fixed).map_err(|error| syntax(format!("such as s3://bucket/rows.parquet ({error})")))?;
-    let (store, path) = store(&url).map_err(|error| syntax(format!("an address of a store: {error}")))?;
+    let url = Url::parse(fixed)
+        .map_err(|error| syntax(format!("expected an address such as s3://bucket/rows.parquet ({error})")))?;
+    let (store, path) = store(&url).map_err(|error| syntax(format!("expected the address of a store: {error}")))?;
     let root = &address[..address.len() - tail(address, &path)];
     let io = |error: object_store::Error| Error::io("read", redacted(address))(failed(address, error));
     let has_pattern = fixed.len() < address.len();
@@ -39,7 +40,7 @@ pub(crate) fn find(address: &str) -> Result<Vec<Found>> {
         let listed = list(Arc::clone(&store), path).map_err(Error::io("read", redacted(address)))?.map_err(io)?;
         foreign::refuse_logs(address.as_ref(), listed.iter().map(|meta| meta.location.as_ref()))?;
         let wanted = has_pattern.then(|| Pattern::new(&address[root.len()..])).transpose();
-        let wanted = wanted.map_err(|error| syntax(format!("a pattern: {error}")))?;
+        let wanted = wanted.map_err(|error| syntax(format!("expected a valid pattern: {error}")))?;
         listed.into_iter().filter(|meta| takes(wanted.as_ref(), meta)).collect()
     };
     let web_address = |meta: &ObjectMeta| if web { address.to_string() } else { format!("{root}{}", meta.location) };
@@ -51,8 +52,8 @@ pub(crate) fn find(address: &str) -> Result<Vec<Found>> {
     Ok(metas.into_iter().map(found).collect())
 }
 
-/// Returns the store of an address, opened with the options of the environment, and the path within
-/// the store.
+/// Opens the store of an address with the options of the environment, and returns it with the path
+/// within the store.
 fn store(url: &Url) -> object_store::Result<(Arc<dyn ObjectStore>, Path)> {
     let environment =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
@@ -70,8 +71,8 @@ fn without_pattern(address: &str) -> &str {
     address.find(WILD).map_or(address, |at| &address[..address[..at].rfind('/').map_or(0, |slash| slash + 1)])
 }
 
-/// Returns the length in bytes of the path within the store, including its pattern, at the end of
-/// an address.
+/// Returns the length in bytes of the end of an address that is the path within the store,
+/// including its pattern.
 fn tail(address: &str, path: &Path) -> usize {
     let fixed = without_pattern(address);
     let slash = usize::from(fixed.ends_with('/') && !path.as_ref().is_empty());
@@ -86,8 +87,9 @@ fn list(store: Arc<dyn ObjectStore>, folder: Path) -> io::Result<object_store::R
     })
 }
 
-/// Returns whether the pattern matches the object or, without a pattern, whether its extension is
-/// of a known format. Hidden objects match only a pattern with a hidden component.
+/// Returns whether the pattern matches the object or, without a pattern, whether the extension of
+/// the object belongs to a known format. Hidden objects match only a pattern with a hidden
+/// component.
 fn takes(pattern: Option<&Pattern>, meta: &ObjectMeta) -> bool {
     let options = MatchOptions { require_literal_separator: true, ..MatchOptions::default() };
     let name = meta.location.filename().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Tables in object stores and on web servers: `s3://bucket/rows/*.parquet`, `gs://…`, `az://…`,
 //! `https://host/rows.parquet`.
 //!
-//! [`register`] registers the stores with [`kstore`]; afterwards any table may be named by an
+//! [`register`] registers the stores with [`kstore`]; afterwards the path of a table may be an
 //! address.
 //!
 //! ```no_run
@@ -12,8 +12,9 @@
 //! ```
 //!
 //! - **Parquet** is read by byte ranges: the last 64 KiB, then the required column chunks of a row
-//!   group, with one request for neighbouring chunks. They stay in memory as stored, and count
-//!   towards the memory plan. **Other formats** are first copied into a temporary file (`TMPDIR`).
+//!   group, with one request for neighbouring chunks. The chunks stay in memory in their encoded
+//!   form, and count towards the memory plan. **Other formats** are first copied into a temporary
+//!   file (`TMPDIR`).
 //! - **Which objects**: an address names one object, a folder (with `/` at the end), or a pattern
 //!   of names (`*`, `?`, `[…]`). Web servers have neither folders nor patterns. Objects are read in
 //!   the order of their names.
@@ -67,10 +68,10 @@ pub fn register_with(options: Vec<(String, String)>) -> kstore::Result<()> {
     register_store(&STORE)
 }
 
-/// Interval between two checks whether the process was asked to stop.
+/// Interval between two checks for a stop request.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Runs a future on a thread of this crate, and blocks until it has finished or the process was
+/// Runs a future on the network thread, and blocks until the future has finished or the process was
 /// asked to stop.
 fn wait<F>(work: F) -> io::Result<F::Output>
 where
@@ -81,13 +82,13 @@ where
     let runtime = RUNTIME.get_or_init(|| Builder::new_multi_thread().worker_threads(1).enable_all().build());
     let runtime = runtime.as_ref().map_err(|error| io::Error::new(error.kind(), error.to_string()))?;
     let (done, result) = std::sync::mpsc::channel();
-    // on the runtime's own thread: the caller may be in a runtime of its own, where blocking panics
+    // on the runtime's own thread: the caller may run in another runtime, in which blocking panics
     let task = runtime.spawn(async move { drop(done.send(work.await)) });
     loop {
         match result.recv_timeout(LOOK) {
             Ok(found) => return Ok(found),
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(io::Error::other("the thread of the network has ended"));
+                return Err(io::Error::other("the network thread has ended"));
             }
             Err(RecvTimeoutError::Timeout) if is_stopped() => {
                 task.abort();

@@ -1,4 +1,4 @@
-//! The bytes of an object.
+//! Reads ranges of bytes of an object.
 
 use crate::wait;
 use futures_util::future::try_join_all;
@@ -10,7 +10,7 @@ use std::{io, ops::Range, sync::Arc};
 /// less than another request.
 const GAP: u64 = 256 << 10;
 
-/// An object of a store, in the version it had when it was found.
+/// An object of a store, in the version that it had when the table was opened.
 #[derive(Clone, Debug)]
 pub(crate) struct Object {
     store: Arc<dyn ObjectStore>,
@@ -38,12 +38,12 @@ impl Object {
             ..GetOptions::default()
         };
         let found = self.store.get_opts(&self.path, version).await?;
-        // servers that ignore the conditions of a request still return the version
+        // checked again, because some servers ignore the conditions of a request
         let (was, is) = (&self.meta, &found.meta);
         let change = match (was.e_tag.is_some() && is.e_tag.is_some(), was.e_tag != is.e_tag) {
-            (true, true) => Some("its ETag is another one"),
-            (false, _) if was.last_modified != is.last_modified => Some("its time is another one"),
-            _ if was.size != is.size => Some("its length is another one"),
+            (true, true) => Some("its ETag changed"),
+            (false, _) if was.last_modified != is.last_modified => Some("its modification time changed"),
+            _ if was.size != is.size => Some("its length changed"),
             _ => None,
         };
         if let Some(change) = change {
@@ -72,7 +72,7 @@ impl remote::Object for Object {
             let (from, to) = (range.start.checked_sub(run.start)?, range.end.checked_sub(run.start)?);
             Some(bytes.get(usize::try_from(from).ok()?..usize::try_from(to).ok()?)?.to_vec())
         };
-        let short = || io::Error::new(io::ErrorKind::UnexpectedEof, "the store gave fewer bytes than it was asked for");
+        let short = || io::Error::new(io::ErrorKind::UnexpectedEof, "the store returned fewer bytes than requested");
         ranges.iter().map(|range| cut(range).ok_or_else(short)).collect()
     }
 }
@@ -97,7 +97,7 @@ pub(crate) fn failed(address: &str, error: object_store::Error) -> io::Error {
     let (kind, remedy) = match &error {
         Error::NotFound { .. } => (io::ErrorKind::NotFound, "check the address"),
         Error::Precondition { .. } | Error::NotModified { .. } => {
-            (io::ErrorKind::Other, "it was replaced while it was read: start again, when nobody writes to it")
+            (io::ErrorKind::Other, "it was replaced while it was read: run again when no other process writes to it")
         }
         Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => (
             io::ErrorKind::PermissionDenied,
@@ -109,11 +109,11 @@ pub(crate) fn failed(address: &str, error: object_store::Error) -> io::Error {
     io::Error::new(kind, format!("{}: {said}; {remedy}", redacted(address)))
 }
 
-/// Minimum length of a query value that may be a secret: shorter ones occur in other words by
-/// chance.
+/// Minimum length of a query value that may be a secret. Shorter values also occur in ordinary
+/// words.
 const SECRET: usize = 6;
 
-/// Replaces the parts of an address that [`redacted`] hides in the message of a store.
+/// Removes the secrets of an address, which [`redacted`] hides, from the message of a store.
 fn without_secrets(said: String, address: &str) -> String {
     let Some((_, rest)) = address.split_once("://") else { return said };
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));

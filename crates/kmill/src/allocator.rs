@@ -34,7 +34,7 @@ const ARENA: (usize, usize) = (64 << 20, 8);
 /// failed allocation.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const ABORTED: &[u8] =
-    b"error: aborted for the reason above, nothing more was written; if it is memory, raise the limit (ulimit -v, \
+    b"error: aborted for the reason above; nothing more was written; if memory ran out, raise the limit (ulimit -v, \
 ulimit -d), or lower --memory or --threads\n";
 
 /// Ends an aborted process with a message and removes its temporary files.

@@ -11,7 +11,7 @@ use std::collections::HashSet;
 /// Number of rows that are checked for row numbers and IDs: enough that measurements repeat.
 const LOOKED_AT: usize = 10_000;
 
-/// Minimum number of rows for a conclusion.
+/// Minimum number of values from which a column is judged to hold row numbers or IDs.
 const FEWEST: usize = 50;
 
 /// Maximum number of columns that are checked.
@@ -20,7 +20,7 @@ const MOST: usize = 64;
 /// Number of columns that a list shows before "…".
 const NAMED: usize = 6;
 
-/// Names of columns that number the parts of a table.
+/// Common names of columns that hold fold or split numbers.
 const PARTS: [&str; 6] = ["fold", "folds", "split", "partition", "cv", "cv_fold"];
 
 /// Prints in one line, or as a table in verbose mode, which of the requested columns are features
@@ -36,7 +36,7 @@ pub(crate) fn tell(selection: &Selection, (asked, selected): (&Selected, &Select
         progress.note(&sentence(&told, count_of, &others));
     }
     for (name, why) in suspects(selection, selected, &features) {
-        let rest = "if it says nothing about the target, leave it out with";
+        let rest = "if it does not help to predict the target, exclude it with";
         progress.warn(format!("column {name} {why}; {rest} --features '*,!{name}'"));
     }
 }
@@ -67,31 +67,29 @@ fn left_out(
     let condition = selection.filter.as_ref().map(|condition| condition.column.clone());
     let why = |at: usize, name: &str| match &schema.columns[at].kind {
         _ if targets.iter().any(|target| target == name) || selected.class_name() == Some(name) => "target",
-        _ if named(&selection.weight, name) => "weighs rows",
-        _ if named(&selection.group, name) => "names folds or groups",
-        _ if named(&condition, name) => "chooses rows",
+        _ if named(&selection.weight, name) => "row weights",
+        _ if named(&selection.group, name) => "folds or groups",
+        _ if named(&condition, name) => "row condition",
         _ if blank.iter().any(|blank| blank == name) => "no value in any row",
         _ if schema.row_labels.contains(&at) => "the index of a pandas table",
         _ if schema.label == Some(at) => "the label of the rows",
-        _ if name == kstore::source::QUERY && selection.features.is_empty() => {
-            "names groups; --features brings it back"
-        }
+        _ if name == kstore::source::QUERY && selection.features.is_empty() => "query groups; --features includes it",
         Kind::Text if asked.iter().any(|asked| asked == name) && selection.categories != Categories::None => {
-            "text of too many values"
+            "text with too many values"
         }
-        Kind::Int { .. } | Kind::Float { .. } if asked.iter().any(|asked| asked == name) => "counts the rows",
-        Kind::Text if selection.features.is_empty() => "text; --categories all brings it back",
-        Kind::Time(_) if selection.times == Times::None => "a time; --times cyclic brings it back",
-        Kind::Binary => "bytes",
-        Kind::Other(_) => "of a type that cannot be read",
-        _ => "left out by --features",
+        Kind::Int { .. } | Kind::Float { .. } if asked.iter().any(|asked| asked == name) => "row counter",
+        Kind::Text if selection.features.is_empty() => "text; --categories all includes it",
+        Kind::Time(_) if selection.times == Times::None => "time; --times cyclic includes it",
+        Kind::Binary => "binary",
+        Kind::Other(_) => "unsupported type",
+        _ => "excluded by --features",
     };
     let columns = schema.columns.iter().enumerate().filter(|(_, column)| !taken.contains(column.name.as_str()));
     columns.map(|(at, column)| (column.name.clone(), why(at, &column.name))).collect()
 }
 
 /// Formats the columns in a line:
-/// `features: x0 … x16 (17); left out: fold (names folds), y (target)`.
+/// `features: x0 … x16 (17); left out: fold (folds or groups), y (target)`.
 fn sentence(features: &[String], count_of: usize, others: &[(String, &'static str)]) -> String {
     let mut seen = HashSet::new();
     let because = |why: &&'static str| {
@@ -183,14 +181,14 @@ impl Look {
     fn odd(&self, name: &str) -> Option<String> {
         let name = name.to_ascii_lowercase();
         if PARTS.contains(&name.as_str()) {
-            return Some("looks like the numbers of folds".to_string());
+            return Some("looks like fold numbers".to_string());
         }
         if self.values < FEWEST || self.repeats {
             return None;
         }
         let values = count(self.values as u64);
         Some(match self.counts {
-            true => "numbers the rows".to_string(),
+            true => "looks like a row counter".to_string(),
             false => format!("looks like an identifier: its first {values} values are all different"),
         })
     }
@@ -240,11 +238,11 @@ mod tests {
             (0..1000).for_each(|i| look.see(values(i)));
             look
         };
-        assert_eq!(look(&|i| i as f64 + 7.0).odd("a").unwrap(), "numbers the rows");
+        assert_eq!(look(&|i| i as f64 + 7.0).odd("a").unwrap(), "looks like a row counter");
         let identifier = look(&|i| (i * 7919 % 100_003) as f64).odd("a").unwrap();
         assert!(identifier.contains("first 1,000 values are all different"), "{identifier}");
         assert_eq!(look(&|i| (i % 999) as f64).odd("a"), None);
-        assert_eq!(look(&|i| (i % 10) as f64).odd("fold").unwrap(), "looks like the numbers of folds");
+        assert_eq!(look(&|i| (i % 10) as f64).odd("fold").unwrap(), "looks like fold numbers");
         assert_eq!(look(&|_| f64::NAN).odd("a"), None);
     }
 }

@@ -155,12 +155,12 @@ fn label(table: &Table, mut targets: Vec<String>, dropped: &[String]) -> Result<
         [name] if kind(name).is_some_and(|kind| !kind.is_feature()) => {
             let held = kind(name).map_or(String::new(), ToString::to_string);
             refused(
-                format!("the label of an svmlight row is a number, and this column holds {held}"),
-                "name a column of numbers or truth values, or --drop this one for rows of label 0",
+                format!("the label of an svmlight row is a number, and this column is {held}"),
+                "choose a numeric or Boolean column, or --drop this one to write label 0",
             )
         }
         [] | [_] => Ok(targets),
-        _ => refused("an svmlight row has one label".to_string(), "name one column"),
+        _ => refused("an svmlight row has one label".to_string(), "choose one column"),
     }
 }
 
@@ -186,12 +186,12 @@ fn refuse_what_is_lost(table: &Table, names: &[String], args: &ConvertArgs) -> R
     }
     let told = lost.iter().map(|column| format!("{:?} ({})", column.name, column.kind)).collect::<Vec<_>>();
     let names = lost.iter().map(|column| column.name.as_str()).collect::<Vec<_>>();
-    let why = format!("these columns cannot be kept there: {}", told.join(", "));
-    let mut remedy = format!("leave them out with --drop {}", shell(&names.join(",")));
+    let why = format!("the output format does not support these columns: {}", told.join(", "));
+    let mut remedy = format!("exclude them with --drop {}", shell(&names.join(",")));
     if let Some(Kind::Sparse(shape)) =
         lost.iter().map(|column| &column.kind).find(|kind| matches!(kind, Kind::Sparse(_)))
     {
-        remedy = format!("write {}, which hold sparse rows", output::extensions(OutputKind::Sparse(*shape)));
+        remedy = format!("write {}, which support sparse rows", output::extensions(OutputKind::Sparse(*shape)));
     }
     Err(Error::option("-o", path.display(), why, remedy))
 }
@@ -212,7 +212,7 @@ fn rewrite(selected: &Selected, columns: &Columns, path: &Path, run: &Run) -> Re
     let tile = writer::batch_rows(columns.columns.len());
     let (features, targets) = columns.columns.split_at(columns.features);
     let mut out = TableWriter::create(path, features, targets)?;
-    let remedy = "leave columns out with --drop";
+    let remedy = "exclude columns with --drop";
     let mut shared = vec![Term::new("row group being written", out.footprint(), remedy)];
     if selected.keeps_text() {
         shared.push(Term::new("texts", COPIES * TILE_TEXT, remedy));
@@ -227,7 +227,7 @@ fn rewrite(selected: &Selected, columns: &Columns, path: &Path, run: &Run) -> Re
     let pass = Pass { tile, segment: u64::MAX, ..lanes::scan(1, &workers, &stage) };
     let report = pass.visit(&source, |block| write(&mut out, columns, selected.table(), block))?;
     if report.rows == 0 {
-        return Err(Error::option("--where", "", "no row fulfils the condition", "choose another one"));
+        return Err(Error::option("--where", "", "no row satisfies the condition", "change the condition"));
     }
     let files = out.finish()?;
     stage.finish();

@@ -77,8 +77,8 @@ impl std::fmt::Display for CoordinatesReport {
 pub(crate) fn run(args: &CoordinatesArgs, run: &Run) -> Result<CoordinatesReport> {
     output::check(&args.output)?;
     if !(args.tolerance >= 0.0 && args.tolerance < 1.0) {
-        let why = "it is a share of the trace";
-        return Err(Error::option("--tolerance", args.tolerance, why, "give a number from 0 to below 1"));
+        let why = "it is a fraction of the trace";
+        return Err(Error::option("--tolerance", args.tolerance, why, "choose a number of at least 0 and below 1"));
     }
     let (table, _) = open::table(&args.data.paths, &args.data.text.options(), &[])?;
     let selected = table.select(&open::selection(&args.data, &args.features, Vec::new()))?;

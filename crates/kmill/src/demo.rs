@@ -47,7 +47,7 @@ pub(crate) fn main(args: &DemoArgs) -> Result<()> {
     };
     if let Some(name) = FILES.iter().find(|name| folder.join(name).symlink_metadata().is_ok()) {
         let why = format!("it contains {name}, which would be overwritten");
-        return Err(Error::option("--keep", folder.display(), why, "name another folder"));
+        return Err(Error::option("--keep", folder.display(), why, "choose another folder"));
     }
     std::fs::create_dir_all(folder).map_err(kstore::Error::io("create", folder))?;
     show(args, folder, &run)
@@ -65,14 +65,14 @@ fn show(args: &DemoArgs, folder: &Path, run: &Run) -> Result<()> {
     table(folder, FILES[1], test_rows, 1, run)?;
     say(format!("{}\n", contents(&train, run)?))?;
     say(format!(
-        "2. Fit: a metric, landmarks, and one pass that cross-validates every rank and lambda.\n\n  $ {FIT}\n\n"
+        "2. Fit: importance of each column, landmarks, and one pass for all ranks, lambdas and folds.\n\n  $ {FIT}\n\n"
     ))?;
     // a separate run, so that the report has the times of the fit alone
     let mut fitted = fit::run(&parsed(FIT, folder)?, &args.run.resolve())?;
     fitted.model.iter_mut().for_each(|model| model.path = "model.safetensors".into());
     say(format!("{fitted}\n"))?;
 
-    say(format!("3. Test: {} new rows. The noise alone has mse 1.\n\n  $ {EVALUATE}\n\n", count(test_rows)))?;
+    say(format!("3. Test: {} test rows. The noise alone has mse 1.\n\n  $ {EVALUATE}\n\n", count(test_rows)))?;
     let evaluated = evaluate::run(&parsed(EVALUATE, folder)?, run)?;
     say(format!("{evaluated}\n"))?;
 
@@ -105,7 +105,7 @@ fn table(folder: &Path, name: &str, rows: u64, seed: u64, run: &Run) -> Result<P
 /// bug in the constants above; a test parses them all.
 fn parsed<A: Args>(line: &str, folder: &Path) -> Result<A> {
     let word = |word: &str| if FILES.contains(&word) { folder.join(word).into_os_string() } else { word.into() };
-    let bug = |_| Error::option("demo", line, "the command is invalid", "this is a bug, please report it");
+    let bug = |_| Error::option("demo", line, "it cannot be parsed", "this is a bug, please report it");
     usage::parsed(line.split(' ').skip(1).map(word)).map_err(bug)
 }
 
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_commands_of_the_demo_are_valid() {
+    fn the_lines_of_the_demo_are_understood() {
         let folder = Path::new("a b");
         let fit: fit::FitArgs = parsed(FIT, folder).unwrap();
         assert_eq!(fit.job.data.select.paths, [folder.join("train.parquet")]);

@@ -24,7 +24,7 @@ pub enum Error {
     #[error("{solver} needs {option}: {why}")]
     Missing { option: &'static str, solver: String, why: &'static str },
     /// An interrupted run that can be resumed.
-    #[error("stopped; what is done is kept in {checkpoint}: the same command continues from there", checkpoint = checkpoint.display())]
+    #[error("stopped; the completed work is saved in {checkpoint}; run the same command again to continue", checkpoint = checkpoint.display())]
     Stopped { checkpoint: std::path::PathBuf },
     /// A report that cannot be written as JSON.
     #[error("the report cannot be written as JSON ({0}); this is a bug in kmill, please report it")]

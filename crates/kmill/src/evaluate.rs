@@ -66,18 +66,18 @@ pub(crate) fn run(args: &EvaluateArgs, run: &Run) -> Result<EvaluateReport> {
     let card = predictor.card().clone();
     let novelty = card.task == Task::Novelty;
     if novelty && args.target.is_empty() {
-        let why = "the column that is 0 for usual rows and 1 for unusual ones: --target label";
+        let why = "name the column that is 0 for normal rows and 1 for outliers: --target label";
         return Err(Error::Missing { option: "--target", solver: format!("evaluate with {}", card.solver), why });
     }
     let options = &card.options["solver_options"];
     let group = args.group.clone().or_else(|| options["group"].as_str().map(str::to_string));
     let ranking = group.is_some() || card.task == Task::Ranking;
     if args.top.is_some() && !novelty && !ranking {
-        let why = "models of oneclass and mean rank rows by how unusual they are, and others in groups";
-        return Err(Error::option("--top", "", why, "leave it out, or name the column of groups as --group"));
+        let why = "it applies to models of oneclass and mean, and to rankings of rows in groups";
+        return Err(Error::option("--top", "", why, "omit it, or name the column of groups with --group"));
     }
     if !card.task.has_target() && !novelty {
-        let why = format!("a model of {} has no truth to be compared with", card.task);
+        let why = format!("a model for {} has no target to compare with", card.task);
         return Err(Error::option("MODEL", args.model.display(), why, "use kmill predict"));
     }
     let names = if args.target.is_empty() { card.targets.clone() } else { args.target.clone() };

@@ -25,7 +25,12 @@ pub(crate) struct ExportArgs {
 pub(crate) fn main(args: &ExportArgs) -> Result<()> {
     let path = &args.output;
     if path.extension().is_none_or(|extension| !extension.eq_ignore_ascii_case("onnx")) {
-        return Err(Error::option("-o", path.display(), "models are exported as ONNX", "name the file .onnx"));
+        return Err(Error::option(
+            "-o",
+            path.display(),
+            "models are exported as ONNX",
+            "choose a name that ends with .onnx",
+        ));
     }
     output::check(path)?;
     output::protect_inputs([path], [args.model.as_path()])?;

@@ -76,8 +76,8 @@ pub(crate) fn run(args: &FeaturesArgs, run: &Run) -> Result<FeaturesReport> {
         output::check_model(model)?;
     }
     if args.residual && options.fit.map_spec().is_without_rows() {
-        let why = "the map is no projection, and leaves nothing that is known";
-        return Err(Error::option("--residual", "", why, "leave it out, or take a map on landmarks, such as nystrom"));
+        let why = "the map is not a projection, so its residual is unknown";
+        return Err(Error::option("--residual", "", why, "omit it, or choose a map on landmarks, such as nystrom"));
     }
     let selected = pipeline::select(&mut options, run)?;
     let outputs = args.model.iter().chain([&args.output]);

@@ -97,7 +97,7 @@ pub(crate) fn write(
 }
 
 pub(crate) fn main(args: &GenerateArgs) -> Result<()> {
-    let unknown = || Error::option("NAME", &args.name, "there is no such generator", "see kmill generate --help");
+    let unknown = || Error::option("NAME", &args.name, "unknown generator", "see kmill generate --help");
     let generator = generators::find(&args.name).ok_or_else(unknown)?;
     let recipe = Recipe::new(generator, args.rows, args.seed, args.features, args.noise)?;
     output::check(&args.output)?;

@@ -79,8 +79,8 @@ pub(crate) fn run(args: &HerdArgs, run: &Run) -> Result<HerdReport> {
     let selected = pipeline::job(run).coded(&table.select(&selection)?)?;
     output::protect_inputs([&args.output], output::inputs(selected.table()))?;
     if selected.feature_names().iter().any(|name| name == ROW) && !writer::is_npy(&args.output) {
-        let why = "the numbers of the rows are called so";
-        return Err(Error::option("--features", ROW, why, "leave the column out, or write .npy"));
+        let why = "the output column of row numbers has this name";
+        return Err(Error::option("--features", ROW, why, "exclude the column, or write .npy"));
     }
     let picked = match args.precision {
         ElementType::F32 => pick::<f32>(args, &selected, run)?,
@@ -133,7 +133,13 @@ impl fmt::Display for HerdReport {
         let told = [
             ("kernel", kernel.clone()),
             ("features", format!("{} (nystrom)", count(*rank as u64))),
-            ("distance", format!("{} squared, of the means (as many rows at random: {random})", number(distance, 3))),
+            (
+                "distance",
+                format!(
+                    "{} squared, between the means ({random} for the same number of random rows)",
+                    number(distance, 3)
+                ),
+            ),
             ("rows", self.output.display().to_string()),
         ];
         write!(f, "{}", facts(told))

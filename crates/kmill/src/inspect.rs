@@ -289,14 +289,14 @@ impl fmt::Display for ModelReport {
         }
         told.extend(self.leaves.map(|(leaves, rows)| {
             let (leaves, rows) = (count(leaves as u64), count(rows as u64));
-            ("leaves", format!("{leaves}, machines on the kernel itself of {rows} rows"))
+            ("leaves", format!("{leaves}, exact solvers on {rows} rows"))
         }));
         told.extend(card.certificate.iter().map(|certificate| ("certificate", certified(certificate))));
         told.extend(card.lambda.map(|lambda| ("lambda", short(lambda))));
         told.push(("intercept", card.intercept.to_string()));
         told.push(("precision", card.precision.clone()));
         told.push(("trained on", format!("{} rows, seed {}", count(card.rows), card.seed)));
-        told.extend((card.learned > 0).then(|| ("learned since", format!("{} rows, on line", count(card.learned)))));
+        told.extend((card.learned > 0).then(|| ("learned since", format!("{} rows, by update", count(card.learned)))));
         told.extend((!card.targets.is_empty()).then(|| ("target", card.targets.join(", "))));
         told.extend((!card.classes.is_empty()).then(|| ("classes", shortened(&card.classes))));
         told.extend(
@@ -307,7 +307,7 @@ impl fmt::Display for ModelReport {
             ("columns", shortened(&columns.collect::<Vec<_>>()))
         }));
         let features = match card.sparse() {
-            Some(shape) => format!("{}, at most {} of a row", count(shape.width as u64), count(shape.longest as u64)),
+            Some(shape) => format!("{}, at most {} per row", count(shape.width as u64), count(shape.longest as u64)),
             None => format!("{}: {}", card.features.len(), shortened(&card.features)),
         };
         told.push(("features", features));
@@ -337,7 +337,7 @@ pub(crate) fn main(args: &InspectArgs) -> Result<()> {
         && ksolve::job::is_model(path)
     {
         let bytes = std::fs::metadata(path).map_err(kstore::Error::io("read", path))?.len();
-        // the file, the model, and the functions built from it
+        // three copies: the file, the model, and the basis functions built from it
         let held = 3 * usize::try_from(bytes).unwrap_or(usize::MAX / 3);
         let plan = Plan::process("inspection", run.memory, run.threads, 0);
         plan.term("the model", held, "fit a model of lower `rank`").check()?;

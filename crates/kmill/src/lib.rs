@@ -64,8 +64,8 @@ pub struct Cli {
     command: Command,
 }
 
-/// Defines the subcommands: their help, options and functions; one that `reports` returns what is
-/// printed.
+/// Defines the subcommands: their help, options and functions. A function marked `reports` returns
+/// the report to print, one marked `runs` prints its own output.
 macro_rules! verbs {
     (@reports $args:ident $run:path) => { reported(&$args.run, |run| $run($args, run)) };
     (@runs $args:ident $main:path) => { $main($args) };
@@ -139,8 +139,7 @@ fn reported<R: Serialize + Display>(args: &RunArgs, verb: impl FnOnce(&Run) -> R
     output::report(&verb(&run)?, run.json)
 }
 
-/// Stack size of the command, in bytes: the usual size of the main thread, whatever the limit
-/// `ulimit -s`.
+/// Stack size of the thread that runs the command, in bytes; independent of `ulimit -s`.
 const STACK: usize = 8 << 20;
 
 /// Parses the command line, runs the subcommand, and returns the exit code.
@@ -169,13 +168,13 @@ fn answer() -> ExitCode {
     interrupt::install();
     match cli.command.run() {
         Ok(()) => ExitCode::SUCCESS,
-        // the reader of the output has seen enough: `kmill inspect … | head`
+        // the reader has closed the pipe, as in `kmill inspect … | head`
         Err(error) if error.is_closed_output() => ExitCode::SUCCESS,
         Err(error) => {
             let interrupted = matches!(error.stored(), Some(kstore::Error::Interrupted));
             progress::say(&format!("error: {}", if interrupted { interrupt::told() } else { error.to_string() }));
             if let Some(files) = interrupt::written().filter(|_| !interrupted) {
-                progress::say(&format!("note: {files} was written before"));
+                progress::say(&format!("note: {files} was written before the error"));
             }
             if error.is_usage() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }

@@ -47,8 +47,8 @@ pub(crate) fn deciding(path: &Path, positive: Option<&str>, threshold: Option<f6
 }
 
 /// Opens the files as one table and selects the columns of the model by name, the targets, and the
-/// group, weight and `missing_target` of `roles`. A model of sparse rows reserves memory for those
-/// of the table.
+/// group, weight and `missing_target` of `roles`. A model of sparse rows reserves memory for the
+/// rows of the table.
 pub(crate) fn select(
     predictor: &mut Predictor,
     args: &SelectArgs,
@@ -63,8 +63,8 @@ pub(crate) fn select(
     Ok(predictor.select(&table, selection)?)
 }
 
-/// Selects the columns `keep` of the rows of `selected`, which are only copied; `None` if there are
-/// none.
+/// Selects the columns `keep` of the rows of `selected`, which are copied to the output; `None` if
+/// `keep` is empty.
 pub(crate) fn kept(selected: &Selected, args: &SelectArgs, keep: &[String]) -> Result<Option<Selected>> {
     let all = selection(args, &[], Vec::new());
     let carried = Selection { keep: keep.to_vec(), without_features: true, missing: Missing::Mean, ..all };

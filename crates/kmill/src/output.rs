@@ -68,13 +68,13 @@ impl Kind {
 pub(crate) struct Outputs(pub(crate) Vec<(PathBuf, Kind)>);
 
 impl Outputs {
-    /// Checks before the work that every file can be written after it. Fails with the errors of
+    /// Checks, before the run, that every file can be written at its end. Fails with the errors of
     /// [`check`] and [`Kind::of`], and with [`Error::Option`] for a file that is named twice.
     pub(crate) fn new(paths: &[PathBuf], kinds: &[Kind], why: &'static str, remedy: &str) -> Result<Self> {
         let each = |(i, path): (usize, &PathBuf)| {
             check(path)?;
             if paths[..i].iter().any(|earlier| is_same(earlier, path)) {
-                return Err(Error::option("-o", path.display(), "it was named twice", "leave one out"));
+                return Err(Error::option("-o", path.display(), "it is named twice", "name it once"));
             }
             Ok((path.clone(), Kind::of(path, kinds, why, remedy)?))
         };
@@ -94,11 +94,11 @@ pub(crate) fn json_file(path: &Path, value: &impl Serialize) -> Result<()> {
     Ok(file(path, format!("{}\n", serde_json::to_string(value)?).as_bytes())?)
 }
 
-/// Checks before the work that a page can be written to `path` after it.
+/// Checks, before the run, that a page can be written to `path` at its end.
 pub(crate) fn check_page(path: &Path) -> Result<()> {
     if !is_page(path) {
-        let remedy = "give a name that ends with .html";
-        return Err(Error::option("--report", path.display(), "a report is a page", remedy));
+        let remedy = "choose a name that ends with .html";
+        return Err(Error::option("--report", path.display(), "a report is an HTML page", remedy));
     }
     check(path)
 }
@@ -107,13 +107,13 @@ pub(crate) fn check(path: &Path) -> Result<()> {
     Ok(AtomicFile::destination(path).map(drop)?)
 }
 
-/// Checks before the work that a model can be written to `path` after it. The name must end with
+/// Checks, before the run, that a model can be written to `path` at its end. The name must end with
 /// .safetensors, or have no extension.
 pub(crate) fn check_model(path: &Path) -> Result<()> {
     if is_model(path) {
         return check(path);
     }
-    let remedy = "end it with .safetensors, or leave the extension out";
+    let remedy = "choose a name that ends with .safetensors or has no extension";
     Err(Error::option("-o", path.display(), "a model is a safetensors file", remedy))
 }
 

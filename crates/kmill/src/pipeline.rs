@@ -25,7 +25,7 @@ pub(crate) struct FitOptions {
     pub(crate) text: TextOptions,
     /// Kernels to combine, if the weights of a sum are to be learned.
     pub(crate) combine: Option<Vec<Kernel>>,
-    /// True if the solver is still to be chosen; a text target then also holds classes.
+    /// True if the solver is still to be chosen; a text target then means classification.
     pub(crate) any: bool,
     /// Job, whose target may be one `.npy` file.
     pub(crate) fit: Fit,
@@ -72,7 +72,7 @@ impl FitOptions {
     }
 
     /// Opens the table, and returns it with the requested selection of rows and columns. A Boolean
-    /// target holds classes, unless `task` is given.
+    /// target means classification, unless `task` is set.
     pub(crate) fn open(&mut self) -> Result<(Table, Selection)> {
         let rows = self.fit.selected_rows();
         // it is not known yet whether the kernels to combine support sparse rows
@@ -81,7 +81,7 @@ impl FitOptions {
             Some(_) => self.text.clone(),
         };
         let (table, targets) = open::table(&self.paths, &text, &rows.targets)?;
-        // landmarks in a file are rows of the same kind
+        // a file of landmarks is then read as sparse rows too
         if table.schema().has_sparse() {
             self.text = self.text.clone().sparse();
         }
@@ -106,7 +106,7 @@ impl FitOptions {
         let classes = fit.selection(selection.clone())?;
         let Some(count) = likely_classes(&table.select(&classes)?, &job(run))? else { return Ok(selection) };
         run.progress.note(&format!(
-            "the target holds {count} whole numbers, each in many rows: they are learned as classes; --task regression learns a quantity"
+            "the target has {count} distinct integer values, each in many rows, and is treated as categorical (classification); --task regression treats it as numeric"
         ));
         self.fit = fit;
         Ok(classes)
@@ -168,7 +168,7 @@ impl Observer for Silent {
     }
 }
 
-/// Fits a model and saves it; the page of its report is only checked.
+/// Fits a model and saves it. The page of its report is not written, but must not replace an input.
 pub(crate) fn fit(
     options: &FitOptions,
     run: &Run,
@@ -185,8 +185,8 @@ pub(crate) fn fit(
     Ok(FitReport { combination, ..report(fitted.report, run, selected.table(), Some(path)) })
 }
 
-/// Fits a model and returns it with the report of the library. The checkpoint is next to a path, to
-/// which the model is written if it is to be saved.
+/// Fits a model and returns it with the report of the library. The checkpoint is stored next to
+/// the path; the model is written to the path if the flag is true.
 pub(crate) fn fitted(
     options: &FitOptions,
     selected: &Selected,
@@ -234,8 +234,8 @@ fn in_terms_of_columns(error: ksolve::Error, selected: &Selected) -> Error {
     if let ksolve::Error::Approx(kapprox::Error::NoSuchFeature { kernel, name, .. }) = &error {
         let column = selected.table().schema().columns.iter().find(|column| column.name == *name);
         if let Some(column) = column.filter(|column| !column.kind.is_numeric()) {
-            let why = format!("column {name} holds {} and is no feature", column.kind);
-            let remedy = "make it one with --categories, or leave it out of the kernel";
+            let why = format!("column {name} is {} and not a feature", column.kind);
+            let remedy = "encode it with --categories, or remove it from the kernel";
             return Error::option("--kernel", format!("{kernel}(on={name})"), why, remedy);
         }
     }

@@ -48,10 +48,10 @@ pub(crate) struct PlotArgs {
 pub(crate) fn run(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
     let PlotArgs { model, data, x, y, component, colour, output, .. } = args;
     output::check(output)?;
-    let why = "its extension names no kind of picture";
-    Kind::of(output, &[Kind::Picture, Kind::Page], why, "end it with .png, .svg or .html")?;
+    let why = "its extension is not that of a picture";
+    Kind::of(output, &[Kind::Picture, Kind::Page], why, "choose a name that ends with .png, .svg or .html")?;
     if ksolve::job::is_model(model) && data.paths.is_empty() {
-        return Err(Error::option("DATA", "", "a picture of a model shows rows", "name the table behind the model"));
+        return Err(Error::option("DATA", "", "a picture of a model also shows rows", "name a table after the model"));
     }
     let plot = Plot {
         model: model.clone(),

@@ -104,12 +104,12 @@ pub(crate) fn run(args: &PredictArgs, run: &Run) -> Result<(u64, Vec<Strange>)> 
     let written = predictor.write(&selected, kept.as_ref(), extras, &args.output, &pipeline::job(run))?;
     if written.unsettled > 0 {
         let (unsettled, rows) = (count(written.unsettled), count(written.rows));
-        run.progress.warn(format!("the pre-images of {unsettled} of {rows} rows did not settle"));
+        run.progress.warn(format!("the pre-images of {unsettled} of {rows} rows did not converge"));
     }
     Ok((written.rows, Vec::new()))
 }
 
-/// Returns a table of the most unusual rows, up to one terminal page.
+/// Returns a table of the most anomalous rows, up to one terminal page.
 fn shown(strange: &[Strange]) -> Table {
     let heads = [("row", Align::Right), ("score", Align::Right), ("reasons", Align::Left)];
     let mut table = Table::new(heads);

@@ -121,16 +121,18 @@ impl ShardReport {
 
 impl fmt::Display for ShardReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let of_one = "rows: of one that a shard has a part of, its rows are kept";
+        let of_one = "rows; a shard stores the rows of incomplete segments";
         let mut told = Vec::from_iter(self.segment_rows.map(|rows| ("segment", format!("{} {of_one}", count(rows)))));
         if let Some(Merged { states, rows, begun, next, missing, .. }) = &self.merged {
             let (folded, states) = (count(*rows - begun), count(*states as u64));
             told.push(("statistics", format!("of {folded} rows in {states} states")));
             let begun = Some(begun).filter(|begun| **begun > 0);
-            told.extend(begun.map(|begun| ("rows", format!("{} of segments that others complete", count(*begun)))));
+            told.extend(
+                begun.map(|begun| ("rows", format!("{} of segments that other shards complete", count(*begun)))),
+            );
             told.push(("next row", count(*next)));
             let ranges = joined(missing.iter().map(|rows| format!("{}..{}", rows.start, rows.end)));
-            told.push(("missing", if missing.is_empty() { "no row".to_string() } else { ranges }));
+            told.push(("missing", if missing.is_empty() { "none".to_string() } else { ranges }));
         }
         let size = kstore::budget::bytes(usize::try_from(self.bytes).unwrap_or(usize::MAX));
         told.push(("written", format!("{} ({size})", self.output.display())));
@@ -167,8 +169,8 @@ pub(crate) fn stats(args: &StatsArgs, run: &Run) -> Result<ShardReport> {
     let rows = part.or(args.rows.clone()).unwrap_or(there.clone());
     let rows = rows.start..rows.end.min(whole);
     if rows.start < there.start || rows.end > there.end {
-        let why = format!("the shard holds rows {}..{} of the table", there.start, there.end);
-        return Err(Error::option("--rows", format!("{}..{}", rows.start, rows.end), why, "ask for rows within"));
+        let why = format!("DATA contains rows {}..{} of the table", there.start, there.end);
+        return Err(Error::option("--rows", format!("{}..{}", rows.start, rows.end), why, "choose rows in this range"));
     }
     job.statistics(&table, rows, &pipeline::job(run), &args.output)?;
     Ok(ShardReport::new(&args.output, Some(job.segment_rows()), None))

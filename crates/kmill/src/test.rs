@@ -137,7 +137,7 @@ impl Rows {
 
 pub(crate) fn run(args: &TestArgs, run: &Run) -> Result<TestReport> {
     let family = statistic::by_name(&args.statistic);
-    let family = family.expect("the parser takes the names of registered statistics alone");
+    let family = family.expect("the parser accepts only the names of registered statistics");
     check_landmarks(args)?;
     match args.precision {
         ElementType::F32 => measure::<f32>(family, args, run),
@@ -171,7 +171,7 @@ fn measure<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &Ru
 fn samples(args: &TestArgs, job: &job::Run<'_>) -> Result<Rows> {
     if !args.with.is_empty() {
         let why = format!("{} compares two samples", args.statistic);
-        return Err(Error::option("--with", args.with.join(","), why, "leave it out, or take hsic"));
+        return Err(Error::option("--with", args.with.join(","), why, "omit it, or use hsic"));
     }
     let (text, paths) = (args.data.text.options(), &args.data.paths);
     if let Some(by) = &args.by {
@@ -184,7 +184,7 @@ fn samples(args: &TestArgs, job: &job::Run<'_>) -> Result<Rows> {
         return both(job, &first, &second.counting_apart());
     }
     let [first, second] = &paths[..] else {
-        let why = "two samples are two tables, or one whose rows --by divides";
+        let why = "two samples are two tables, or one table that --by splits";
         let remedy = "name two files, folders or globs in quotes, or add --by 'column == value'";
         return Err(Error::option("DATA", format!("({} names)", paths.len()), why, remedy));
     };
@@ -212,11 +212,11 @@ fn selection(args: &TestArgs, features: &[String]) -> Selection {
 fn columns(args: &TestArgs, job: &job::Run<'_>) -> Result<Rows> {
     if let Some(by) = &args.by {
         let why = format!("{} compares columns of one sample", args.statistic);
-        return Err(Error::option("--by", by, why, "leave it out, or take --where or mmd"));
+        return Err(Error::option("--by", by, why, "omit it, or use --where or mmd"));
     }
     if let Some(LandmarkSource::File(path)) = &args.landmarks {
-        let why = format!("{} has two maps, whose landmarks are of other columns", args.statistic);
-        return Err(Error::option("--landmarks", path.display(), why, "name a scheme"));
+        let why = format!("{} has two maps on different columns", args.statistic);
+        return Err(Error::option("--landmarks", path.display(), why, "choose a landmark scheme"));
     }
     if args.with.is_empty() {
         let why = "it compares --features with other columns: --with y";
@@ -239,7 +239,7 @@ fn check_landmarks(args: &TestArgs) -> Result<()> {
         return Ok(());
     }
     let why = format!("--map {} has no landmarks", args.map.family().name);
-    let remedy = "leave it out, or take a map that has, such as nystrom";
+    let remedy = "omit it, or choose a map with landmarks, such as nystrom";
     match (&args.landmarks, args.candidates) {
         (Some(landmarks), _) => Err(Error::option("--landmarks", landmarks, why, remedy)),
         (None, Some(candidates)) => Err(Error::option("--candidates", candidates, why, remedy)),
@@ -254,8 +254,8 @@ fn options(args: &TestArgs, rows: &Rows, progress: &Progress) -> Result<TrainOpt
     let both = rows.columns.len() > 1 && *with_kernel != args.kernel;
     for kernel in std::iter::once(&args.kernel).chain(both.then_some(with_kernel)).filter(|k| !k.characteristic()) {
         progress.warn(format!(
-            "the kernel {kernel} is not known to be characteristic: distributions that differ may have the same mean in its feature space, \
-             and the test is blind to what tells them apart; gaussian() sees every difference"
+            "the kernel {kernel} is not known to be characteristic: different distributions may have the same mean in its feature space, \
+             and the test cannot detect such a difference; gaussian() detects every difference"
         ));
     }
     let resolved = |spec: Kernel| spec.resolve_columns(&names);
@@ -286,7 +286,7 @@ impl fmt::Display for TestReport {
         let mut told: Vec<(&str, String)> = kernels.iter().map(|kernel| ("kernel", rounded(kernel))).collect();
         let ranks: Vec<String> = ranks.iter().map(|rank| count(*rank as u64)).collect();
         told.push(match ranks.is_empty() {
-            true => ("features", "none: the kernel itself".to_string()),
+            true => ("features", "none: exact kernel".to_string()),
             false => ("features", format!("{} ({})", ranks.join(" and "), self.map)),
         });
         let certificate = measured.certificate.filter(|_| !ranks.is_empty());

@@ -52,7 +52,7 @@ pub(crate) struct UpdateReport {
 impl std::fmt::Display for UpdateReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let told = vec![
-            ("rows", format!("{} learned, {} with those before", count(self.rows), count(self.rows_of_model))),
+            ("rows", format!("{} learned, {} in total", count(self.rows), count(self.rows_of_model))),
             ("running mse", format!("{}, each row predicted before it was learned", number(self.running_mse, 4))),
         ];
         write!(f, "{}", facts(told))?;

@@ -7,7 +7,7 @@ use clap::{Arg, ArgMatches, Args, Command, CommandFactory};
 use kstore::{shown, sink::STDOUT};
 use std::{ffi::OsString, io::Write, path::PathBuf, process::ExitCode};
 
-/// Normalises the words of the command line: names of subcommands in other programs become ours,
+/// Normalises the words of the command line: foreign names of subcommands become ours,
 /// and `help fit ridge` becomes `fit ridge --help`, which has its own help text.
 pub(crate) fn words(mut words: Vec<OsString>) -> Vec<OsString> {
     let verb = usize::from(words.get(1).is_some_and(|word| word == "help")) + 1;
@@ -35,7 +35,7 @@ pub(crate) fn one_output(matches: ArgMatches) -> Result<ArgMatches, clap::Error>
         json && outputs.into_iter().flatten().any(|path| path.as_os_str() == STDOUT)
     });
     if both {
-        let text = "-o - puts the table on standard output, where --json puts an object alone; name a file with -o, or leave one out";
+        let text = "-o - and --json both write to standard output; name a file with -o, or omit one of them";
         return Err(Cli::command().error(ErrorKind::ArgumentConflict, text));
     }
     Ok(matches)
@@ -79,7 +79,7 @@ fn complaint(error: &clap::Error, command: &Command, words: &[OsString]) -> Stri
         ErrorKind::ValueValidation => empty,
         ErrorKind::NoEquals | ErrorKind::WrongNumberOfValues => true,
         ErrorKind::InvalidUtf8 => {
-            return text.replacen('\n', "; name files so that all of their letters can be typed\n", 1);
+            return text.replacen('\n', "; rename the file with valid UTF-8 characters\n", 1);
         }
         _ => false,
     };

@@ -6,10 +6,10 @@
 //! K = ΦΦᵀ,   L = YYᵀ,   all norms Frobenius
 //! ```
 //!
-//! with centred features and targets: these are the sums of ridge regression's one pass. For
-//! classes, the ideal kernel is 1 if two rows have the same class, else 0; the ±1 codes give it up
-//! to a factor and what centring removes. Nested maps give the alignment of every rank from one
-//! state. *Flops*: p² + pt.
+//! with centred features and targets. The pass of ridge regression accumulates these sums. For
+//! classes, the ideal kernel is 1 if two rows have the same class, else 0. The ±1 codes give the
+//! same centred kernel up to a factor. With nested maps one state gives the alignment at every
+//! rank. *Flops*: p² + pt.
 //!
 //! References: Cristianini, Shawe-Taylor, Elisseeff, Kandola, "On kernel-target alignment", NIPS
 //! 2001; Cortes, Mohri, Rostamizadeh, "Algorithms for learning kernels based on centered
@@ -29,7 +29,7 @@ use crate::{Error, FoldGram, GramState, Result};
 pub fn centred_alignments(gram: &GramState, ranks: &[usize], classes: bool) -> Result<Vec<Option<f64>>> {
     let (p, t) = (gram.features(), gram.targets());
     if t == 0 || (t > 1 && !classes) {
-        let remedy = "alignment is measured with one numeric target, or with classes; take `score` cv";
+        let remedy = "alignment needs one numeric target, or classes; use `score` cv";
         return Err(Error::option("score", format!("alignment with {t} targets"), remedy));
     }
     if let Some(rank) = ranks.iter().find(|rank| **rank > p) {
@@ -38,8 +38,8 @@ pub fn centred_alignments(gram: &GramState, ranks: &[usize], classes: bool) -> R
     let largest = ranks.iter().copied().max().unwrap_or(0);
     let total = CentredMoments::of(gram, largest);
     let own = ideal_norm(&total);
-    // row i of the lower triangle: the squared norm at rank r is the sum of the first r
-    // contributions
+    // contribution of row i of the lower triangle: the squared norm at rank r is the sum of the
+    // first r contributions
     let squares: Vec<f64> = (0..largest)
         .map(|i| 2.0 * (0..i).map(|j| total.product(i, j).powi(2)).sum::<f64>() + total.product(i, i).powi(2))
         .collect();
@@ -56,7 +56,7 @@ pub fn centred_alignments(gram: &GramState, ranks: &[usize], classes: bool) -> R
 fn ideal_norm(moments: &CentredMoments<'_>) -> f64 {
     let (n, yy) = (moments.n, moments.sum(|fold| fold.yy[0]));
     if let [sum] = moments.sy[..] {
-        // if tiny compared with the sum of squares, the difference may be rounding
+        // a difference that is tiny compared with the sum of squares may be rounding
         let square = yy - sum * sum / n;
         return if square > f64::EPSILON * n * yy { square } else { 0.0 };
     }

@@ -6,8 +6,8 @@ use kapprox::{FeatureMap, Real};
 use kstore::{Coded, RowBlock, Workers};
 
 /// Rows of a bin. An f32 Gram update with 2,048 rows adds p²/2 numbers to f64 sums for every
-/// 2,048·p² flops: the addition then costs a few per cent. A constant, because the bins determine
-/// the order of summation.
+/// 2,048·p² flops, so the addition costs a few per cent. The number is constant, because the bins
+/// determine the order of summation.
 pub(crate) const BIN: usize = 2048;
 
 /// Targets to learn: numbers, or codes of classes.
@@ -138,7 +138,7 @@ impl<T: Real> Bins<T> {
         Ok(())
     }
 
-    /// Calls `full` for every bin that holds rows, in the order of the folds.
+    /// Calls `full` for every bin with rows, in the order of the folds.
     pub(crate) fn flush(&mut self, mut full: impl FnMut(&mut Self, usize) -> Result<()>) -> Result<()> {
         for fold in 0..self.bins.len() {
             if self.bins[fold].rows > 0 {

@@ -13,11 +13,11 @@ use kstore::{Fold, Merge, RowBlock, Workers};
 /// phi pass.
 const STRIP: usize = 288;
 
-/// Number of independent partial sums, so that the additions of a column vectorise: the width of
+/// Number of independent partial sums of a column, so that its additions vectorise: the width of
 /// AVX-512 in f64.
 const LANES: usize = 8;
 
-/// Overshoot, as a fraction of the trace, that is always accepted as rounding of the features.
+/// Largest overshoot, as a fraction of the trace, that is always accepted as rounding.
 const ROUNDED: f64 = 1e-6;
 
 /// Relative error of the approximation in trace norm, measured on all rows of the pass.
@@ -31,9 +31,9 @@ pub struct Certificate {
     /// `trace_error` is rounding.
     ///
     /// A residual is k(x, x) minus r squares, each with a relative rounding error of about ε_T;
-    /// independent errors add up to at most ε_T·√r·k(x, x). Errors that the condition number of the
-    /// landmarks amplifies beyond that have both signs alike; the negative ones are measured as the
-    /// overshoot.
+    /// independent errors sum to about ε_T·√r·k(x, x). The condition number of the landmarks can
+    /// amplify errors further. These have both signs equally often, and the overshoot measures the
+    /// negative ones.
     pub floor: f64,
 }
 

@@ -7,7 +7,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error about options, solving or model files.
 ///
-/// Its text is one sentence that says what is wrong and what to do. Rows are counted from 0.
+/// The message names the problem, the expected value and the remedy. Rows are counted from 0.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the message of a variant says what its fields are")]
@@ -20,7 +20,7 @@ pub enum Error {
     Approx(#[from] kapprox::Error),
     /// A model whose kernel comes from a crate that has not registered it.
     #[error(
-        "the model {path} was made with the kernel {kernel:?}, which this program does not know: register it with kapprox::kernel::register before the model is loaded (the kmill command knows only the kernels that its help lists)",
+        "the model {path} uses the kernel {kernel:?}, which is not registered; register it with kapprox::kernel::register before loading the model (the kmill command has only the kernels that its help lists)",
         path = path.display()
     )]
     UnknownKernel { path: PathBuf, kernel: String },
@@ -30,31 +30,31 @@ pub enum Error {
     /// A missing parameter that a solver needs.
     #[error("{solver} needs `{option}`: {why}")]
     Missing { option: &'static str, solver: String, why: String },
-    /// A run that was asked to stop and can be resumed.
-    #[error("stopped; what is done is kept in {checkpoint}: the same command continues from there", checkpoint = checkpoint.display())]
+    /// An interrupted run that can be resumed.
+    #[error("stopped; the completed work is saved in {checkpoint}; run the same command again to continue", checkpoint = checkpoint.display())]
     Stopped { checkpoint: PathBuf },
-    /// A prepared job, or statistics of its shards, that do not fit together.
+    /// A prepared job, or statistics of its shards, that are inconsistent.
     #[error("{path}: {why}", path = path.display())]
     Statistics { path: PathBuf, why: String },
     /// An infinite or NaN result, which was not written.
-    #[error("row {row} (counted from 0) of {path}: {what} is {value}; the row lies too far from those of the fit for this kernel: leave it out (`where`), or fit with a kernel that does not grow without bound", path = path.display())]
+    #[error("row {row} (counted from 0) of {path}: {what} is {value}; expected a finite number: the row is too far from the training rows for this kernel; exclude it with `where`, or fit with a bounded kernel", path = path.display())]
     NotFinitePrediction { path: PathBuf, row: u64, what: &'static str, value: f64 },
     /// A score over many rows that overflows.
     #[error(
-        "the {what} of {rows} rows is {value}: the squares of such errors do not fit a number; leave rows with extreme predictions or targets out (`where`)"
+        "the {what} of {rows} rows is {value}: the squared errors overflow; exclude rows with extreme predictions or targets with `where`"
     )]
     ScoreOverflow { what: &'static str, rows: u64, value: f64 },
-    /// Folds that leave no rows to train on or no rows to test.
+    /// Folds without training rows or without validation rows.
     #[error("`folds` {folds} does not suit these rows: {why}")]
     Folds { folds: String, why: String },
     /// A row whose label in the fold column did not exist when the folds were made.
     #[error(
-        "row {row} has a label in the fold column that was not there before: the file changed while it was read; run again when nobody writes to it"
+        "row {row} has a new label in the fold column: the file changed while it was read; run again when no other process writes to it"
     )]
     UnknownGroup { row: u64 },
     /// A row whose class is not in the list of classes.
     #[error(
-        "row {row} has a class that is not among those of the training rows: the file changed while it was read; run again when nobody writes to it"
+        "row {row} has a class that the training rows do not have: the file changed while it was read; run again when no other process writes to it"
     )]
     UnknownClass { row: u64 },
     /// Too few rows to learn from.
@@ -64,91 +64,89 @@ pub enum Error {
     #[error("{what} needs at least {needed} rows, and {rows} {are} left; check `rows`, `where` and `missing`", are = if *rows == 1 { "is" } else { "are" })]
     TooFewFor { what: &'static str, needed: u64, rows: u64 },
     /// A column whose squared values overflow.
-    #[error("column {column:?} reaches {largest:e}, and the squares of its values overflow; give it in a larger unit")]
+    #[error("column {column:?} has values up to {largest:e}, whose squares overflow; convert it to a larger unit")]
     TooLarge { column: String, largest: f64 },
     /// Fewer than two classes.
     #[error("the target has {classes} class{plural}; classification needs at least 2 (is it the right column, or a regression?)", plural = if *classes == 1 { "" } else { "es" })]
     TooFewClasses { classes: usize },
     /// Features that are not a projection of the kernel.
     #[error(
-        "the features of rank {rank} exceed the kernel by {overshoot:.1e} of its trace, where they miss {trace_error:.1e} of it: rounding rules them, because the landmarks are too close to each other or too far from the rows; use `landmarks` rpcholesky or a lower `rank`"
+        "the features of rank {rank} exceed the kernel by {overshoot:.1e} of its trace, more than their error of {trace_error:.1e}: rounding dominates, because the landmarks are too close to each other or too far from the rows; use `landmarks` rpcholesky or a lower `rank`"
     )]
     Overshoot { rank: usize, overshoot: f64, trace_error: f64 },
     /// The regularised normal equations are not positive definite.
     #[error("the ridge system at rank {rank} and lambda {lambda:e} is not positive definite in {precision}; raise `lambda`{or_f64}", or_f64 = if *precision == "f32" { " or use `precision` f64" } else { "" })]
     Indefinite { rank: usize, lambda: f64, precision: &'static str },
-    /// An iteration that ended far from the solution.
+    /// An iterative solver that stopped far from the solution.
     #[error(
-        "conjugate gradient found no useful solution: its best relative residual after {iterations} iterations is {residual:.1e}; {remedy}"
+        "conjugate gradient did not converge: its best relative residual after {iterations} iterations is {residual:.1e}; {remedy}"
     )]
     NoSolution { residual: f64, iterations: usize, remedy: &'static str },
-    /// No cell of the surface could be computed.
+    /// A grid of ranks and lambdas of which no cell could be computed.
     #[error("no cell of the rank x lambda surface could be computed in {precision}; raise `lambda`{or_f64}", or_f64 = if *precision == "f32" { " or use `precision` f64" } else { "" })]
     NoCell { precision: &'static str },
     /// Components of features that do not vary.
     #[error(
-        "the features do not vary over the rows: there are no components; check the columns, or choose another kernel"
+        "the features do not vary over the rows, so they have no components; check the columns, or choose another kernel"
     )]
     NoVariance,
     /// Variances or distances requested from a model that was fitted without them.
-    #[error("the model holds neither variances nor distances; fit ridge with `std` or kpca with `novelty`")]
+    #[error("the model stores neither variances nor distances; fit ridge with `std` or kpca with `novelty`")]
     NoQuadratic,
     /// Components requested from a model that was fitted without them.
-    #[error(
-        "the model holds no components beside its predictions; fit one with `components` that learns from a target"
-    )]
+    #[error("the model has no components in addition to its predictions; fit a supervised model with `components`")]
     NoComponents,
     /// Pre-images requested from a model that has none.
     #[error("the model has no pre-images: {why}")]
     PreImages { why: &'static str },
     /// A weight that is negative or NaN.
     #[error(
-        "row {row} (counted from 0) has the weight {}; expected 0 or more: clean the column, or leave `weights` out",
+        "row {row} (counted from 0) has the weight {}; expected 0 or more: clean the column, or omit `weights`",
         kstore::shown::number(*weight)
     )]
     Weight { row: u64, weight: f64 },
     /// Weights that are all 0.
-    #[error("the weights of the rows to train on add up to 0; check the column of `weights`")]
+    #[error("the weights of the training rows sum to 0; expected a positive sum: check the column of `weights`")]
     NoWeight,
     /// Weights that are all 0 or less, some of them negative.
     #[error(
-        "no weight of the rows to train on is above 0, and they reach down to {least}; expected 0 or more: check the column of `weights`"
+        "no weight of the training rows is positive, and the smallest is {least}; expected 0 or more: check the column of `weights`"
     )]
     NegativeWeights { least: f64 },
     /// Fewer distinct points than clusters.
-    #[error("{asked} clusters, but a sample of the rows has only {distinct} distinct points; ask for fewer `clusters`")]
+    #[error("{asked} clusters exceed the {distinct} distinct points in a sample of the rows; lower `clusters`")]
     Clusters { asked: usize, distinct: usize },
     /// A class without rows.
-    #[error("class {class} (from 0, in the order of the labels) has no rows")]
+    #[error("class {class} (counted from 0, in the order of the labels) has no rows")]
     EmptyClass { class: usize },
     /// A model whose feature map cannot be rebuilt.
-    #[error("the map {map} of the model cannot be made again: {why}; fit the model anew")]
+    #[error("the map {map} of the model cannot be rebuilt: {why}; fit the model again")]
     Features { map: String, why: &'static str },
     /// A rank larger than the number of features.
-    #[error("rank {rank} was asked for, but the feature map has {features} features")]
+    #[error("rank {rank} exceeds the {features} features of the map; lower the rank")]
     Rank { rank: usize, features: usize },
     /// Two shapes that do not agree.
     #[error("{what}: expected {expected}, got {got}")]
     Shape { what: &'static str, expected: usize, got: usize },
     /// A file that is not a safetensors file.
-    #[error("{path} is not a kmill model; name a file that kmill fit has written", path = path.display())]
+    #[error("{path} is not a kmill model; expected a file written by kmill fit", path = path.display())]
     NotSafetensors { path: PathBuf },
     /// A safetensors file that kmill did not write.
-    #[error("{path} is a safetensors file, but not one that kmill wrote (no entry \"kmill\" in its metadata); name a file that kmill fit has written", path = path.display())]
+    #[error("{path} is a safetensors file that kmill did not write (its metadata has no entry \"kmill\"); expected a file written by kmill fit", path = path.display())]
     Foreign { path: PathBuf },
     /// A model that cannot be written as an ONNX file.
     #[error("the model cannot be written as ONNX: {why}")]
     Onnx { why: String },
     /// A model in a newer format than this version reads.
-    #[error("{path} has model format {found}, this kmill reads up to {known}; use kmill {needs} or newer", path = path.display())]
+    #[error("{path} has model format {found}, but this kmill reads formats up to {known}; use kmill {needs} or newer", path = path.display())]
     NewerFormat { path: PathBuf, found: u64, known: u64, needs: String },
     /// A model file that ends early.
-    #[error("{path} is truncated: {expected} bytes were announced, {got} are there; copy or fit it again", path = path.display())]
+    #[error("{path} is truncated: expected {expected} bytes, got {got}; copy the file again or fit the model again", path = path.display())]
     Truncated { path: PathBuf, expected: u64, got: u64 },
     /// A model file whose parts contradict each other.
-    #[error("{path} is damaged: {detail}; fit it again", path = path.display())]
+    #[error("{path} is damaged: {detail}; fit the model again", path = path.display())]
     Damaged { path: PathBuf, detail: String },
-    /// A number that is not finite, in a row held in memory.
+    /// A value that is not finite, in a row in memory.
     #[error(
         "row {row} (counted from 0): {what} is {value}; expected a finite number: clean the row, or scale the features"
     )]
@@ -159,7 +157,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Adds `bytes` that other work holds to the budget in the message: see
+    /// Adds the memory of other work, in bytes, to the budget that the message names: see
     /// [`kstore::Error::beside`].
     #[must_use]
     #[doc(hidden)]

@@ -1,4 +1,4 @@
-//! A pass that maps rows to features in bins of a fixed size, and hands every bin to a [`Take`].
+//! A pass that maps rows to features in bins of a fixed size, and passes every bin to a [`Take`].
 
 use crate::bins::{BIN, Bins};
 use crate::{Error, Folds, Result, Targets};
@@ -13,8 +13,7 @@ pub trait Take<T: Real>: Sync {
     type Scratch: Send + Default;
     /// Returns the state before any row.
     fn init(&self) -> Self::State;
-    /// Adds the bin of a fold to the state; its features are computed already, see
-    /// [`Bins::filled`].
+    /// Adds the bin of a fold to the state. [`Bins::filled`] returns its rows and features.
     ///
     /// # Errors
     /// An error for numbers that are not finite.
@@ -28,14 +27,14 @@ pub trait Take<T: Real>: Sync {
     ) -> Result<()>;
 }
 
-/// A pass that hands bins of features to a [`Take`].
+/// A pass that maps rows to features and passes bins of them to a [`Take`].
 #[derive(Debug)]
 pub struct FeatureFold<'a, T, S> {
     map: &'a dyn FeatureMap<T>,
     folds: &'a Folds,
     targets: &'a Targets,
     bin: usize,
-    /// Number of classes with separate bins in every fold; 1 if classes share a bin.
+    /// Number of classes with separate bins in every fold; 1 for one bin per fold.
     pub(crate) classes: usize,
     pub(crate) take: S,
 }

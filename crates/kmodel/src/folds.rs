@@ -6,11 +6,11 @@ use kstore::key::{Purpose, Stream};
 use std::ops::Range;
 
 const HELP: &str = "give a number of folds (5), contiguous blocks (blocks:6), a column (column:subject), a number of folds of whole groups \
-    (groups:5:subject), or tests of later rows by earlier ones (forward:5, with a gap of a block forward:5+1, in the order of a column \
+    (groups:5:subject), or forward tests on later rows (forward:5; with a gap of one block, forward:5+1; in the order of a column, \
     forward:5:date)";
 
-/// Largest number of folds. Each has its own Gram matrix, so a larger number is a typing error that
-/// would run out of memory later.
+/// Largest number of folds. Every fold has its own Gram matrix, so a larger number, probably a
+/// typing error, would exceed the memory later.
 const MOST_FOLDS: usize = 1_000;
 
 /// Fraction of the rows that the test fold should have, if folds have different sizes.
@@ -36,7 +36,7 @@ pub enum FoldSpec {
     Forward {
         /// Number of tested blocks.
         tests: usize,
-        /// Number of blocks left out before a tested block: `forward:5+1`.
+        /// Number of unused blocks directly before a tested block: `forward:5+1`.
         gap: usize,
         /// Column that orders the rows, such as a date: `forward:5:date`; `None` for the order of
         /// the table.
@@ -219,12 +219,12 @@ impl Folds {
         };
         let refuse = |why| Err(Error::Folds { folds: spec.to_string(), why });
         if matches!(folds, Self::Column { .. }) && folds.count() < 2 {
-            return refuse(format!("the column has {} value; it takes 2 or more", folds.count()));
+            return refuse(format!("the column has {} value; expected 2 or more", folds.count()));
         }
         if let Self::Groups { k, folds } = folds.unruled()
             && folds.len() < *k
         {
-            return refuse(format!("the column has {} values; take at most as many folds", folds.len()));
+            return refuse(format!("the column has {} values; use at most this many folds", folds.len()));
         }
         if folds.count() > MOST_FOLDS && stored > MOST_FOLDS as u64 {
             let values = folds.count();
@@ -233,7 +233,7 @@ impl Folds {
             ));
         }
         if !matches!(folds, Self::None) && folds.count() as u64 > stored {
-            return refuse(format!("{} folds need at least as many rows, there are {stored}", folds.count()));
+            return refuse(format!("{} folds exceed the {stored} rows; use fewer folds", folds.count()));
         }
         Ok(folds)
     }

@@ -37,8 +37,8 @@ pub struct FoldGram {
 impl FoldGram {
     /// Returns zero moments for p features and t targets.
     pub fn new(p: usize, t: usize) -> Self {
-        // written instead of `vec![0.0; …]`: pages that are read before they are written fault
-        // twice
+        // `resize` writes the zeros; pages of `vec![0.0; …]` are read before they are written, and
+        // then fault twice
         let mut g = Vec::with_capacity(p * p);
         g.resize(p * p, 0.0);
         Self { rows: 0, weight: 0.0, g, s: vec![0.0; p], b: vec![0.0; p * t], sy: vec![0.0; t], yy: vec![0.0; t] }
@@ -64,7 +64,7 @@ impl FoldGram {
 /// They are mergeable, and suffice for every rank, every lambda and every held-out fold.
 ///
 /// Products within a block are computed in the type of the features, sums over blocks in f64. With
-/// f32 features the error of G_ij is therefore about ε₃₂·√(G_ii G_jj), whatever the number of rows.
+/// f32 features the error of G_ij is therefore about ε₃₂·√(G_ii G_jj) for any number of rows.
 ///
 /// *Cost of an update with b rows*: b·p² flops for G (half of the full product), 2·b·p·(t + 1) for
 /// b and s.
@@ -133,8 +133,8 @@ impl GramState {
         &self.folds
     }
 
-    /// Returns the summed moments of the folds that are learned from while `left_out` is held out;
-    /// `None` holds out no fold. A sum of several folds allocates 8p² bytes.
+    /// Returns the sum of the moments of the training folds if fold `left_out` is held out; `None`
+    /// holds out no fold. A sum of several folds allocates 8p² bytes.
     pub fn sum(&self, left_out: Option<usize>) -> Cow<'_, FoldGram> {
         if let ([only], None) = (&self.folds[..], left_out) {
             return Cow::Borrowed(only);
@@ -184,7 +184,7 @@ impl GramState {
     }
 
     /// Adds b rows of a fold whose `phi` and `y` are already multiplied by `roots`, the square
-    /// roots of the row weights. The errors are those of [`GramState::update`].
+    /// roots of the row weights. Returns the same errors as [`GramState::update`].
     pub(crate) fn update_weighted<T: Real>(
         &mut self,
         fold: usize,
@@ -261,10 +261,10 @@ fn add(to: &mut [f64], from: &[f64]) {
 pub fn add_gram<T: Real>(g: &mut [f64], phi: MatRef<'_, T>, panels: &Pool<Panels<T>>, workers: &Workers) {
     let p = phi.ncols();
     let mut strips = row_strips(MatMut::from_column_major_slice_mut(g, p, p), gram::strip_height(p));
-    // longest rows first, so that the threads finish together
+    // the strips with the longest rows come first, so that the threads finish together
     strips.reverse();
     workers.each(strips, |(first, g)| {
-        // the pass discards a cancelled result, so strips can be skipped
+        // the pass discards the result if it is cancelled, so the strip can be skipped
         if !workers.is_cancelled() {
             panels.with(Panels::default, |panels| gram::add_rows(phi, first, g, panels));
         }
@@ -322,7 +322,7 @@ fn add_moments<T: Real>(
     }
 }
 
-/// Below this number of targets the product reads phi from memory instead of converting it to f64
-/// first. With one target, conversion and product took a tenth of a whole fit; now it is a
-/// fiftieth.
+/// Number of targets from which the product converts phi to f64 first; with fewer targets it reads
+/// phi directly. With one target, conversion and product took a tenth of the time of a fit, and the
+/// direct product takes a fiftieth.
 const FEW_TARGETS: usize = 4;

@@ -3,8 +3,8 @@
 //!
 //! A [`Model`] holds the coefficients of kernel functions and everything else that defines its
 //! predictions, in one file. A [`predict::Predictor`] applies it to slices and tables; [`score`]
-//! compares predictions with the truth; [`run::Run`] holds the resources of a job. The solvers live
-//! in `kfit`, which makes models; programs use both crates through `ksolve`.
+//! compares predictions with true values; [`run::Run`] holds the resources of a job. The solvers
+//! live in `kfit`, which makes models; programs use both crates through `ksolve`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 

@@ -7,12 +7,12 @@ use std::cmp::Ordering;
 const PENALTY_HELP: &str = "a positive number (1e-6), a list (1e-8,1e-6), or a range (1e-9..1e-3) with two per decade";
 const RANK_HELP: &str = "a list of positive whole numbers (250,500,1000), or a range (50..2000) that doubles";
 
-/// Largest ratio of the ends of a range of factors: beyond it every kernel is constant or the
-/// identity.
+/// Largest ratio of the ends of a range of factors: at a larger ratio, the kernel matrix is
+/// constant at one end or the identity at the other.
 const MOST_FACTORS: f64 = 1e6;
 
-/// Largest number of lambdas in a range; a longer range is a typing error, as the whole range of
-/// f64 has 1,264 half decades.
+/// Largest number of lambdas in a range. The whole range of f64 has 1,264 half decades, so a longer
+/// range is a typing error.
 const MOST_LAMBDAS: usize = 2_000;
 
 /// Parses regularisation parameters, and returns them ascending and without duplicates: `lambda` of
@@ -77,8 +77,8 @@ fn half_decades(option: &'static str, first: f64, last: f64) -> Result<Vec<f64>>
     }
     let mut values = Vec::new();
     let mut next = first;
-    // relative tolerance 5e-4: less than any step, more than the rounding error of thousands of
-    // steps
+    // the relative tolerance 5e-4 is smaller than a step and larger than the rounding error of
+    // thousands of steps
     while next < last * 0.9995 {
         values.push(next);
         if values.len() > MOST_LAMBDAS {
@@ -97,8 +97,8 @@ fn half_decades_from(first: f64, k: usize) -> f64 {
     if base == first { half_decade(twice as i64 + k as i64) } else { first * half_decade(k as i64) }
 }
 
-/// Returns 10^(k/2), correctly rounded: parsing decimal text rounds correctly, a product of powers
-/// does not.
+/// Returns 10^(k/2), correctly rounded: it is parsed from decimal text, because a product of powers
+/// is not correctly rounded.
 pub fn half_decade(k: i64) -> f64 {
     let mantissa = if k.rem_euclid(2) == 0 { "1" } else { "3.1622776601683795" };
     format!("{mantissa}e{}", k.div_euclid(2)).parse().unwrap_or(f64::NAN)
@@ -144,7 +144,7 @@ pub fn factors(text: &str) -> Result<Vec<f64>> {
 pub fn ranks(text: &str) -> Result<Vec<usize>> {
     let parse = |part: &str| match part.trim().parse::<usize>() {
         Ok(rank) if rank > 0 => Ok(rank),
-        _ => Err(Error::option("ranks", format!("{:?}", part.trim()), format!("no rank; give {RANK_HELP}"))),
+        _ => Err(Error::option("ranks", format!("{:?}", part.trim()), format!("not a rank; give {RANK_HELP}"))),
     };
     values(text, parse, doubling, Ord::cmp)
 }

@@ -54,14 +54,15 @@ impl<'a, T: Real> RidgeFold<'a, T> {
         Self::over(map, folds, targets, take)
     }
 
-    /// Replaces the targets in the moments by these features of the targets, if given.
+    /// Replaces the targets in the moments by these features of the targets; `None` keeps the
+    /// targets.
     #[must_use]
     pub fn with_target_features(mut self, target_features: Option<&'a dyn FeatureMap<f64>>) -> Self {
         self.take.target_features = target_features;
         self
     }
 
-    /// Keeps separate moments for each class: class c of fold g has index g · classes + c.
+    /// Accumulates separate moments for each class: class c of fold g has index g · classes + c.
     #[must_use]
     pub fn by_class(mut self, classes: usize) -> Self {
         (self.take.folds, self.classes) = (self.take.folds * classes, classes);

@@ -11,12 +11,12 @@
 //! support vector machines", 1999; Lin, Lin, Weng, "A note on Platt's probabilistic outputs for
 //! support vector machines", Machine Learning 68, 2007.
 
-/// Maximum number of steps; below, the smallest step length, and the gradient at which to stop.
+/// Maximum number of steps, smallest step length, and the gradient per row at which the fit stops.
 const STEPS: usize = 100;
 const LEAST: f64 = 1e-10;
 const GRADIENT: f64 = 1e-10;
 
-/// Added to the diagonal of the Hessian, to keep it definite if all values are equal.
+/// Addition to the diagonal of the Hessian per row, which is then definite also for equal values.
 const RIDGE: f64 = 1e-12;
 
 /// Returns a and b. Each row is its decision value, whether it belongs to the class, and its

@@ -28,8 +28,8 @@ use std::{convert::Infallible, sync::Arc};
 /// as rounding.
 const LIMITS: Limits = Limits { steps: 500, reach: 1.0, flat: 1e-13 };
 
-/// Least ratio of Σ_l γ_l k(z_l, z) to Σ_l |γ_l k(z_l, z)|; below it z is as far from P as any
-/// point.
+/// Smallest ratio of Σ_l γ_l k(z_l, z) to Σ_l |γ_l k(z_l, z)|. Below it z is no nearer to P than
+/// other points, and the descent has failed.
 const BALANCE: f64 = 1e-9;
 
 /// The kernel and landmarks from which the pre-images of a model are computed.
@@ -44,25 +44,25 @@ impl PreImages {
     /// Prepares the pre-images of a components model.
     ///
     /// # Errors
-    /// [`Error::PreImages`] if the model has no landmarks, has a kernel without a gradient, takes
+    /// [`Error::PreImages`] if the model has no landmarks, has a kernel without a gradient, reads
     /// sparse rows, has a metric, or lacks the distances from its components.
     pub fn new<T: Real>(model: &Model<T>) -> Result<Self> {
         let refuse = |why: &'static str| Err(Error::PreImages { why });
         let kernel = model.any_kernel()?.typed::<f64>();
         if !kernel.differentiable() {
-            return refuse("the kernel has no gradient; fit with one that has, such as `kernel` gaussian");
+            return refuse("the kernel has no gradient; fit with a differentiable kernel, such as `kernel` gaussian");
         }
         if model.card.sparse().is_some() {
-            return refuse("they have a number in every column of sparse rows; fit columns of numbers");
+            return refuse("they are dense, and the model takes sparse rows; fit numeric columns");
         }
         if model.metric.is_some() {
-            return refuse("the landmarks of this model lie behind a metric; fit without one");
+            return refuse("the landmarks of this model are transformed by a metric; fit without a metric");
         }
         let Some((landmarks, _)) = model.basis.landmarks() else {
             return refuse("random features have no landmarks; fit with `map` nystrom");
         };
         if projection(model).is_none() {
-            return refuse("the model does not hold the distances from its components; fit kpca with `novelty`");
+            return refuse("the model does not store the distances from its components; fit kpca with `novelty`");
         }
         Ok(Self { kernel, landmarks: landmarks.iter().map(|v| v.to_f64()).collect() })
     }

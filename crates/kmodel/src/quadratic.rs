@@ -16,8 +16,8 @@ use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul};
 use kapprox::{FeatureMap, Real, map::Expansion};
 use kstore::Workers;
 
-/// Rows computed at once. Fixed, because a matrix product picks its kernel, and with it the order
-/// of its sums, by its shape.
+/// Rows computed at once. The number is constant, because a matrix product chooses its kernel, and
+/// so the order of its sums, by its shape.
 pub(crate) const STRIP: usize = 256;
 
 /// Number of basis functions whose values are converted to f64 at once.
@@ -25,7 +25,8 @@ const PANEL: usize = 128;
 
 /// A quadratic function of a model's basis.
 ///
-/// A solver makes it as a function of the features, without F; [`Quadratic::expand`] converts it.
+/// A solver returns it as a function of the features, without F. [`Quadratic::expand`] converts it
+/// to a function of the basis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quadratic {
     /// Factor V, m x q.
@@ -105,7 +106,7 @@ impl Quadratic {
         8 * (m * (2 * r + 1) + r + 1)
     }
 
-    /// Returns the bytes needed to make one for m basis functions and rank r.
+    /// Returns the bytes during [`Quadratic::expand`] for m basis functions and rank r.
     pub fn making_bytes(m: usize, r: usize) -> usize {
         Self::bytes(m, r) + 8 * (r + 1) * (2 * r + 1)
     }
@@ -121,7 +122,7 @@ impl Quadratic {
     }
 
     /// Computes `out[i]` = g(x_i) from the basis values `b` (at most [`STRIP`] rows x m,
-    /// column-major) and `diag`, which holds k(x_i, x_i), or ‖φ(x_i)‖² for a map that is not a
+    /// column-major) and `diag`, the values k(x_i, x_i), or ‖φ(x_i)‖² for a map that is not a
     /// projection.
     pub(crate) fn values<T: Real>(&self, b: MatRef<'_, T>, diag: &[f64], scratch: &mut Scratch, out: &mut [f64]) {
         scratch.product(b, self.factor.as_ref());

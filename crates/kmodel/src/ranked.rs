@@ -1,8 +1,8 @@
 //! Rows in groups with grades, and the pairs of rows that a ranking must order.
 //!
 //! A pair is two rows of one group with different grades. Sums over the pairs of a group of m rows
-//! take m ln m steps: rows are visited in the order of their scores, while a tree stores the sums
-//! of the visited rows by grade.
+//! take m ln m steps: a loop visits the rows in the order of their scores, and a tree stores the
+//! sums of the visited rows by grade.
 //!
 //! Reference: Lee, Lin, "Large-scale linear RankSVM", Neural Computation 26, 2014.
 
@@ -46,8 +46,7 @@ impl Order {
 
 /// Returns the error for rows without any pair.
 pub fn without_pairs() -> Error {
-    let why =
-        "no two rows of a group have different grades, so there is no order to learn; check the target and `group`";
+    let why = "no group has rows with different grades, so no pair can be ranked; check the target and `group`";
     Error::option("target", "", why)
 }
 

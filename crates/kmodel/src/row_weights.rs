@@ -14,7 +14,7 @@ impl RowWeights {
         self.0.get(i).copied().unwrap_or(1.0)
     }
 
-    /// Returns the sum of the weights of these rows: their number if there are no weights.
+    /// Returns the sum of the weights of these rows, or their number if there are no weights.
     pub fn total(&self, rows: impl Iterator<Item = usize>) -> f64 {
         rows.map(|i| self.of(i)).sum()
     }

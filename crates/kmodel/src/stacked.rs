@@ -4,9 +4,9 @@ use faer::{Mat, MatMut, MatRef};
 use kapprox::{FeatureMap, Real, landmark::LandmarkSet, map::Expansion};
 use kstore::{Footprint, Workers};
 
-/// The concatenated features of several maps. They belong to no single kernel, so there is no
-/// certificate. Without maps there are no features: solvers that combine kernel functions
-/// themselves use that.
+/// The concatenated features of several maps. They have no certificate, because they approximate
+/// several kernels. The empty list has no features; solvers that combine kernel functions
+/// themselves use it.
 #[derive(Debug)]
 pub struct StackedMaps<T: Real>(pub Vec<Box<dyn FeatureMap<T>>>);
 

@@ -78,7 +78,7 @@ impl Link {
     fn logarithms(&self, scores: &[f64], out: &mut Vec<f64>) {
         out.clear();
         match (self, scores) {
-            // a single score belongs to the second of two classes; the first has score 0
+            // a single score is the score of the second of two classes; the first has score 0
             (Self::Logit, [score]) => out.extend([0.0, *score]),
             (Self::Logit, _) => out.extend_from_slice(scores),
             (Self::Platt { a, b }, [score]) => {
@@ -87,7 +87,7 @@ impl Link {
             }
             (Self::Platt { a, b }, _) => {
                 let z = scores.iter().zip(a.iter().zip(b)).map(|(score, (a, b))| a * score + b);
-                // −ln(1 + exp z), without overflow
+                // −ln(1 + exp(z)), without overflow
                 out.extend(z.map(|z| if z > 0.0 { -z - (-z).exp().ln_1p() } else { -z.exp().ln_1p() }));
             }
         }
@@ -116,7 +116,7 @@ crate::enum_of_words!(
 ///
 /// Two classes are one target, +1 for the second label and −1 for the first. k > 2 classes are k
 /// targets (one-vs-rest), +1 for the class itself and −1 for the others. The decision is the class
-/// with the largest score; the first class wins ties.
+/// with the largest score, and of several such classes the first.
 ///
 /// [One-vs-one](Classes::in_pairs) classes have a score for every pair, in the order of
 /// [`Classes::pairs()`]: positive for the second class of the pair. The decision is the class that

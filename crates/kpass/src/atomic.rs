@@ -1,10 +1,10 @@
-//! Files that appear whole or not at all.
+//! Atomic files: they appear completely or not at all.
 //!
 //! A file is written next to its destination under a temporary name, flushed to the disk and
-//! renamed. If the writing ends before that, nothing is left behind: dropping the file removes it,
-//! and [`remove_temporaries`] removes all files that are being written when a signal ends the
-//! process. After [`stop_outputs`] no output is renamed to its destination, because results
-//! computed after a stop request may be incomplete.
+//! renamed. If writing stops before that, no file remains: dropping the file removes it, and
+//! [`remove_temporaries`] removes all files that are being written when a signal ends the process.
+//! After [`stop_outputs`] no output is renamed to its destination, because results computed after a
+//! stop request may be incomplete.
 
 use crate::{Error, Result};
 use std::collections::BTreeSet;
@@ -29,10 +29,10 @@ fn files<R>(change: impl FnOnce(&mut Files) -> R) -> R {
     change(&mut FILES.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Removes every temporary file that is being written. For the thread that ends the process after a
-/// signal; writers that continue afterwards fail when they commit.
+/// Removes every temporary file that is being written. The thread that ends the process after a
+/// signal calls this function; writers that continue afterwards fail when they commit.
 pub fn remove_temporaries() {
-    // that thread may have been interrupted while it changed the list
+    // not a blocking lock: the interrupted thread may hold it
     let tried = (0..100).find_map(|_| {
         FILES.try_lock().ok().or_else(|| {
             std::thread::sleep(Duration::from_millis(10));
@@ -40,7 +40,7 @@ pub fn remove_temporaries() {
         })
     });
     for path in tried.map(|mut files| std::mem::take(&mut files.temporary)).unwrap_or_default() {
-        // it may just have been renamed or removed
+        // ignored: the file may just have been renamed or removed
         let _ = std::fs::remove_file(path);
     }
 }
@@ -68,7 +68,7 @@ const SUFFIX: &str = ".tmp";
 /// Number of random letters and digits between prefix and suffix.
 const RANDOM: usize = 6;
 
-/// Returns true for the name of a temporary file, such as a killed process leaves.
+/// Returns true for the name of a temporary file, which a killed process may leave.
 pub(crate) fn is_temporary(name: &str) -> bool {
     let random = name.strip_prefix(PREFIX).and_then(|name| name.strip_suffix(SUFFIX));
     random.is_some_and(|random| random.len() == RANDOM && random.bytes().all(|byte| byte.is_ascii_alphanumeric()))
@@ -80,7 +80,7 @@ pub const BUFFER_BYTES: usize = 256 << 10;
 /// A file being written that appears at its destination on [`AtomicFile::commit`].
 #[derive(Debug)]
 pub struct AtomicFile {
-    // an Option only so that `commit` can take it out of a value that has a destructor
+    // an `Option`, so that `commit` can move it out although the type implements `Drop`
     writer: Option<BufWriter<NamedTempFile>>,
     temporary: PathBuf,
     destination: PathBuf,
@@ -118,7 +118,7 @@ impl AtomicFile {
     pub fn create(path: &Path) -> Result<Self> {
         let destination = Self::destination(path)?;
         let folder = folder(&destination);
-        // registered under the same lock, so that `remove_temporaries` misses no file
+        // created and registered under one lock, so that `remove_temporaries` misses no file
         let file = files(|files| {
             let file = builder().tempfile_in(folder)?;
             files.temporary.insert(file.path().to_path_buf());
@@ -171,8 +171,8 @@ impl AtomicFile {
         Ok(())
     }
 
-    /// Flushes everything written so far to the disk, so that [`AtomicFile::commit`] has only to
-    /// rename.
+    /// Flushes everything written so far to the disk, so that [`AtomicFile::commit`] only has to
+    /// rename the file.
     pub fn settle(&mut self) -> Result<()> {
         let path = self.destination.clone();
         let settled = self.flush().and_then(|()| self.writer()?.get_ref().as_file().sync_all());
@@ -211,7 +211,7 @@ impl Seek for AtomicFile {
 }
 
 /// Gives a new file the owner, the group and the mode of the file that it replaces. If the group
-/// cannot be kept, the new group gets no rights.
+/// cannot be set, the new file's group gets no permissions.
 fn inherit(replaced: &Path, file: &File) -> io::Result<()> {
     #[cfg(unix)]
     {
@@ -220,7 +220,7 @@ fn inherit(replaced: &Path, file: &File) -> io::Result<()> {
         let kept = fchown(file, Some(old.uid()), Some(old.gid())).or_else(|_| fchown(file, None, Some(old.gid())));
         let rights = if kept.is_ok() { 0o777 } else { 0o707 };
         let mode = old.mode() & rights;
-        // file systems without modes refuse to set one
+        // only if it differs: file systems without modes reject the call
         if file.metadata()?.mode() & 0o777 != mode {
             file.set_permissions(std::fs::Permissions::from_mode(mode))?;
         }
@@ -240,27 +240,27 @@ fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Returns the path of a file that does not exist yet; a link is followed to the path it points to.
+/// Returns the path of a file that does not exist yet. Follows symbolic links.
 fn absent(path: &Path) -> Result<PathBuf> {
     if path.as_os_str().as_encoded_bytes().ends_with(b"/") || path.file_name().is_none() {
         return Err(refusal(path, "this is a folder".to_string(), "name a file in it"));
     }
     let mut file = path.to_path_buf();
-    // the links end: the operating system has followed them to a missing name
+    // terminates: the operating system has already followed the links to a missing name
     while let Ok(target) = std::fs::read_link(&file) {
         file = folder(&file).join(target);
     }
     if !folder(&file).is_dir() {
-        let why = format!("there is no folder {}", folder(&file).display());
+        let why = format!("the folder {} does not exist", folder(&file).display());
         return Err(refusal(path, why, "create it first"));
     }
     writable(folder(&file), path)?;
-    // two names of one file become one path: `a` and `./a`
+    // `a` and `./a` become the same path
     let within = std::fs::canonicalize(folder(&file)).map_err(Error::io("write", path))?;
     Ok(file.file_name().map_or(file.clone(), |name| within.join(name)))
 }
 
-/// Returns the kind of file in words, such as a folder or a device.
+/// Returns the kind of file for messages, such as "a device".
 fn kind(metadata: &std::fs::Metadata) -> &'static str {
     #[cfg(unix)]
     {
@@ -276,11 +276,10 @@ fn kind(metadata: &std::fs::Metadata) -> &'static str {
             return "a socket";
         }
     }
-    if metadata.is_dir() { "a folder" } else { "no regular file" }
+    if metadata.is_dir() { "a folder" } else { "not a regular file" }
 }
 
-/// Checks, before any work, that new files can be made in the folder, which replacing a file also
-/// needs.
+/// Checks that new files can be created in the folder; replacing a file needs this permission too.
 fn writable(folder: &Path, path: &Path) -> Result<()> {
     #[cfg(unix)]
     rustix::fs::access(folder, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)
@@ -292,8 +291,8 @@ fn writable(folder: &Path, path: &Path) -> Result<()> {
 pub(crate) fn builder() -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(PREFIX).rand_bytes(RANDOM).suffix(SUFFIX);
-    // temporary files are private by default; this one becomes an ordinary file, with the mode of
-    // the umask
+    // temporary files are private by default; this one becomes an ordinary file with the mode that
+    // the umask gives
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     builder
@@ -301,6 +300,6 @@ pub(crate) fn builder() -> tempfile::Builder<'static, 'static> {
 
 /// Makes the new name survive a power failure, if the file system can synchronise folders.
 fn sync_folder(file: &Path) {
-    // the file itself is safe even if this fails
+    // ignored: the content of the file is on the disk even if this fails
     let _ = File::open(folder(file)).and_then(|folder| folder.sync_all());
 }

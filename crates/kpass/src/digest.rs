@@ -1,11 +1,11 @@
 //! A 64-bit digest of bytes, to detect damage and change. It does not protect against forgery.
 //!
 //! Words of 8 little-endian bytes are chained through the finaliser of [`crate::key`]; the length
-//! goes in last, so that trailing zeros count. About 3 GB/s on one thread.
+//! is added last, so that trailing zeros count. About 3 GB/s on one thread.
 
 use crate::key::mix;
 
-/// A digest being computed.
+/// The state of a digest computation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Digest {
     state: u64,
@@ -13,27 +13,27 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// Returns the digest of some bytes, as 16 hexadecimal digits.
+    /// Returns the digest of `bytes`, as 16 hexadecimal digits.
     pub fn of(bytes: &[u8]) -> String {
         format!("{:016x}", Self::word_of(bytes))
     }
 
-    /// Returns the text after the digest at its beginning; `None` if it does not begin with a
-    /// digest.
+    /// Removes a digest at the beginning of a text, and returns the rest; `None` if the text does
+    /// not begin with a digest.
     pub(crate) fn behind(text: &str) -> Option<&str> {
         let (digest, rest) = text.split_at_checked(16)?;
         digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')).then_some(rest)
     }
 
-    /// Returns the digest of some bytes.
+    /// Returns the digest of `bytes`.
     pub fn word_of(bytes: &[u8]) -> u64 {
         let mut digest = Self::default();
         digest.update(bytes);
         digest.last()
     }
 
-    /// Adds more bytes. Parts whose length is not a multiple of 8 are padded: split the same bytes
-    /// in the same way.
+    /// Adds more bytes. A part whose length is not a multiple of 8 is padded, so the digest depends
+    /// on how the bytes are split into parts.
     pub(crate) fn update(&mut self, bytes: &[u8]) {
         let (words, rest) = bytes.as_chunks::<8>();
         for word in words {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 /// Result of a fallible operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error about data, disk or memory. The message is one sentence that a person can act on.
+/// An error about data, disk or memory. The message says what to do.
 ///
 /// Rows are counted from 0 and lines from 1, both within their file; sizes are in bytes. A `hint`
 /// begins with "; " or is empty, and a `remedy` is advice, such as a parameter to lower.
@@ -19,20 +19,20 @@ pub enum Error {
     /// An error of the operating system.
     #[error("cannot {action} {path}: {}; {}", crate::system_error::plain(source).0, crate::system_error::plain(source).1, path = path.display())]
     Io { action: &'static str, path: PathBuf, source: std::io::Error },
-    /// A path that a file must not replace, or at which no file can be made.
+    /// A path that a file must not replace, or at which no file can be created.
     #[error("{path} cannot be written: {why}; {remedy}", path = path.display())]
     Output { path: PathBuf, why: String, remedy: &'static str },
     /// A file that is damaged or does not have the expected format.
     #[error("{path} cannot be read as {format}: {}{}", crate::shown::words(detail), repair(detail), path = path.display())]
     Malformed { path: PathBuf, format: &'static str, detail: String },
     /// A pipe, a device or a folder instead of a file.
-    #[error("{path} is no regular file; kmill reads a table several times and in any place: save it as a file first, or give it as standard input, whose name is -", path = path.display())]
+    #[error("{path} is not a regular file; kmill reads a table several times and from any offset: save it as a file, or pass it on standard input, whose name is -", path = path.display())]
     NotAFile { path: PathBuf },
     /// A kind of file without a reader or writer.
-    #[error("{path}: unknown kind of file; kmill reads {known}: name one of these", path = path.display())]
+    #[error("{path}: unknown file format; kmill reads {known}: choose one of these formats", path = path.display())]
     UnknownFormat { path: PathBuf, known: String },
     /// Two files of one table with different columns.
-    #[error("{second} does not continue {first}: {difference}", first = first.display(), second = second.display())]
+    #[error("{second} does not match {first}: {difference}", first = first.display(), second = second.display())]
     SchemaMismatch { first: PathBuf, second: PathBuf, difference: String },
     /// A column name or pattern that matches nothing.
     #[error("{path} has no column {name:?}{hint}", path = path.display())]
@@ -44,7 +44,7 @@ pub enum Error {
     #[error("{path}: {place}, column {column:?} is {value}; {remedy}", path = path.display(), place = place(*row, *line))]
     BadValue { path: PathBuf, row: u64, line: Option<u64>, column: String, value: String, remedy: &'static str },
     /// A row whose texts exceed the budget.
-    #[error("{path}: row {row} (counted from 0), column {column:?} brings the row's texts to {bytes}, and the budget has room for {room}; leave the column out or raise `memory` to {needed}",
+    #[error("{path}: row {row} (counted from 0), column {column:?} raises the size of the row's texts to {bytes}, but the budget has room for {room}; exclude the column or raise `memory` to {needed}",
         path = path.display(), bytes = crate::shown::bytes(*bytes), room = crate::shown::bytes(*room), needed = crate::shown::bytes_up(*needed))]
     LargeRow { path: PathBuf, row: u64, column: String, bytes: usize, room: usize, needed: usize },
     /// A list whose length differs from the lists of the other rows.
@@ -53,26 +53,26 @@ pub enum Error {
     /// A line of a text file that does not fit the table.
     #[error("{0}")]
     BadLine(Box<BadLine>),
-    /// A label column with too many distinct labels, which is surely a measurement.
+    /// A label column with too many distinct labels, which is most likely a measurement.
     #[error(
-        "column {column:?} has more than {limit} distinct labels, or texts that are too long for labels; a class or a group has a short name, and a quantity is learned by regression"
+        "column {column:?} has more than {limit} distinct labels, or texts that are too long for labels; choose a column with short names of classes or groups, or regression for a quantity"
     )]
     TooManyLabels { column: String, limit: usize },
     /// A categorical column with more values than supported.
-    #[error("column {column:?} has more than {} values, too many for a feature of each; give `hash` 256 for features of its text, or leave the column out", crate::shown::count(*limit as u64))]
+    #[error("column {column:?} has more than {} distinct values, too many for one input per value; set `hash` to 256 to hash its text, or exclude the column", crate::shown::count(*limit as u64))]
     TooManyValues { column: String, limit: usize },
-    /// A request for rows before the values of a categorical column are known.
+    /// A request for rows before the values of a categorical column were collected.
     #[error(
-        "the values of column {column:?} are not known yet; find them first (`Run::coded`, or `Selected::search`), or set `categories` none"
+        "the categories of column {column:?} are not known yet; collect them first (`Run::coded`, or `Selected::search`), or set `categories` to none"
     )]
     Uncoded { column: String },
     /// Two files that belong together, with different numbers of rows.
-    #[error("{second} has {second_rows} rows, {first} has {first_rows}; they need one row for each other", first = first.display(), second = second.display())]
+    #[error("{second} has {second_rows} rows, {first} has {first_rows}; both need the same number of rows", first = first.display(), second = second.display())]
     RowCount { first: PathBuf, first_rows: u64, second: PathBuf, second_rows: u64 },
     /// A text that could not be parsed.
     #[error("cannot understand {what} {text:?}: {expected}")]
     Syntax { what: &'static str, text: String, expected: String },
-    /// A table or a selection without rows, or without features.
+    /// A table or a selection without rows, or without inputs.
     #[error("{what}: {why}")]
     Empty { what: String, why: String },
     /// A plan that exceeds the budget.
@@ -88,7 +88,7 @@ pub enum Error {
         remedy: &'static str,
     },
     /// A cache larger than the remaining space for caches.
-    #[error("a cache in {folder} needs {needed}, and {left} of what scratch may take is left; allow more or do without",
+    #[error("a cache in {folder} needs {needed}, but only {left} of the scratch limit is left; raise the limit or run without a scratch folder",
         folder = folder.display(), needed = size(*needed), left = size(*left))]
     OverScratch { folder: PathBuf, needed: u64, left: u64 },
     /// A full disk of the scratch folder.
@@ -96,22 +96,22 @@ pub enum Error {
         folder = folder.display(), needed = size(*needed), free = free.map_or(String::new(), |free| format!(", {} are free", size(free))))]
     ScratchFull { folder: PathBuf, needed: u64, free: Option<u64> },
     /// A file that changed since it was opened.
-    #[error("{path} changed while it was read: {change}; run again when nobody writes to it", path = path.display())]
+    #[error("{path} changed while it was read: {change}; run again when no other process writes to it", path = path.display())]
     Changed { path: PathBuf, change: String },
     /// A file that kmill wrote, with contents that contradict each other.
     #[error("{path} is damaged: {detail}", path = path.display())]
     Damaged { path: PathBuf, detail: String },
     /// A checkpoint from which this run cannot continue.
-    #[error("{path} is the checkpoint of another run: {difference}; continue with the command of that run, or start afresh with `fresh`", path = path.display())]
+    #[error("{path} is the checkpoint of another run: {difference}; continue with the command of that run, or start over with `fresh`", path = path.display())]
     OtherCheckpoint { path: PathBuf, difference: String },
-    /// A folder at the path of the checkpoint, with something else in it.
-    #[error("{path} is where the checkpoint goes, but {found} is no part of one; move it away or name the output otherwise", path = path.display(), found = found.display())]
+    /// A folder at the path of the checkpoint that contains other files.
+    #[error("{path} is the folder for the checkpoint, but {found} is not part of a checkpoint; move it away or choose another name for the output", path = path.display(), found = found.display())]
     NotACheckpoint { path: PathBuf, found: PathBuf },
     /// A conflict between processes that share a run.
     #[error("{folder}: {why}", folder = folder.display())]
     Engine { folder: PathBuf, why: String },
     /// Rows of a table that are not in this shard.
-    #[error("rows {}..{} are not here: this is a shard; name files that hold them", rows.start, rows.end)]
+    #[error("rows {}..{} are not in this shard; name files that contain them", rows.start, rows.end)]
     Elsewhere { rows: std::ops::Range<u64> },
     /// A run that was asked to stop.
     #[error("interrupted: nothing was written")]
@@ -125,7 +125,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Wraps an operating-system error with what was attempted on which file.
+    /// Wraps an operating-system error with the attempted action and the file.
     pub fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
         move |source| match source.kind() {
@@ -145,7 +145,7 @@ impl Error {
         Self::WrongType { path, column, got: got.into(), expected: expected.into() }
     }
 
-    /// Returns what was found at a path, or `None` if nothing is there; other errors as
+    /// Returns the value of a file operation, or `None` if the file does not exist; other errors as
     /// [`Error::io`].
     #[doc(hidden)]
     pub fn unless_absent<V>(found: std::io::Result<V>, action: &'static str, path: &Path) -> Result<Option<V>> {
@@ -157,7 +157,7 @@ impl Error {
     }
 
     /// Returns true for errors that depend neither on the job nor on its rows, such as a stop
-    /// request or a full disk: the same job may succeed later.
+    /// request or a full disk. The same job may succeed later.
     #[doc(hidden)]
     pub fn may_pass(&self) -> bool {
         matches!(
@@ -171,8 +171,8 @@ impl Error {
         )
     }
 
-    /// Corrects an error of work whose budget was reduced by `bytes` that something else holds: it
-    /// then names the whole budget, and one with room for both.
+    /// Corrects an error of a stage whose budget was reduced by `bytes` that another part uses. The
+    /// message then names the whole budget, and the budget that both need.
     #[doc(hidden)]
     #[must_use]
     pub fn beside(mut self, bytes: usize) -> Self {
@@ -191,13 +191,13 @@ fn size(bytes: u64) -> String {
     crate::shown::bytes(usize::try_from(bytes).unwrap_or(usize::MAX))
 }
 
-/// Returns the place of a row in words, which say that rows are counted from 0.
+/// Returns the position of a row in words, which say that rows are counted from 0.
 fn place(row: u64, line: Option<u64>) -> String {
     let line = line.map_or(String::new(), |line| format!(", line {line}"));
     format!("row {row} (counted from 0){line}")
 }
 
-/// An error in a line of a text file: what was expected and what was found, in words.
+/// An error in a line of a text file: the expected and the actual text, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are the parts of the message")]
 pub struct BadLine {

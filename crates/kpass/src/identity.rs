@@ -14,7 +14,7 @@ const START: u64 = 4 << 10;
 /// Arrow file.
 const END: u64 = 64 << 10;
 
-/// Name that stands for standard input.
+/// Path that means standard input.
 pub const STDIN: &str = "-";
 
 /// Returns the scheme of a URL; `None` for a path.
@@ -27,8 +27,8 @@ pub fn scheme(path: &Path) -> Option<&str> {
 /// Properties that distinguish a file from others, and from itself before a change: length, time of
 /// the last change, place on the file system, and a digest of its first 4 KiB and last 64 KiB.
 ///
-/// The digest is compared between runs. Within a run, length, time and place are compared, which
-/// costs one system call and no reading.
+/// Different runs compare the digest. Within a run, length, time and place are compared, which
+/// costs one system call and reads no data.
 #[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
@@ -41,8 +41,8 @@ pub struct Identity {
     pub modified: u64,
     /// Digest of both ends.
     pub digest: String,
-    /// Device and inode number, which change if another file takes the name. They do not survive a
-    /// copy or a mount and are therefore not part of a checkpoint.
+    /// Device and inode number, which change if another file takes the name. A copy or another
+    /// mount changes them too, so they are not part of a checkpoint.
     #[serde(skip)]
     place: (u64, u64),
 }
@@ -66,8 +66,8 @@ pub fn regular(path: &Path) -> Result<Metadata> {
     }
 }
 
-/// Rejects standard input that may have no end: anything but a regular file, a pipe, a socket and a
-/// terminal.
+/// Rejects standard input that may have no end: everything except a regular file, a pipe, a socket
+/// or a terminal.
 pub fn check_input() -> Result<()> {
     #[cfg(target_os = "linux")]
     {
@@ -96,8 +96,8 @@ impl Identity {
         Ok(Self { modified: modified(&metadata), place: place(&metadata), ..Self::of_content(path, &file)? })
     }
 
-    /// Returns the identity of the content of an open file, its length and digest; `path` is only a
-    /// name.
+    /// Returns the identity of the content of an open file: its length and digest. `path` is not
+    /// opened.
     pub fn of_content(path: &Path, mut file: &File) -> Result<Self> {
         let failed = |error| Error::io("read", path)(error);
         let length = file.metadata().map_err(failed)?.len();
@@ -120,36 +120,37 @@ impl Identity {
         Self { path: address.to_path_buf(), length, modified: 0, digest, place: (0, 0) }
     }
 
-    /// Checks that the path still names the same file, and that nobody wrote to it.
+    /// Checks that the path still names the same file, and that the file was not modified.
     ///
     /// # Errors
-    /// [`Error::Changed`] with what changed.
+    /// [`Error::Changed`], which describes the change.
     pub fn check(&self) -> Result<()> {
-        // standard input is in a file that nobody else knows, and requests to a store name the
-        // version
+        // no other process knows the file that stores standard input, and requests to an object
+        // store name the version
         if self.path == Path::new(STDIN) || scheme(&self.path).is_some() {
             return Ok(());
         }
         let changed = |change: String| Err(Error::Changed { path: self.path.clone(), change });
         let Some(metadata) = Error::unless_absent(std::fs::metadata(&self.path), "read", &self.path)? else {
-            return changed("it is gone".to_string());
+            return changed("it was removed".to_string());
         };
         let now = Self { length: metadata.len(), modified: modified(&metadata), ..self.clone() };
         if let Some(change) = self.difference(&now) {
             return changed(change);
         }
-        if self.place != place(&metadata) { changed("another file has its name now".to_string()) } else { Ok(()) }
+        if self.place != place(&metadata) { changed("another file replaced it".to_string()) } else { Ok(()) }
     }
 
-    /// Returns how the file `now` differs from this earlier one; ignores the place.
+    /// Returns the difference between this identity and the current one of the file, without the
+    /// place.
     pub(crate) fn difference(&self, now: &Self) -> Option<String> {
         if self.length != now.length {
             return Some(format!("it had {} bytes and has {}", self.length, now.length));
         }
         if self.modified != now.modified {
-            return Some("it was written to, as its time says".to_string());
+            return Some("it was written to: its modification time changed".to_string());
         }
-        (self.digest != now.digest).then(|| "its first or last bytes differ".to_string())
+        (self.digest != now.digest).then(|| "its first or last bytes changed".to_string())
     }
 }
 
@@ -196,8 +197,7 @@ mod tests {
         told("it had 300000 bytes and has 299999");
         put(&whole, SystemTime::now());
         told("it was written to");
-        // same length and time, other bytes: seen in header and footer, otherwise only the time
-        // shows them
+        // same length and time, other bytes: the digest detects them at both ends of the file only
         for (at, seen) in [(0, true), (4095, true), (150_000, false), (299_999, true)] {
             let mut other = whole.clone();
             other[at] = 8;
@@ -207,9 +207,9 @@ mod tests {
         let other = folder.path().join("b");
         put(&whole, old);
         std::fs::rename(&path, &other).unwrap();
-        told("it is gone");
+        told("it was removed");
         put(&whole, old);
-        told("another file has its name");
+        told("another file replaced it");
         std::fs::rename(&other, &path).unwrap();
         identity.check().unwrap();
     }

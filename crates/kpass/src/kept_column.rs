@@ -1,4 +1,4 @@
-//! Columns that are carried along unchanged, such as an id next to a prediction.
+//! Columns that are copied to the output unchanged, such as an ID next to a prediction.
 
 use crate::Strings;
 use crate::sparse::{SparseColumn, SparseShape};
@@ -25,7 +25,7 @@ impl OutputKind {
         matches!(self, Self::Text | Self::Binary | Self::Sparse(_))
     }
 
-    /// Returns the bytes of a value; for text, bytes and sparse rows without their content.
+    /// Returns the bytes of a value, without the content of text, bytes and sparse rows.
     #[doc(hidden)]
     pub fn bytes(self) -> usize {
         match self {
@@ -66,7 +66,7 @@ pub enum KeptValues {
 }
 
 impl KeptValues {
-    /// Returns the values as a sink takes them.
+    /// Returns the values in the form that a sink writes.
     pub fn as_output(&self) -> Output<'_> {
         match self {
             Self::F32(v) => Output::F32(v),
@@ -80,7 +80,8 @@ impl KeptValues {
         }
     }
 
-    /// Returns the value of a row as a whole number, if the column holds integers or booleans.
+    /// Returns the value of a row as an integer; `None` unless the column holds integers or
+    /// booleans.
     #[inline]
     pub fn integer(&self, row: usize) -> Option<i128> {
         match self {
@@ -91,7 +92,7 @@ impl KeptValues {
         }
     }
 
-    /// Returns the value of a row, if the column holds numbers or booleans.
+    /// Returns the value of a row; `None` unless the column holds numbers or booleans.
     #[inline]
     pub fn number(&self, row: usize) -> Option<f64> {
         match self {
@@ -102,7 +103,7 @@ impl KeptValues {
     }
 }
 
-/// A kept column of some rows, with values that may be missing.
+/// A column that is copied to the output, for some rows. Values may be missing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeptColumn {
     values: KeptValues,
@@ -126,7 +127,7 @@ impl KeptColumn {
         Self { values, valid: None }
     }
 
-    /// Returns a column of these values; a value is missing if its `valid` is false.
+    /// Returns a column of these values, of which those with a false entry in `valid` are missing.
     pub fn new_valid(values: KeptValues, valid: Vec<bool>) -> Self {
         Self { values, valid: valid.contains(&false).then_some(valid) }
     }
@@ -142,7 +143,7 @@ impl KeptColumn {
         &self.values
     }
 
-    /// Returns the values and the flags of missing ones, for a reader to append to.
+    /// Returns the values and their validity flags, for a reader to append to.
     pub fn parts_mut(&mut self) -> (&mut KeptValues, &mut Option<Vec<bool>>) {
         (&mut self.values, &mut self.valid)
     }
@@ -213,7 +214,7 @@ impl KeptColumn {
                 v.extend_from(later, rows.clone());
             }
             (KeptValues::Sparse(v), KeptValues::Sparse(later)) => v.extend(&later.rows(), rows.clone()),
-            (mine, _) => panic!("a column of {:?} goes on as {:?}", mine.as_output().kind(), later.kind()),
+            (mine, _) => panic!("a column of {:?} cannot continue as {:?}", mine.as_output().kind(), later.kind()),
         }
         let later = later.valid.as_ref().map(|valid| &valid[rows.clone()]).filter(|valid| valid.contains(&false));
         if self.valid.is_some() || later.is_some() {
@@ -225,11 +226,11 @@ impl KeptColumn {
         }
     }
 
-    /// Returns a copy of the column as another kind of number. Fractions are rounded; whole numbers
-    /// and booleans must be exact.
+    /// Returns a copy of the column with another type. Fractions are rounded; integers and booleans
+    /// must be exact.
     ///
     /// # Errors
-    /// The first row whose value the kind cannot hold, and the value.
+    /// The first row whose value the type cannot represent, and the value.
     pub fn cast(&self, kind: OutputKind) -> Result<Self, (usize, String)> {
         let mut cast = Self { valid: self.valid.clone(), ..Self::new(kind) };
         for row in 0..self.len() {
@@ -259,18 +260,21 @@ impl KeptColumn {
     }
 }
 
-/// Returns a fraction as float32, unless it is too large.
+/// Rounds a number to float32.
+///
+/// # Errors
+/// If the number is finite but too large for float32.
 fn narrow(value: f64) -> Result<f32, String> {
     let narrow = value as f32;
     if narrow.is_finite() || !value.is_finite() { Ok(narrow) } else { Err(format!("{value:e}, too large for float32")) }
 }
 
-/// Returns the whole number, if a float with this many binary digits holds it and all smaller ones.
+/// Returns the integer, if a float with this many binary digits represents it and all smaller ones.
 fn exact(value: i128, digits: u32, float: &str) -> Result<i128, String> {
     if value.unsigned_abs() <= 1 << digits {
         Ok(value)
     } else {
-        Err(format!("{value}, which {float} may have to round"))
+        Err(format!("{value}, outside the range of integers that {float} represents exactly"))
     }
 }
 

@@ -1,8 +1,8 @@
-//! Random numbers that belong to rows, not to loops.
+//! Random numbers that are functions of the row number, not of the order of the draws.
 //!
 //! The key of a row is a pure function of (seed, purpose, round, stored row number). Every visit of
-//! the row, in any order, in any chunk, on any thread, draws the same number; so samples, folds and
-//! landmark proposals do not depend on how the table was read.
+//! the row, in any order, in any chunk, on any thread, draws the same number. Samples, folds and
+//! landmark proposals therefore do not depend on how the table was read.
 //!
 //! The generator is counter-based: each 64-bit word goes through the finaliser of SplitMix64
 //! (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014), which is a
@@ -35,18 +35,19 @@ pub enum Purpose {
     Quality,
     /// Sample of rows and seeds of a clustering.
     Clusters,
-    /// Places and signs of rows in the sketch of a preconditioner.
+    /// Positions and signs of rows in the sketch of a preconditioner.
     Sketch,
     /// Random labels of rows under a null hypothesis; the round is the permutation.
     Permutations,
     /// Sample of rows whose gradients are averaged, if the gradients of all rows would cost more
     /// than the fit.
     Gradients,
-    /// Small steps away from points at which a search stalls; the round is the search.
+    /// Small perturbations of points at which a search stalls; the round is the number of the
+    /// search.
     Nudges,
     /// Folds of the rows for out-of-fold target encoding.
     Effects,
-    /// Sample of rows from which a tree of leaves is grown.
+    /// Sample of rows from which a partition tree is grown.
     Leaves,
 }
 

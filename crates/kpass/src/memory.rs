@@ -6,9 +6,9 @@ use std::{ops::Range, sync::Arc};
 
 /// A source of rows in memory.
 ///
-/// Positions run from 0 to the number of rows, and segments are ranges of positions. Blocks carry
-/// the row *numbers* of [`MemoryRows::numbered`], such as the stored rows that the rows were copied
-/// from.
+/// Segments are ranges of *positions*, which count the rows from 0. Blocks contain the row
+/// *numbers* of [`MemoryRows::numbered`], such as the numbers of the stored rows from which the
+/// rows were copied.
 ///
 /// ```
 /// use kpass::{MemoryRows, RowBuf, RowSource};
@@ -34,15 +34,15 @@ pub struct MemoryRows<T> {
 }
 
 impl<T: Real> MemoryRows<T> {
-    /// Returns a source of the rows in `x`, row-major, with `d` features each.
+    /// Returns a source of the rows in `x`, row-major, with `d` inputs each.
     pub fn new(x: Vec<T>, d: usize) -> Result<Self> {
         if d == 0 || !x.len().is_multiple_of(d) {
-            return Err(shape(format!("{} values are no whole rows of {d} features", x.len())));
+            return Err(shape(format!("{} values are not a multiple of {d} columns", x.len())));
         }
         Ok(Self { n: x.len() / d, x, d, ..Self::default() })
     }
 
-    /// Returns a source without rows, with `d` features and `t` targets; [`MemoryRows::push`] adds
+    /// Returns a source without rows, with `d` inputs and `t` targets; [`MemoryRows::push`] adds
     /// rows.
     pub fn empty(d: usize, t: usize) -> Self {
         Self { d, t, rows: Some(Vec::new()), ..Self::default() }
@@ -51,7 +51,7 @@ impl<T: Real> MemoryRows<T> {
     /// Adds targets, `t` per row.
     pub fn with_targets(mut self, y: Vec<f64>, t: usize) -> Result<Self> {
         if y.len() != self.n * t {
-            return Err(shape(format!("{} targets for {} rows of {t}", y.len(), self.n)));
+            return Err(shape(format!("{} targets for {} rows with {t} targets each", y.len(), self.n)));
         }
         (self.y, self.t) = (y, t);
         Ok(self)
@@ -109,7 +109,7 @@ impl<T: Real> MemoryRows<T> {
         self.n == 0
     }
 
-    /// Returns the features, row-major.
+    /// Returns the inputs, row-major.
     pub fn x(&self) -> &[T] {
         &self.x
     }
@@ -139,7 +139,7 @@ impl<T: Real> MemoryRows<T> {
         self.groups.as_ref().map(|(codes, _)| &codes[..])
     }
 
-    /// Returns the bytes held.
+    /// Returns the allocated bytes.
     pub fn bytes(&self) -> usize {
         let codes = |column: &Option<(Vec<u32>, _)>| column.as_ref().map_or(0, |(codes, _)| codes.capacity() * 4);
         self.x.capacity() * size_of::<T>()
@@ -163,7 +163,7 @@ impl<T: Real> MemoryRows<T> {
 }
 
 fn shape(text: String) -> Error {
-    Error::Syntax { what: "arrays", text, expected: "one entry per row in every array".to_string() }
+    Error::Syntax { what: "arrays", text, expected: "every array needs one entry per row".to_string() }
 }
 
 impl<T: Real> RowSource<T> for MemoryRows<T> {

@@ -1,5 +1,5 @@
-//! Registries of named entries: the entries of a crate, and entries that a program registers when
-//! it starts.
+//! Registries of named entries: the built-in entries of a crate, and entries that a program
+//! registers when it starts.
 
 use crate::{Error, Result};
 use std::sync::{PoisonError, RwLock};
@@ -28,17 +28,17 @@ impl<E: Named> std::fmt::Debug for Registry<E> {
 }
 
 impl<E: Named> Registry<E> {
-    /// Returns a registry of the entries of a crate.
+    /// Returns a registry with these built-in entries.
     pub const fn new(own: &'static [E]) -> Self {
         Self { own, registered: RwLock::new(Vec::new()) }
     }
 
-    /// Returns the entries of this crate.
+    /// Returns the built-in entries.
     pub fn own(&self) -> &'static [E] {
         self.own
     }
 
-    /// Returns all entries: first the ones of this crate, then the registered ones, in the order of
+    /// Returns all entries: first the built-in entries, then the registered ones, in the order of
     /// registration.
     pub fn all(&self) -> Vec<&'static E> {
         let registered = self.registered.read().unwrap_or_else(PoisonError::into_inner);
@@ -58,18 +58,18 @@ impl<E: Named> Registry<E> {
         let name = entry.name();
         let refuse = |why| Err(Error::Register { what: E::WHAT, name, why });
         if !is_word(name) {
-            return refuse("a name is made of small letters, digits and _, and begins with a letter");
+            return refuse("a name consists of lower-case letters, digits and _, and begins with a letter");
         }
         let mut registered = self.registered.write().unwrap_or_else(PoisonError::into_inner);
         if self.own.iter().chain(registered.iter().copied()).any(|other| other.name() == name) {
-            return refuse("the name is taken");
+            return refuse("the name is already registered; choose another");
         }
         registered.push(entry);
         Ok(())
     }
 }
 
-/// Returns whether expressions and options can hold a name unchanged.
+/// Returns whether a name can be used unquoted in expressions and options.
 fn is_word(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_lowercase())
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')

@@ -1,4 +1,4 @@
-//! Columns found by name.
+//! Searches for columns by name.
 
 /// Returns the position of `name` among the names.
 pub fn position(names: &[impl AsRef<str>], name: &str) -> Option<usize> {
@@ -15,8 +15,7 @@ pub fn items(names: &[impl AsRef<str>], name: &str) -> Vec<usize> {
     places_where(names, |column| item(column).is_some())
 }
 
-/// Returns the positions of `name=…`, the features of a categorical column; empty if there are
-/// none.
+/// Returns the positions of `name=…`, the inputs of a categorical column; empty if there are none.
 pub fn values(names: &[impl AsRef<str>], name: &str) -> Vec<usize> {
     places_where(names, |column| column.strip_prefix(name).is_some_and(|rest| rest.starts_with('=')))
 }
@@ -25,7 +24,7 @@ fn places_where(names: &[impl AsRef<str>], such: impl Fn(&str) -> bool) -> Vec<u
     (0..names.len()).filter(|place| such(names[*place].as_ref())).collect()
 }
 
-/// Returns the text to add to "there is no column `name`": the nearest name, or the names that
+/// Returns the end of a message about a missing column: the most similar name, or the names that
 /// exist.
 pub fn hint(names: &[impl AsRef<str>], name: &str) -> String {
     let all = || names.iter().map(AsRef::as_ref);
@@ -35,7 +34,7 @@ pub fn hint(names: &[impl AsRef<str>], name: &str) -> String {
     }
 }
 
-/// Number of names shown before a list is cut: a line of text, not a screenful.
+/// Maximum number of names in a list, which then fits about one line.
 const SHOWN: usize = 12;
 
 fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
@@ -47,8 +46,8 @@ fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     if names.is_empty() { "no columns".to_string() } else { text }
 }
 
-/// Returns the candidate with the fewest edits from `name`, if it is near enough for a typing
-/// error: at most a third of the letters, rounded up, are different. Letter case is ignored.
+/// Returns the candidate with the smallest edit distance from `name`, ignoring case; `None` if the
+/// distance exceeds a third of the letters, rounded up.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let folded = name.to_lowercase();
     let allowed = name.chars().count().div_ceil(3);

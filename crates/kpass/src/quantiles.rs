@@ -1,17 +1,18 @@
-//! Quantile transform: maps the values of each feature to scores by their rank, with one
-//! distribution for all features.
+//! Quantile transform: maps the values of each input to scores by their rank, with one distribution
+//! for all inputs.
 //!
-//! The knots q_0 ≤ … ≤ q_(K−1) of a feature are its quantiles at p = (k + ½)/K over some rows.
-//! Their scores z_k = (p^λ − (1 − p)^λ)/(λ s) are the quantiles at the same p of Tukey's lambda
+//! The knots q_0 ≤ … ≤ q_(K−1) of an input are its quantiles at p = (k + ½)/K over some rows. Their
+//! scores z_k = (p^λ − (1 − p)^λ)/(λ s) are the quantiles at the same p of Tukey's lambda
 //! distribution with λ = 0.3 and variance 1, which lies between the normal (0.14) and the uniform
 //! one (1). Between knots z is linear; equal knots share the mean of their z; beyond the ends z
-//! grows with the asinh of the distance, so that different values stay different. What remains of a
-//! feature is the order of its values: tails are drawn in, and crowded values drawn apart.
+//! grows with the asinh of the distance, so that different values stay different. The transform
+//! keeps only the order of the values: it shortens tails, and spreads values that lie close
+//! together.
 //!
 //! Mean squared error of ridge regression at rank 1,000 on fold 9, for λ = 0.3, the normal
 //! distribution, the uniform one, and without this transform: elevators .00876, .00881, .0107,
 //! .00892; protein .264, .290, .264, .282; bike .0085 with any, .111 without; kin40k .102, –, –,
-//! .062: its features are uniform already.
+//! .062: its inputs are uniform already.
 //!
 //! Reference: Filliben, "The probability plot correlation coefficient test for normality",
 //! Technometrics 17, 1975.
@@ -25,7 +26,7 @@ pub(crate) const KNOTS: usize = 65;
 const LAMBDA: f64 = 0.3;
 const DEVIATION: f64 = 1.169974165433836;
 
-/// Score z of every knot, so that no powers are computed per value.
+/// Score z of every knot, computed once because powers are expensive.
 static SCORES: LazyLock<[f64; KNOTS]> = LazyLock::new(|| {
     std::array::from_fn(|k| {
         let p = (k as f64 + 0.5) / KNOTS as f64;
@@ -44,8 +45,8 @@ pub(crate) fn knots(ascending: &[(f64, f64)]) -> impl Iterator<Item = f64> {
     (0..KNOTS).map(move |k| quantile(ascending, (2 * k + 1) as f64 * total, (2 * KNOTS) as f64, false))
 }
 
-/// Returns the first of some ascending values at which the sum of the weights so far, times
-/// `scale`, exceeds `bound`, or equals it if `least`; 0 without values.
+/// Returns the first of the ascending values at which the sum of the weights so far, times `scale`,
+/// exceeds `bound` (or reaches it, if the last parameter is true); 0 without values.
 pub(crate) fn quantile(ascending: &[(f64, f64)], bound: f64, scale: f64, least: bool) -> f64 {
     let mut sum = 0.0;
     let reached = |(_, weight): &&(f64, f64)| {

@@ -34,9 +34,9 @@ pub trait Real: Number + Debug + Display + Default + PartialOrd + Send + Sync {
     fn bytes_mut(values: &mut [Self]) -> &mut [u8] {
         bytemuck::cast_slice_mut(values)
     }
-    /// Returns the nearest `T` to `value`.
+    /// Returns the nearest number of this type.
     fn from_f64(value: f64) -> Self;
-    /// Returns this number in `f64`, exactly.
+    /// Returns this number as `f64`, exactly.
     fn to_f64(self) -> f64;
     /// Returns false for NaN and the infinities. Each type has its own implementation, because a
     /// conversion of f32 to f64 would halve the number of values per SIMD register.

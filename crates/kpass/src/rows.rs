@@ -45,9 +45,9 @@ impl std::fmt::Display for Label {
 
 /// A label column of a block: `labels[codes[i]]` is the label of row i.
 ///
-/// While labels are being discovered, the cursor has a dictionary of its own, which grows. Once the
+/// While labels are being discovered, the cursor has its own dictionary, which grows. Once the
 /// source has a dictionary, the codes refer to it, and [`Coded::UNKNOWN`] marks labels that it does
-/// not hold.
+/// not contain.
 #[derive(Clone, Copy, Debug)]
 pub struct Coded<'a> {
     /// Codes, one per row of the block.
@@ -66,9 +66,9 @@ impl Coded<'_> {
 pub struct RowBlock<'a, T> {
     /// Stored row number of each row: its position over the sorted files, before any selection.
     pub rows: &'a [u64],
-    /// Features, `rows.len()` x `d`, row-major, scaled if the source has a scaler.
+    /// Inputs, `rows.len()` x `d`, row-major, scaled if the source has a scaler.
     pub x: &'a [T],
-    /// Number of features.
+    /// Number of inputs.
     pub d: usize,
     /// Numeric targets, `rows.len()` x `t`, row-major; empty if there are none.
     pub y: &'a [f64],
@@ -80,7 +80,7 @@ pub struct RowBlock<'a, T> {
     pub classes: Option<Coded<'a>>,
     /// Fold column, if the folds come from a column.
     pub groups: Option<Coded<'a>>,
-    /// Columns that are only carried along.
+    /// Columns that are copied to the output.
     pub kept: &'a [KeptColumn],
 }
 
@@ -99,14 +99,14 @@ impl<T> RowBlock<'_, T> {
     }
 }
 
-/// Reusable storage behind a [`RowBlock`]; a cursor fills it up to `capacity` rows.
+/// Reusable storage of a [`RowBlock`], which a cursor fills with up to `capacity` rows.
 #[derive(Clone, Debug, Default)]
 pub struct RowBuf<T> {
-    /// Maximum number of rows that a cursor may put here: the tile.
+    /// Maximum number of rows: the size of a tile.
     pub capacity: usize,
     /// Stored row numbers.
     pub rows: Vec<u64>,
-    /// Features, row-major.
+    /// Inputs, row-major.
     pub x: Vec<T>,
     /// Numeric targets, row-major.
     pub y: Vec<f64>,
@@ -116,11 +116,11 @@ pub struct RowBuf<T> {
     pub classes: Vec<u32>,
     /// Codes of the fold column.
     pub groups: Vec<u32>,
-    /// Dictionary of the class column, as far as the cursor knows it.
+    /// Dictionary of the class column; grows while labels are being discovered.
     pub class_labels: Option<Arc<Vec<Label>>>,
-    /// Dictionary of the fold column, as far as the cursor knows it.
+    /// Dictionary of the fold column; grows while labels are being discovered.
     pub group_labels: Option<Arc<Vec<Label>>>,
-    /// Columns that are only carried along.
+    /// Columns that are copied to the output.
     pub kept: Vec<KeptColumn>,
 }
 
@@ -139,8 +139,8 @@ impl<T: Real> RowBuf<T> {
         self.x.clear();
         self.clear_but_x();
     }
-    /// Removes all rows but leaves old values in `x`: a cursor that overwrites them need not write
-    /// zeros first.
+    /// Removes all rows but leaves the old values in `x`, for a cursor that overwrites all of them
+    /// and would waste time on zeros.
     pub fn clear_but_x(&mut self) {
         self.rows.clear();
         self.y.clear();
@@ -165,7 +165,8 @@ impl<T: Real> RowBuf<T> {
     }
 }
 
-/// Returns the `count` values from position `start` on, with arbitrary content.
+/// Returns the `count` values from position `start` on, with arbitrary content. Enlarges the vector
+/// if necessary.
 pub fn room<V: Copy + Default>(values: &mut Vec<V>, start: usize, count: usize) -> &mut [V] {
     if values.len() < start + count {
         values.resize(start + count, V::default());
@@ -183,9 +184,9 @@ pub fn grow<V: Copy + Default>(values: &mut Vec<V>, more: usize) -> &mut [V] {
 /// The size of the table that a source provides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableShape {
-    /// Number of stored rows: the row numbers run from 0 to here. Selected rows may be fewer.
+    /// Number of stored rows, which are numbered from 0. Selected rows may be fewer.
     pub stored: u64,
-    /// Number of features per row, d.
+    /// Number of inputs per row, d.
     pub features: usize,
     /// Number of numeric targets per row, t.
     pub targets: usize,
@@ -193,9 +194,9 @@ pub struct TableShape {
     pub weighted: bool,
 }
 
-/// A table that can be read from any stored row on, by several cursors at once.
+/// A table that several cursors can read at once, each starting at any stored row.
 pub trait RowSource<T: Real>: Debug + Send + Sync {
-    /// Returns the numbers of stored rows, features and targets.
+    /// Returns the numbers of stored rows, inputs and targets.
     fn shape(&self) -> TableShape;
     /// Returns the stored rows that can be selected: a part of `0..shape().stored`. Segments
     /// outside are never opened.
@@ -204,9 +205,9 @@ pub trait RowSource<T: Real>: Debug + Send + Sync {
     }
     /// Opens a cursor over the selected rows among the stored rows `segment`.
     fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>>;
-    /// Returns the bytes per open cursor, `per_row` for each row of the tile.
+    /// Returns the bytes that an open cursor needs, with `per_row` for each row of a tile.
     fn footprint(&self) -> Footprint;
-    /// Returns the bytes held however many cursors are open: the metadata of the files.
+    /// Returns the bytes of the metadata of the files, which all cursors share.
     fn held(&self) -> usize {
         0
     }

@@ -1,28 +1,26 @@
-//! Shift and scale of features, learned from the training rows.
+//! Shift and scale of the inputs, learned from the training rows.
 
 use crate::quantiles::{self, KNOTS};
 use crate::{Statistics, statistics::is_noise};
 use serde::{Deserialize, Serialize};
 
-/// Transforms each feature to `u = (v - centre) * (1 / scale)`, to `asinh(u)` or to the score of u
-/// among the quantiles of the feature, in f64, before the value is narrowed to the working
-/// precision.
+/// Transforms each input to `u = (v - centre) * (1 / scale)`, to `asinh(u)` or to the score of u
+/// among the quantiles of the input, in f64, before the value is rounded to the working precision.
 ///
-/// A feature of scale 0 becomes 0, whatever its value. `asinh(u)` is about u near 0 and sign(u)
-/// ln(2|u|) far from it: it draws in the tails of counts, amounts and durations, on both sides.
+/// An input of scale 0 becomes 0, whatever its value. `asinh(u)` is about u near 0 and sign(u)
+/// ln(2|u|) far from it: it shortens the tails of counts, amounts and durations, on both sides.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Scaler {
-    /// Centre, subtracted from each feature.
+    /// Centre, subtracted from each input.
     pub centre: Vec<f64>,
-    /// Scale, by which each feature is divided; 0 for a constant feature.
+    /// Scale, by which each input is divided; 0 for a constant input.
     pub scale: Vec<f64>,
-    /// Replacement of missing values when `missing` is mean, per feature, in the units of the file.
+    /// Replacement of missing values if `missing` is mean, per input, in the units of the file.
     pub mean: Vec<f64>,
     /// True if asinh is applied after shifting and scaling.
     #[serde(default)]
     pub asinh: bool,
-    /// Quantiles of each feature, shifted and scaled, that turn a value into its score; empty if
-    /// values are not turned into scores.
+    /// Quantiles of each input, shifted and scaled, for the quantile transform; empty without it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub knots: Vec<f64>,
 }
@@ -49,11 +47,11 @@ impl Scaler {
         Self { asinh: true, ..Self::robust(statistics, rows, weights) }
     }
 
-    /// Returns a scaler to (v - median) / spread. The spread is the median distance from the
-    /// median, or the deviation if that is 0, as in a column that is mostly one value.
+    /// Returns a scaler to (v - median) / spread. The spread is the median absolute deviation, or
+    /// the standard deviation if that is 0, as in a column in which one value prevails.
     ///
-    /// `rows` are some rows of the table, row-major, with NaN for missing values; `weights` are
-    /// their weights, empty if all are equal. Costs d sorts of the rows.
+    /// `rows` is a sample of the rows of the table, row-major, with NaN for missing values;
+    /// `weights` are their weights, empty if all are equal. Costs d sorts of the rows.
     pub fn robust(statistics: &Statistics, rows: &[f64], weights: &[f64]) -> Self {
         let d = statistics.features.len();
         let (mut scaler, mut values) = (Self::standard(statistics), Vec::new());
@@ -69,7 +67,7 @@ impl Scaler {
         scaler
     }
 
-    /// Returns a scaler to the quantiles of one distribution for all features: maps a value by its
+    /// Returns a scaler to the quantiles of one distribution for all inputs: maps a value by its
     /// rank among `rows`, which are as in [`robust`](Self::robust).
     pub fn quantile(statistics: &Statistics, rows: &[f64], weights: &[f64]) -> Self {
         let (d, mut values) = (statistics.features.len(), Vec::new());
@@ -87,9 +85,9 @@ impl Scaler {
         scaler
     }
 
-    /// Leaves a feature unchanged, such as one that is 0 or 1.
+    /// Sets the transform of an input to the identity, for example for an input that is 0 or 1.
     pub fn keep(&mut self, i: usize) {
-        // asinh comes last: this scale keeps 0 and 1
+        // asinh is applied after this scale, which keeps 0 and 1
         (self.centre[i], self.scale[i]) = (0.0, if self.asinh { 1.0 / 1f64.sinh() } else { 1.0 });
         let own = self.knots.iter_mut().skip(i * KNOTS).take(KNOTS);
         own.zip(quantiles::identity()).for_each(|(knot, score)| *knot = score);
@@ -100,7 +98,7 @@ impl Scaler {
         self.asinh || !self.knots.is_empty()
     }
 
-    /// Returns the length of `knots` for d features, if there are any knots.
+    /// Returns the length of `knots` for d inputs, unless it is empty.
     pub fn knots_of(d: usize) -> usize {
         d * KNOTS
     }
@@ -115,19 +113,19 @@ impl Scaler {
         Self { centre: vec![0.0; d], scale: vec![1.0; d], ..Self::standard(statistics) }
     }
 
-    /// Returns the number of features.
+    /// Returns the number of inputs.
     pub fn features(&self) -> usize {
         self.centre.len()
     }
 
-    /// Returns the scaled value of feature `i`.
+    /// Returns the scaled value of input `i`.
     #[inline]
     pub fn apply(&self, i: usize, value: f64) -> f64 {
         self.bend(i, self.apply_line(i, value))
     }
 
-    /// Returns a shifted and scaled value of feature `i` after asinh or the quantile transform, if
-    /// there is one.
+    /// Applies asinh or the quantile transform, if there is one, to a shifted and scaled value of
+    /// input `i`.
     #[inline]
     pub fn bend(&self, i: usize, scaled: f64) -> f64 {
         match self.knots.get(i * KNOTS..(i + 1) * KNOTS) {
@@ -137,8 +135,8 @@ impl Scaler {
         }
     }
 
-    /// Returns the value of feature `i` that becomes `scaled`: the inverse of [`Self::apply`], and
-    /// the centre of a constant feature.
+    /// Returns the value of input `i` that becomes `scaled`: the inverse of [`Self::apply`], or the
+    /// centre of a constant input.
     #[inline]
     pub fn invert(&self, i: usize, scaled: f64) -> f64 {
         let scaled = match self.knots.get(i * KNOTS..(i + 1) * KNOTS) {
@@ -169,7 +167,7 @@ fn median(values: &mut [(f64, f64)]) -> Option<f64> {
     (!values.is_empty()).then(|| quantiles::quantile(values, total, 2.0, true))
 }
 
-/// Returns the factor of a centred value: 1 / `scale`, or 0 for a scale of 0.
+/// Returns the factor for a centred value: 1 / `scale`, or 0 for a scale of 0.
 #[inline]
 pub fn factor(scale: f64) -> f64 {
     if scale == 0.0 { 0.0 } else { 1.0 / scale }

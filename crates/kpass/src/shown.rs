@@ -1,14 +1,14 @@
-//! Names and numbers as text for messages and tables, and paths for JSON.
+//! Formatting of names and numbers for messages and tables, and of paths for JSON.
 
 use serde::Serializer;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-/// Largest length of a number in plain notation; longer ones are shown with a power of ten.
+/// Maximum length of a number in plain notation; longer ones are shown in scientific notation.
 const DIGITS: usize = 20;
 
-/// Returns the text as one line: control characters, which can move the cursor of a terminal or
-/// forge a line, become escapes.
+/// Returns the text as one line: control characters, which could move the cursor of a terminal or
+/// imitate a new line, are escaped.
 ///
 /// ```
 /// assert_eq!(kpass::shown::line("a\u{1b}[31m\nb"), "a\\u{1b}[31m\\nb");
@@ -18,7 +18,7 @@ pub fn line(text: &str) -> Cow<'_, str> {
     escaped(text, |_| false, |letter| letter.escape_default().to_string())
 }
 
-/// Returns a whole number with commas: `284,217` for 284217.
+/// Returns an integer with commas: `284,217` for 284217.
 pub fn count(n: u64) -> String {
     let digits = n.to_string();
     let groups = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy);
@@ -43,21 +43,21 @@ pub(crate) fn bytes_up(n: usize) -> String {
     format!("{}MiB", n.div_ceil(1 << 20))
 }
 
-/// Returns the words of a text with single spaces between them, for messages of decoders in several
-/// lines.
+/// Returns the words of a text separated by single spaces, for messages of decoders that have
+/// several lines.
 pub fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns, in words, what is wrong with a text that should be JSON of kmill. Its line and column,
-/// and types of this program, would help nobody.
+/// Describes an error in JSON that kmill wrote. Users did not write it, so its line and column and
+/// the Rust types would not help them.
 pub fn json(error: &serde_json::Error) -> &'static str {
     use serde_json::error::Category;
     match error.classify() {
         Category::Io => "it cannot be read",
-        Category::Syntax => "it is no JSON",
+        Category::Syntax => "it is not valid JSON",
         Category::Eof => "its JSON ends too early",
-        Category::Data => "its JSON lacks a part, or has one of another kind",
+        Category::Data => "its JSON has a missing field, or a field of the wrong type",
     }
 }
 
@@ -66,8 +66,8 @@ pub fn path(path: &Path) -> String {
     line(&path.to_string_lossy()).into_owned()
 }
 
-/// Serialises a path as text: bytes that are not UTF-8 become the replacement character. Such a
-/// path is shown, never opened.
+/// Serialises a path as text: bytes that are not UTF-8 become the replacement character. The text
+/// is for display only and is never opened as a path.
 ///
 /// ```
 /// #[derive(serde::Serialize)]
@@ -91,13 +91,12 @@ pub fn lossy_paths<S: Serializer>(paths: &[PathBuf], serializer: S) -> Result<S:
     serializer.collect_seq(paths.iter().map(|path| path.to_string_lossy()))
 }
 
-/// Returns the text with control characters as escapes, as in [`line()`], but with its line ends
-/// kept.
+/// Returns the text with escaped control characters, as [`line()`] does, except for line ends.
 pub fn lines(text: &str) -> Cow<'_, str> {
     escaped(text, |letter| letter == '\n', |letter| letter.escape_default().to_string())
 }
 
-/// Returns a JSON text with the control characters of its strings as escapes of JSON.
+/// Returns a JSON text in which the control characters of strings are JSON escapes.
 ///
 /// ```
 /// assert_eq!(kpass::shown::object("{\"a\u{202e}\": 1}"), "{\"a\\u202e\": 1}");
@@ -114,14 +113,14 @@ fn escaped(text: &str, keep: impl Fn(char) -> bool, escape: impl Fn(char) -> Str
     text.chars().map(|letter| if escapes(letter) { escape(letter) } else { letter.to_string() }).collect()
 }
 
-/// Returns true for control characters, and for marks that reverse the order of the displayed text.
+/// Returns true for control characters, and for marks that change the direction of displayed text.
 fn is_control(letter: char) -> bool {
     letter.is_control() || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 const LETTERS: usize = 60;
 
-/// Returns the beginning of a text that may be long.
+/// Truncates a long text.
 ///
 /// ```
 /// assert_eq!(kpass::shown::short("ten"), "ten");
@@ -134,8 +133,8 @@ pub fn short(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns a number with the shortest digits that read back, with a power of ten if they would be
-/// many.
+/// Returns a number with the fewest digits that restore it exactly, in scientific notation if there
+/// would be many.
 ///
 /// ```
 /// assert_eq!(kpass::shown::number(0.5), "0.5");

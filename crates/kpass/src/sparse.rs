@@ -1,10 +1,11 @@
-//! Sparse rows: most values are 0, and only the others are stored.
+//! Sparse rows: most values are 0, and only the nonzero values are stored.
 //!
-//! Files and chunks hold lists of entries ([`SparseRows`], as in a compressed sparse row matrix).
+//! Files and chunks store lists of entries ([`SparseRows`], as in a compressed sparse row matrix).
 //! In blocks, samples and landmarks every row has room for as many entries as the longest row of
-//! its table: first their places (column numbers), then their values, padded with [`NO_PLACE`] and
-//! 0 (the ELLPACK format). So a sparse row is a fixed number of values like any other row, and code
-//! that moves rows need not know of it. Only kernels, which compute with the values of a row, do.
+//! its table: first their places (column indices), then their values, padded with [`NO_PLACE`] and
+//! 0 (the ELLPACK format). A sparse row is then a fixed number of values like a dense row, and code
+//! that moves rows treats both alike. Only kernels, which compute with the values, distinguish
+//! them.
 //!
 //! (Format: Grimes, Kincaid, Young, "ITPACK 2.0 user's guide", University of Texas at Austin,
 //! CNA-150, 1979.)
@@ -12,17 +13,17 @@
 use crate::Real;
 use serde::{Deserialize, Serialize};
 
-/// The place of a missing entry.
+/// Column index of an unused entry (padding).
 pub const NO_PLACE: f64 = -1.0;
 
-/// Maximum number of columns whose places a 32-bit number holds.
+/// Maximum number of columns whose indices are exact in `f32`.
 pub const MOST_SINGLE: usize = 1 << 24;
 
-/// Maximum number of columns of dense text. A line with more is damaged, or data so sparse that
-/// dense rows are the wrong tool.
+/// Maximum number of columns of a dense text file. A line with more columns is damaged, or its data
+/// should be stored as sparse rows.
 pub const COLUMN_LIMIT: usize = 100_000;
 
-/// Maximum number of columns.
+/// Maximum number of columns of sparse rows.
 pub const MOST_COLUMNS: usize = u32::MAX as usize;
 
 /// The size of sparse rows.
@@ -35,7 +36,7 @@ pub struct SparseShape {
 }
 
 impl SparseShape {
-    /// Returns the shape that has room for the rows of both.
+    /// Returns the smallest shape that has room for the rows of both shapes.
     #[must_use]
     pub fn both(self, other: Self) -> Self {
         Self { width: self.width.max(other.width), longest: self.longest.max(other.longest) }
@@ -47,12 +48,13 @@ impl SparseShape {
         self.width >= 1_000 && self.longest <= self.width / 8
     }
 
-    /// Returns true if a dense row would have more columns than a table may have.
+    /// Returns true if the rows cannot be stored as dense rows, because they would have too many
+    /// columns.
     pub fn must_stay(self) -> bool {
         self.width > COLUMN_LIMIT
     }
 
-    /// Returns true if rows can have this shape.
+    /// Returns true if the shape is consistent and within the limits.
     pub fn is_sound(self) -> bool {
         self.width <= MOST_COLUMNS && self.longest <= self.width
     }
@@ -63,15 +65,15 @@ impl SparseShape {
     }
 }
 
-/// Bytes of a stored entry: its place and its value.
+/// Bytes of a stored entry: its column index and its value.
 pub const ENTRY: usize = size_of::<u32>() + size_of::<f64>();
 
 /// Sparse rows of a chunk, one after the other.
 #[derive(Clone, Copy, Debug)]
 pub struct SparseRows<'a> {
-    /// First entry of each row, and after the last row the number of all entries.
+    /// Index of the first entry of each row, followed by the number of all entries.
     pub starts: &'a [usize],
-    /// Columns of the entries, which ascend within a row.
+    /// Column indices of the entries, ascending within a row.
     pub places: &'a [u32],
     /// Values of the entries.
     pub values: &'a [f64],
@@ -92,7 +94,7 @@ impl<'a> SparseRows<'a> {
     }
 
     /// Writes a row in the layout of a block, without entries that are 0. Returns false if a value
-    /// is not finite in `T`, or if the row has more entries than there is room for.
+    /// is not finite in `T`, or if the row has too many entries for `out`.
     pub fn pack<T: Real>(&self, row: usize, out: &mut [T]) -> bool {
         let (places, values) = self.row(row);
         let room = out.len() / 2;
@@ -122,12 +124,12 @@ pub struct SparseColumn {
 }
 
 impl SparseColumn {
-    /// Returns a column without rows, for rows of this shape.
+    /// Returns an empty column for rows of this shape.
     pub fn new(shape: SparseShape) -> Self {
         Self { shape, starts: vec![0], places: Vec::new(), values: Vec::new() }
     }
 
-    /// Returns the shape that has room for its rows.
+    /// Returns the shape of its rows.
     pub fn shape(&self) -> SparseShape {
         self.shape
     }
@@ -163,7 +165,8 @@ impl SparseColumn {
         }
     }
 
-    /// Reserves room for exactly this many more entries, because stored bytes are counted.
+    /// Reserves room for exactly this many more entries, because the allocated bytes count towards
+    /// the memory budget.
     pub fn reserve(&mut self, entries: usize) {
         self.places.reserve_exact(entries);
         self.values.reserve_exact(entries);
@@ -182,8 +185,8 @@ impl SparseColumn {
         self.starts.push(self.places.len());
     }
 
-    /// Appends a row from the indices and values of a file; the error says in words what is wrong
-    /// with it. With `sort`, entries that do not ascend are sorted.
+    /// Appends a row from the indices and values of a file; an error describes what is wrong with
+    /// the row. With `sort`, entries are sorted by their column indices.
     pub fn push(
         &mut self,
         indices: impl Fn(usize) -> Option<i128>,
@@ -196,7 +199,7 @@ impl SparseColumn {
             let index = indices(at).ok_or("a row with a missing index")?;
             let place = u32::try_from(index).ok().filter(|place| (*place as usize) < self.shape.width);
             let most = self.shape.width.saturating_sub(1);
-            let place = place.ok_or_else(|| format!("a row with index {index}, where 0 to {most} are expected"))?;
+            let place = place.ok_or_else(|| format!("a row with index {index} (expected 0 to {most})"))?;
             self.add(place, *value);
         }
         if sort && self.places[start..].windows(2).any(|pair| pair[1] < pair[0]) {
@@ -204,14 +207,10 @@ impl SparseColumn {
         }
         if let Some(pair) = self.places[start..].windows(2).find(|pair| pair[1] <= pair[0]) {
             let (index, last) = (pair[1], pair[0]);
-            return Err(format!("a row with index {index} after {last}, where indices ascend and none comes twice"));
+            return Err(format!("a row with index {index} after {last} (indices must increase strictly)"));
         }
         if values.len() > self.shape.longest {
-            return Err(format!(
-                "a row of {} entries, where at most {} are expected",
-                values.len(),
-                self.shape.longest
-            ));
+            return Err(format!("a row of {} entries (expected at most {})", values.len(), self.shape.longest));
         }
         self.end_row();
         Ok(())
@@ -226,14 +225,14 @@ impl SparseColumn {
     }
 }
 
-/// Returns the places and the values of the entries of a row in a block.
+/// Returns the column indices and the values of the entries of a row in a block, without padding.
 pub fn entries<T: Real>(row: &[T]) -> (&[T], &[T]) {
     let (places, values) = row.split_at(row.len() / 2);
     let count = places.partition_point(|place| place.to_f64() >= 0.0);
     (&places[..count], &values[..count])
 }
 
-/// Returns rows of `numbers` values, each extended to `wanted` values, which must not be fewer.
+/// Returns rows of the first width, each padded to the second width, which must not be smaller.
 pub fn with_room<T: Real>(rows: &[T], numbers: usize, wanted: usize) -> Vec<T> {
     let mut roomy = Vec::with_capacity(rows.len() / numbers.max(1) * wanted);
     for row in rows.chunks_exact(numbers.max(1)) {

@@ -11,18 +11,18 @@ use crate::rows::{Coded, Label, RowBlock};
 use crate::{Error, Fold, Merge, Real, Result, TableShape, Workers};
 use std::collections::HashMap;
 
-/// Maximum number of distinct labels of a class column. A column with more is a measurement, for
-/// which one model per class makes no sense.
+/// Maximum number of distinct labels of a class column. A column with more labels is most likely a
+/// measurement, for which one model per class makes no sense.
 pub const LABEL_LIMIT: usize = 10_000;
 
-/// Maximum number of distinct labels of a group column, such as the queries of a search engine:
-/// each lane that reads holds all of them.
+/// Maximum number of distinct labels of a group column, such as the queries of a search engine.
+/// Each reading lane stores all of them.
 pub const GROUP_LIMIT: usize = 100_000;
 
 /// Bytes of a label and of its count in a dictionary.
 pub const LABEL_BYTES: usize = 128;
 
-/// Bytes of the text of a label, as a mean over the maximum number of labels.
+/// Maximum mean number of bytes of the text of a label, over the maximum number of labels.
 pub const TEXT_BYTES: usize = LABEL_BYTES / 2;
 
 /// Count, mean, spread and extremes of one column; NaN is skipped. Rows count by their weights: a
@@ -41,8 +41,8 @@ pub struct Moments {
     pub min: f64,
     /// Largest value; minus infinite without values.
     pub max: f64,
-    /// True if the column holds integers: differences between its values are never rounding. Set by
-    /// `Selected::mark_integers` of the crate `kstore`, which knows the column.
+    /// True for a column of integers, whose differences are never rounding noise. Set by
+    /// `Selected::mark_integers` of the crate `kstore`, which knows the type of the column.
     pub whole: bool,
 }
 
@@ -121,7 +121,7 @@ impl LabelCounts {
         if let Some((rows, sum)) = self.counts.get_mut(label) {
             (*rows, *sum) = (*rows + count, *sum + weight);
         } else if self.holds(GROUP_LIMIT) {
-            // one label above the limit shows that there were too many; the rest need no memory
+            // one label above the limit shows that there are too many; further labels are dropped
             self.bytes += label.text_bytes();
             self.counts.insert(label.clone(), (count, weight));
         }
@@ -139,8 +139,8 @@ impl LabelCounts {
         }
     }
 
-    /// Returns true if there are at most `limit` labels, with at most as much text as these may
-    /// have.
+    /// Returns true if there are at most `limit` labels, and their texts do not exceed the maximum
+    /// size for this many labels.
     fn holds(&self, limit: usize) -> bool {
         self.len() <= limit && self.bytes <= TEXT_BYTES * limit
     }
@@ -155,7 +155,7 @@ impl LabelCounts {
 pub struct Statistics {
     /// Number of rows.
     pub rows: u64,
-    /// Moments of each feature.
+    /// Moments of each input.
     pub features: Vec<Moments>,
     /// Moments of each numeric target.
     pub targets: Vec<Moments>,
@@ -170,7 +170,7 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Returns the statistics of no rows.
+    /// Returns the statistics of an empty table.
     pub fn new(shape: &TableShape) -> Self {
         let none = Moments::default();
         let [features, targets] = [shape.features, shape.targets].map(|count| vec![none; count]);
@@ -318,9 +318,8 @@ impl StatisticsScratch {
         if d == 0 || x.is_empty() {
             return;
         }
-        // Values are taken relative to the first of their column, which makes a constant column
-        // exactly constant and keeps the sums small if the mean is large compared with the
-        // deviation.
+        // The first value of its column is subtracted from each value: a constant column is then
+        // exactly constant, and sums stay small if the mean is large compared with the deviation.
         self.shift.clear();
         self.shift.extend((0..d).map(|c| first_number(x, d, c)));
         for sums in [&mut self.weight, &mut self.sum, &mut self.square] {
@@ -336,7 +335,7 @@ impl StatisticsScratch {
                 *sum += present * offset;
             }
         }
-        // from here on `sum` is the mean's distance from the shift
+        // from here on `sum` is the mean relative to the shift
         for (sum, weight) in self.sum.iter_mut().zip(&self.weight) {
             *sum = if *weight > 0.0 { *sum / weight } else { 0.0 };
         }
@@ -380,9 +379,9 @@ fn first_number<V: Real>(x: &[V], d: usize, c: usize) -> f64 {
     x[c..].iter().step_by(d).map(|v| v.to_f64()).find(|v| !v.is_nan()).unwrap_or(0.0)
 }
 
-/// Largest deviation of values that count as equal, in units of the last place of the largest. A
-/// constant that is computed in slightly different ways varies by a few such units, and dividing by
-/// its deviation would enlarge rounding noise to the size of a real feature.
+/// Largest deviation of values that count as equal, in units in the last place of the largest
+/// value. A constant that is computed in slightly different ways varies by a few such units, and
+/// dividing by its deviation would scale rounding noise to the size of a real input.
 const CONSTANT_ULPS: f64 = 8.0;
 
 /// Returns true if a deviation is rounding noise compared with values as large as `magnitude`.

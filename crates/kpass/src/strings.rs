@@ -1,4 +1,4 @@
-//! Many texts, or many byte strings, in one piece of memory.
+//! Many texts, or many byte strings, in one allocation.
 
 use std::ops::Range;
 
@@ -28,7 +28,8 @@ impl Strings {
         self.ends.extend(other.ends[rows].iter().map(|end| end - first + before));
     }
 
-    /// Reserves room for exactly this many more bytes, because stored bytes are counted.
+    /// Reserves room for exactly this many more bytes, because the allocated bytes count towards
+    /// the memory budget.
     pub fn reserve(&mut self, bytes: usize) {
         self.bytes.reserve_exact(bytes);
     }

@@ -1,6 +1,6 @@
-//! Errors of the operating system in plain words.
+//! Messages for errors of the operating system.
 
-/// Returns the operating system's error in plain words, and advice on what to do.
+/// Returns the cause of an operating-system error, and what to do.
 pub(crate) fn plain(error: &std::io::Error) -> (String, &'static str) {
     use std::io::ErrorKind;
     let (why, remedy) = match error.kind() {
@@ -9,19 +9,19 @@ pub(crate) fn plain(error: &std::io::Error) -> (String, &'static str) {
         }
         ErrorKind::QuotaExceeded => ("the quota of the disk is used up", "free some space or write to another disk"),
         ErrorKind::FileTooLarge => {
-            ("the file would be longer than it may be", "raise the limit (ulimit -f) or write to another disk")
+            ("the file would exceed the size limit", "raise the limit (ulimit -f) or write to another disk")
         }
         ErrorKind::PermissionDenied => ("permission denied", "check the permissions of the file and of its folder"),
         ErrorKind::ReadOnlyFilesystem => ("the disk is read-only", "choose a folder on another disk"),
-        ErrorKind::NotADirectory => ("what should be its folder is a file", "check the path"),
+        ErrorKind::NotADirectory => ("a part of its path is a file instead of a folder", "check the path"),
         ErrorKind::IsADirectory => ("it is a folder", "name a file"),
-        ErrorKind::NotFound => ("it is not there", "check the path"),
-        ErrorKind::InvalidFilename => {
-            ("the name is too long or has a character that no name has", "choose another name")
-        }
-        ErrorKind::UnexpectedEof => ("it ends early", "copy or write it again"),
+        ErrorKind::NotFound => ("it does not exist", "check the path"),
+        ErrorKind::InvalidFilename => ("the name is too long or has an invalid character", "choose another name"),
+        ErrorKind::UnexpectedEof => ("the file ends too early", "copy or write it again"),
         ErrorKind::OutOfMemory => ("there is not enough memory", "close other programs or lower `memory`"),
-        _ if is_loop(error) => ("it is a link that leads back to itself", "name the file it should lead to"),
+        _ if is_loop(error) => {
+            ("it is a symbolic link that leads back to itself", "name the file that the link should lead to")
+        }
         _ => return (without_number(&error.to_string()), "check the path and the disk"),
     };
     (why.to_string(), remedy)
@@ -34,7 +34,7 @@ fn is_loop(error: &std::io::Error) -> bool {
     false
 }
 
-/// Returns the text without its number, beginning with a small letter:
+/// Returns the text without its error number, beginning with a lower-case letter:
 /// `Too many open files (os error 24)` becomes `too many open files`.
 fn without_number(text: &str) -> String {
     let text = text.split(" (os error").next().unwrap_or_default();

@@ -9,10 +9,10 @@ use std::collections::{HashMap, HashSet};
 const MOST_IMPORTANT: usize = 12;
 const IN_A_LINE: usize = 5;
 
-/// Length of the bar of a column with the entire importance.
+/// Length of the bar of a column that has all of the importance, in characters.
 const BAR: f64 = 40.0;
 
-/// Describes a metric: its source, and the number of its outputs.
+/// Describes a metric: its source, the number of its outputs, and its errors.
 pub fn described(metric: &MetricReport) -> String {
     let best = |form: &str| metric.rounds.iter().filter(|r| r.form == form).map(|r| r.cv_mse).reduce(f64::min);
     let mut seen = HashSet::new();
@@ -26,7 +26,7 @@ pub fn described(metric: &MetricReport) -> String {
     let features = format!("{source}, {} features", count(metric.features as u64));
     if let Some(Judgement { rows, with, without, .. }) = &metric.judged {
         let (rows, with, without) = (count(*rows), number(*with, 4), number(*without, 4));
-        return format!("{features} (mse {with} on {rows} rows that it has not seen, without a metric {without})");
+        return format!("{features} (mse {with} on {rows} validation rows, {without} without a metric)");
     }
     // the metric of every round was learned from the rows of all folds
     if tried.is_empty() { features } else { format!("{features} (mse of the rounds: {tried})") }
@@ -35,14 +35,14 @@ pub fn described(metric: &MetricReport) -> String {
 /// A column: its name, its fraction of the importance, and the text that shows it.
 pub type Counted = (String, f64, String);
 
-/// Returns the column of a feature: the longest of `coded` that the feature is derived from, such
-/// as `city` for `city=Bonn` or `date` for `date.hour.sin`, otherwise the feature itself.
+/// Returns the column that a feature is derived from, such as `city` for `city=Bonn` or `date` for
+/// `date.hour.sin`: the longest matching name in `coded`, or the feature itself if none matches.
 fn column_of<'f>(feature: &'f str, coded: &[&'f str]) -> &'f str {
     let made = |name: &str| feature.strip_prefix(name).is_some_and(|rest| rest.starts_with(['=', '.']));
     coded.iter().copied().filter(|name| made(name)).max_by_key(|name| name.len()).unwrap_or(feature)
 }
 
-/// Sums the fractions of features by column, largest first. The spread of a sum is unknown.
+/// Sums the fractions of the features of each column, largest first. A sum has no known spread.
 fn by_column<'f>(
     features: impl Iterator<Item = (&'f str, f64, Option<f64>)>,
     coded: &[&'f str],
@@ -67,7 +67,7 @@ pub fn importance(metric: &MetricReport, coded: &[&str]) -> Vec<Counted> {
     by_column(metric.shares(), coded).into_iter().map(counted).collect()
 }
 
-/// Returns the slopes along the columns, largest first, with squares as fractions of 1.
+/// Returns the slope along each column, largest first, with its fraction of the sum of squares.
 pub fn slopes(features: &[(String, f64)], coded: &[&str]) -> Vec<Counted> {
     let squares = features.iter().map(|(name, slope)| (&name[..], slope * slope, None));
     let total = squares.clone().map(|(_, square, _)| square).sum::<f64>().max(f64::MIN_POSITIVE);

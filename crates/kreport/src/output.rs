@@ -20,15 +20,15 @@ pub fn protect_inputs<'o, 'i, O: AsRef<Path> + ?Sized + 'o>(
     let mut earlier: Vec<&Path> = Vec::new();
     for path in outputs.into_iter().map(AsRef::as_ref) {
         let why = match path.canonicalize() {
-            Ok(output) if inputs.contains(&output) => "this is also an input, which would be lost",
-            _ if earlier.iter().any(|earlier| is_same(earlier, path)) => "another output goes there",
+            Ok(output) if inputs.contains(&output) => "it is also an input, which would be overwritten",
+            _ if earlier.iter().any(|earlier| is_same(earlier, path)) => "another output has the same path",
             _ => {
                 earlier.push(path);
                 continue;
             }
         };
         let (path, why) = (path.to_path_buf(), why.to_string());
-        return Err(Error::Output { path, why, remedy: "give the output another name" });
+        return Err(Error::Output { path, why, remedy: "choose another name for the output" });
     }
     Ok(())
 }
@@ -84,7 +84,7 @@ pub fn extension(path: &Path) -> Option<String> {
     path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase())
 }
 
-/// Returns true if a file name ends as an HTML page.
+/// Returns true if the extension is that of an HTML page.
 pub fn is_page(path: &Path) -> bool {
     matches!(extension(path).as_deref(), Some("html" | "htm"))
 }

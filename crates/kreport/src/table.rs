@@ -86,7 +86,7 @@ impl fmt::Display for Table {
         for cells in lines {
             let mut line = String::new();
             for ((cell, align), widest) in cells.iter().zip(&self.align).zip(&widths) {
-                // the formatter counts characters, at most 65,535, and not terminal columns
+                // `format!` pads by characters, at most 65,535, and not by terminal columns
                 let space = " ".repeat(widest.saturating_sub(width(cell)));
                 let (before, behind) = if *align == Align::Left { ("", &space[..]) } else { (&space[..], "") };
                 line.extend(["  ", before, cell, behind]);
@@ -137,7 +137,7 @@ pub const NONE: &str = "–";
 /// be long; as `–` for NaN.
 ///
 /// ```
-/// use kmill::table::number;
+/// use kreport::table::number;
 /// assert_eq!(number(1433.27, 4), "1433");
 /// assert_eq!(number(0.130_651, 4), "0.1307");
 /// assert_eq!(number(2.4e-7, 3), "2.40e-7");
@@ -150,7 +150,7 @@ pub fn number(value: f64, digits: usize) -> String {
         return value.to_string();
     }
     let digits = digits.max(1);
-    // through scientific notation, so that 9.9996 with four digits becomes 10.00 and not 9.9996
+    // scientific notation rounds first: 9.9996 with four digits becomes 10.00, not 9.9996
     let rounded = format!("{value:.*e}", digits - 1);
     let exponent: i32 = rounded.split_once('e').and_then(|(_, e)| e.parse().ok()).unwrap_or(0);
     if (-4..7).contains(&exponent) {

@@ -69,7 +69,7 @@ pub struct TuneReport {
     /// Correlation of consecutive targets, if contiguous folds replaced random folds because of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alike: Option<f64>,
-    /// In this case, error of the winner on random rows.
+    /// Error of the winner on random rows, if `alike` is present.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_random: Option<Apart>,
     /// Errors of the winner on kinds of new rows that differ from the table.
@@ -129,8 +129,7 @@ impl TuneReport {
             ..
         } = found;
         let fit = fit.map(|mut fit| {
-            // the fit used the metric of the search as a given one, and has no information on its
-            // folds
+            // to the fit, the metric of the search is fixed: only the search knows its spread
             if let (Some(metric), Some(report), Some(spread)) = (&metric, &mut fit.fit.metric, &tuned.spread) {
                 let (source, rounds) = (report.source.clone(), report.rounds.clone());
                 let shares = features.into_iter().zip(metric.importance()).collect();
@@ -200,7 +199,7 @@ impl TuneReport {
         let winner = self.rows.iter().rfind(|row| row.kept);
         let marked = winner.and_then(|row| Some((names.iter().position(|other| *other == name(row))?, row.rung)));
         let row = |kernel: &String| (kernel.clone(), rungs.iter().map(|rung| shown(kernel, rung)).collect());
-        // the comparison of refined kernels comes last, and has no more rows than the previous one
+        // the last comparison, of refined kernels, has no more rows than the first one
         let heading = |rung: &&[Row]| match rung[0].rung > 0 && rung[0].rows <= first {
             true => format!("rank {}", count(rung[0].cell.rank as u64)),
             false => count(rung[0].rows),
@@ -240,7 +239,7 @@ impl TuneReport {
         match (self.select, self.task) {
             (Select::Error, Task::Regression) => "mse",
             (Select::Error, Task::Ranking) => "wrong pairs",
-            (Select::Error, _) => "wrong",
+            (Select::Error, _) => "error rate",
             (Select::Auc, _) => "1 - auc",
             (Select::LogLoss, _) => "log-loss",
             (Select::Brier, _) => "brier",
@@ -253,9 +252,9 @@ impl TuneReport {
             (Task::Regression, Some(r2)) => format!("mse {}, r2 {r2:.4}", number(apart.error, 4)),
             (Task::Regression, None) => format!("mse {}", number(apart.error, 4)),
             (Task::Ranking, _) => {
-                format!("{} of {} pairs wrong", percent(apart.error), count(apart.pairs.unwrap_or(0)))
+                format!("{} of {} pairs in the wrong order", percent(apart.error), count(apart.pairs.unwrap_or(0)))
             }
-            _ => format!("{} wrong", percent(apart.error)),
+            _ => format!("error rate {}", percent(apart.error)),
         }];
         let more = [("auc", apart.auc), ("average precision", apart.average_precision), ("log-loss", apart.log_loss)];
         told.extend(more.into_iter().filter_map(|(name, value)| Some(format!("{name} {}", number(value?, 4)))));
@@ -279,26 +278,23 @@ impl TuneReport {
     fn decided(&self) -> Vec<(&'static str, String)> {
         let folds = match (self.alike, self.folds.parse::<usize>()) {
             (Some(correlation), _) => format!(
-                "{} (blocks of rows), as rows that follow each other have like targets (correlation {correlation:.2})",
+                "{} (contiguous folds), because consecutive rows have similar targets (correlation {correlation:.2})",
                 self.folds
             ),
-            (None, Ok(folds)) => format!("{folds} of rows at random"),
+            (None, Ok(folds)) => format!("{folds} random folds"),
             (None, Err(_)) => self.folds.clone(),
         };
         let mut facts = vec![("folds", folds)];
         facts.extend(self.at_random.as_ref().map(|found| {
             let errors = self.errors(found);
-            (
-                "at random",
-                format!("{errors} for the model that was chosen; --folds 5 takes rows at random for all choices"),
-            )
+            ("random folds", format!("{errors} for the chosen model; --folds 5 uses random folds for all choices"))
         }));
         facts.extend(self.rarer.map(|share| {
             let (by, share) = (self.select, percent(share));
             (
                 "solvers",
                 format!(
-                    "compared by {by}: to name the rarer class never is {share} wrong; --measure error counts wrong rows"
+                    "compared by {by}: never predicting the rarer class has an error rate of only {share}; --measure error compares error rates"
                 ),
             )
         }));
@@ -308,7 +304,9 @@ impl TuneReport {
     /// Formats the errors on new rows of other kinds.
     fn others(&self) -> impl Iterator<Item = String> {
         self.elsewhere.iter().map(|Elsewhere { rows, folds, apart }| {
-            let how = folds.as_ref().map_or(String::new(), |folds| format!("; --folds {folds} chooses for such rows"));
+            let how = folds
+                .as_ref()
+                .map_or(String::new(), |folds| format!("; --folds {folds} selects the model for such rows"));
             format!("on {rows}: {}{how}", self.errors(apart))
         })
     }
@@ -319,9 +317,11 @@ impl TuneReport {
         let star = self.rows.iter().rfind(|row| row.kept);
         let least = star.and_then(|star| self.rows.iter().rfind(|row| row.best && row.kept && row.rung == star.rung));
         let less = |row: &&Row| score(row).zip(least.and_then(score)).is_some_and(|(other, least)| other < least);
-        // within a scaling the lowest error wins
+        // among the kernels of one scaling, the lowest error wins
         let bent = self.rows.iter().find(|row| row.scale != self.scale && less(row));
-        let bent = bent.map(|row| format!("scaling {} wins only with 5 % less error than {}", row.scale, self.scale));
+        let bent = bent.map(|row| {
+            format!("scaling {} is chosen only if its error is 5 % lower than that of {}", row.scale, self.scale)
+        });
         let chosen = self.contenders.iter().filter(|contender| contender.chosen).filter_map(|one| one.why.clone());
         bent.into_iter().chain(chosen).collect()
     }
@@ -330,17 +330,16 @@ impl TuneReport {
     fn compared(&self) -> String {
         let what = match self.score {
             Score::Cv if !self.learned.is_empty() => {
-                return "least cross-validated mse of each kernel over its rounds".to_string();
+                return "lowest cross-validated mse of each kernel over its rounds".to_string();
             }
-            Score::Cv => "least cross-validated mse",
-            Score::Gcv => "least generalised cross-validation",
+            Score::Cv => "lowest cross-validated mse",
+            Score::Gcv => "lowest generalised cross-validation score",
             Score::Alignment => "largest centred alignment with the target",
         };
         format!("{what} of each kernel over ranks and lambdas, on growing samples")
     }
 
-    /// Returns the page of `--report`: the criteria, the kernels, the solvers, and the fit.
-    /// Returns the report as an HTML page.
+    /// Returns the report as an HTML page: the criteria, the kernels, the solvers, and the fit.
     pub fn page(&self) -> Page {
         let facts = self.decided().into_iter().chain(self.apart().map(|apart| ("on held-out rows", apart)));
         let facts = facts.chain(self.others().map(|other| ("new rows", other)));
@@ -389,7 +388,7 @@ impl fmt::Display for TuneReport {
             writeln!(f)?;
         }
         if let Some(repeat) = &self.repeat {
-            writeln!(f, "the same model on any machine: {repeat} in place of --time\n")?;
+            writeln!(f, "the same model on any machine: {repeat} instead of --time\n")?;
         }
         if let Some(fit) = &self.fit {
             return write!(f, "{fit}");

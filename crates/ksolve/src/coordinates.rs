@@ -1,10 +1,10 @@
 //! Coordinates of objects that are described only by their pairwise kernel values or distances.
 //!
-//! Row i of the table holds the kernel values, or distances, of object i to all objects. A few
-//! columns, drawn by [randomly pivoted Cholesky](kapprox::matrix), give coordinates F, n x r, with
-//! FFᵀ close to the kernel matrix. For distances D² the kernel matrix is −½HD²H with H = I − 11ᵀ/n.
-//! Any solver for numeric columns with a linear kernel can then learn from the objects, up to the
-//! trace error.
+//! Row i of the table holds the kernel values, or distances, of object i to all objects. Randomly
+//! pivoted Cholesky ([`kapprox::matrix`]) selects a few columns, which give coordinates F, n x r,
+//! with FFᵀ close to the kernel matrix. For distances D² the kernel matrix is −½HD²H, where
+//! H = I − 11ᵀ/n. Any solver for numeric columns with a linear kernel can then learn from the
+//! objects, up to the trace error.
 //!
 //! The coordinates are a function of the row: F_i = L⁻¹k, with k the kernel values to the pivots. A
 //! model therefore computes the coordinates of a new object from its kernel values or distances to
@@ -57,10 +57,10 @@ pub struct CoordinateOptions {
 pub struct Placed {
     /// Model whose outputs are the coordinates of a row.
     pub model: Model<f64>,
-    /// Objects of the pivots, in the order of selection.
+    /// Indices of the pivot objects, in the order of selection.
     pub pivots: Vec<u64>,
-    /// Trace of the residual of the kernel matrix, relative to its trace; for distances, a bound of
-    /// it.
+    /// Trace of the residual of the kernel matrix, relative to its trace; for distances, an upper
+    /// bound.
     pub trace_error: f64,
 }
 
@@ -93,7 +93,7 @@ pub fn coordinates(selected: &Selected, options: &CoordinateOptions, run: &Run<'
     let plan = Plan::process("the coordinates", run.bytes(), workers.threads(), 0);
     let source = selected.rows::<f64>(Reading::default())?;
     let reading = RowSource::<f64>::footprint(&source).at(TILE);
-    let plan = plan.term("the matrix", terms.0, "take fewer objects").term("rows that are read", reading, "");
+    let plan = plan.term("the matrix", terms.0, "use fewer objects").term("rows that are read", reading, "");
     plan.term("coordinates", terms.1, "lower `rank`").check()?;
     let watch = run.watched();
     let values = load(&source, selected, of, &watch)?;
@@ -119,9 +119,9 @@ pub fn coordinates(selected: &Selected, options: &CoordinateOptions, run: &Run<'
     if found.pivots.is_empty() {
         let why = match of {
             MatrixOf::Kernel => {
-                "the diagonal is 0, where a kernel has the squared lengths of the objects; give `of` distances if the numbers are these"
+                "the diagonal is 0, but the diagonal of a kernel holds squared norms; use `of` distances if the numbers are distances"
             }
-            _ => "all its objects are at one place: there are no coordinates",
+            _ => "all distances are 0, so no coordinates exist; check the columns of the matrix",
         };
         return Err(Error::option("features", format!("{n} columns"), why));
     }
@@ -137,12 +137,12 @@ fn unfit(error: kapprox::Error, of: MatrixOf) -> Error {
     let what = match of {
         MatrixOf::Kernel => "no points have these kernel values",
         MatrixOf::Distances => {
-            "no points have these distances; those along the edges of a graph are often squared ones (squared-distances)"
+            "no points have these distances; path lengths in a graph are often squared distances (squared-distances)"
         }
         MatrixOf::SquaredDistances => "no points have these squared distances",
     };
     let why = format!(
-        "{what}: look at object {row}, counted from 0; where the numbers are rounded raise `tolerance`, to 0.001 for three digits"
+        "{what}: check object {row}, counted from 0; if the numbers are rounded, raise `tolerance`, to 0.001 for three digits"
     );
     Error::option("of", of, why)
 }
@@ -164,7 +164,7 @@ fn load(source: &TableRows<f64>, selected: &Selected, of: MatrixOf, watch: &dyn 
     if values.len() != n * n {
         let rows = if values.len() > n * n { format!("more than {n}") } else { (values.len() / n.max(1)).to_string() };
         let why = format!(
-            "the matrix has {n} columns and {rows} rows, and is to have as many; choose the columns of the matrix, in the order of the rows"
+            "the matrix has {n} columns and {rows} rows, but must be square; select its columns, in the order of the rows"
         );
         return Err(Error::option("features", format!("{n} columns"), why));
     }
@@ -174,10 +174,10 @@ fn load(source: &TableRows<f64>, selected: &Selected, of: MatrixOf, watch: &dyn 
         let (i, j, value) = (at / n, at % n, values[at]);
         let why = match value.is_finite() {
             true => format!(
-                "row {i} has {value} for object {j}, and distances are at least 0; correct it, or give `of` kernel if the numbers are kernel values"
+                "row {i} has {value} for object {j}, but distances are at least 0; correct it, or use `of` kernel if the numbers are kernel values"
             ),
             false => format!(
-                "row {i} has no value for object {j}, and no mean replaces one; complete the matrix, or leave the object out"
+                "row {i} has no value for object {j}, and a mean cannot replace it; complete the matrix, or leave the object out"
             ),
         };
         return Err(Error::option("features", &selected.feature_names()[j], why));
@@ -186,7 +186,7 @@ fn load(source: &TableRows<f64>, selected: &Selected, of: MatrixOf, watch: &dyn 
     if let Some((i, j)) = (0..n).flat_map(|i| (0..i).map(move |j| (i, j))).find(differs) {
         let (there, back) = (values[i * n + j], values[j * n + i]);
         let why = format!(
-            "row {i} has {there} for object {j}, and row {j} has {back} for object {i}; give a symmetric matrix"
+            "row {i} has {there} for object {j}, but row {j} has {back} for object {i}; expected a symmetric matrix"
         );
         return Err(Error::option("features", &selected.feature_names()[j], why));
     }

@@ -58,8 +58,8 @@ impl<T: Real> TableRows<T> {
         Ok((count > 0).then(with_target))
     }
 
-    /// Removes rows with a value that is not finite, or without a label. The views are the ones of
-    /// [`Self::views_needed`].
+    /// Removes rows with a value that is not finite, or without a label. `views` are the views of
+    /// the required columns.
     pub(crate) fn drop_missing(&self, views: &[View<'_>], picked: &mut Vec<u32>) {
         let mut loaded = [0.0; TILE];
         let mut bad = vec![false; picked.len()];
@@ -98,7 +98,8 @@ impl<T: Real> TableRows<T> {
         (0..self.first_kept()).map(|slot| open.cursor.view(slot)).collect()
     }
 
-    /// Returns the [`views`](Self::views), then the kept columns that must be complete.
+    /// Returns the [`views`](Self::views), then the views of the kept columns that must have a
+    /// value in every row.
     pub(crate) fn views_needed<'o>(&self, open: &'o OpenFile<'_>) -> Result<Vec<View<'o>>> {
         let complete = self.selected.complete.iter().enumerate().filter(|(_, complete)| **complete);
         let kept = complete.map(|(i, _)| open.cursor.view(self.first_kept() + i));
@@ -149,8 +150,8 @@ impl<T: Real> Chunk<'_, '_, T> {
         self.others(fine, at, rows, x, more)
     }
 
-    /// Appends the targets and weights of rows whose features are already in `x`; `fine` states
-    /// that these features are all finite.
+    /// Appends the targets and weights of rows whose features are already in `x`; `features_finite`
+    /// states that these features are all finite.
     pub(crate) fn others(
         &self,
         fine: bool,
@@ -223,7 +224,7 @@ impl<T: Real> Chunk<'_, '_, T> {
                 Fault::Fraction(value) if !value.is_finite() => self.bad_value(slot, &self.views[slot], row, value),
                 Fault::Fraction(value) => {
                     let got = format!("{value} in row {}", self.open.first + row as u64);
-                    let expected = "classes and folds are whole numbers, truth values or text; for a quantity choose \
+                    let expected = "classes and folds must be integers, booleans or text; for a numeric target choose \
                                     `task` regression";
                     Error::wrong_type(self.path(), &self.source.name(slot), got, expected)
                 }
@@ -233,8 +234,8 @@ impl<T: Real> Chunk<'_, '_, T> {
         Ok(())
     }
 
-    /// Appends the kept columns of some rows; the first missing number of a complete column is an
-    /// error.
+    /// Appends the kept columns of some rows; a missing number in a column that must be complete is
+    /// an error.
     pub(crate) fn keep(&self, at: Positions<'_>, rows: usize, kept: &mut Vec<KeptColumn>) -> Result<()> {
         let first = self.source.first_kept();
         let columns = &self.source.selected.keep;
@@ -247,7 +248,7 @@ impl<T: Real> Chunk<'_, '_, T> {
             let (slot, before) = (first + i, kept.len());
             let loaded = kept_column::load(kept, &self.open.cursor.view(slot)?, at, rows);
             loaded.map_err(|(row, value)| {
-                self.bad(slot, row, value, "leave the column out, or give it one type in all files")
+                self.bad(slot, row, value, "exclude the column, or store it with one type in all files")
             })?;
             if self.source.selected.complete[i] {
                 let here = kept.first_missing(before).map(|place| (at.get(place), slot));

@@ -93,8 +93,7 @@ impl Table {
             let found = match places.get(text) {
                 Some(at) if held(*at) => vec![*at],
                 Some(at) => {
-                    let expected =
-                        "only numbers, truth values, times, text, bytes and sparse rows can be carried along";
+                    let expected = "only numbers, booleans, times, text, bytes and sparse rows can be kept; remove the column from `keep`";
                     return Err(self.wrong_type(*at, expected));
                 }
                 None => {
@@ -117,12 +116,13 @@ impl Table {
         for name in wanted {
             let columns = match places.get(name).copied() {
                 Some(column) if targets.contains(&column) => {
-                    let expected = "it is the target; a model that is given its target learns nothing".to_string();
+                    let expected =
+                        "it is the target, which cannot be a feature too; remove it from `features`".to_string();
                     return Err(Error::Syntax { what: "`features`", text: name.to_string(), expected });
                 }
                 Some(column) => {
                     if !asked.takes(self, column) {
-                        self.expect_numbers(column, "a feature must hold numbers; leave it out with `features`")?;
+                        self.expect_numbers(column, "a feature must be numeric; remove the column from `features`")?;
                     }
                     vec![column]
                 }
@@ -135,7 +135,7 @@ impl Table {
             features.extend(columns.into_iter().filter(|column| taken.insert(*column)));
         }
         if features.is_empty() {
-            let why = format!("`features` {} leaves no column; name some that stay", names.join(","));
+            let why = format!("`features` {} selects no column; name at least one feature", names.join(","));
             return Err(self.empty(why));
         }
         Ok(features)

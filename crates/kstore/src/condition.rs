@@ -75,18 +75,22 @@ impl Condition {
             OPERATORS.iter().find(|(sign, ..)| text[at..].starts_with(sign)).map(|found| (at, found))
         });
         let Some((at, (sign, operator, _))) = found else {
-            return Err(syntax(if text.contains('=') { "equality is written ==" } else { "it has no comparison" }));
+            return Err(syntax(if text.contains('=') {
+                "equality is written =="
+            } else {
+                "the comparison operator is missing"
+            }));
         };
         let (column, value) = (text[..at].trim(), text[at + sign.len()..].trim());
         if column.is_empty() {
-            return Err(syntax("there is no column before the comparison"));
+            return Err(syntax("the column before the operator is missing"));
         }
         let (value, quoted) = unquote(value);
         if value.is_empty() && !quoted {
-            return Err(syntax("there is no value after the comparison"));
+            return Err(syntax("the value after the operator is missing"));
         }
         if !quoted && value.contains(['=', '<', '>', '!']) {
-            return Err(syntax("there are two comparisons"));
+            return Err(syntax("the value contains another operator (put a text with an operator in quotes)"));
         }
         Ok(Self { column: unquote(column).0.to_string(), operator: *operator, value: value.to_string(), quoted })
     }
@@ -136,7 +140,7 @@ impl Condition {
                 Comparand::Number(if *bits < 64 { f64::from(number as f32) } else { number })
             }
             Kind::Binary | Kind::Sparse(_) | Kind::Other(_) => {
-                return Err(wrong("`where` needs numbers, truth values or text".to_string()));
+                return Err(wrong("`where` needs numbers, booleans or text".to_string()));
             }
         };
         Ok(Bound { holds: self.operator.written().1, value })
@@ -206,9 +210,9 @@ impl Bound {
         }
     }
 
-    /// Returns false if no row can satisfy the condition because all values lie between the bounds
-    /// in `row`, apart from missing ones and NaN, which satisfy no condition. Bounds need not be
-    /// values of the column: a writer may shorten texts.
+    /// Returns false if no row can satisfy the condition. The bounds in `row` enclose all values of
+    /// the rows except missing values and NaN, which satisfy no condition. A bound need not be a
+    /// value of the column, because a writer may shorten texts.
     pub(crate) fn may_hold(&self, least: &View<'_>, greatest: &View<'_>, row: usize) -> bool {
         let (Some(least), Some(greatest)) = (self.order(least, row), self.order(greatest, row)) else { return true };
         let [less, equal, greater] = self.holds;
@@ -229,15 +233,15 @@ pub fn parse_rows(text: &str) -> Result<Range<u64>> {
     let syntax = |expected: &str| Error::Syntax {
         what: "`rows`",
         text: text.to_string(),
-        expected: format!("{expected}; write it like 0..463715, ..284217 or 284217..; the end is not included"),
+        expected: format!("{expected}; write it like 0..463715, ..284217 or 284217..; the end is exclusive"),
     };
-    let (start, end) = text.split_once("..").ok_or_else(|| syntax("there is no .."))?;
+    let (start, end) = text.split_once("..").ok_or_else(|| syntax("the .. between first and last row is missing"))?;
     let side = |side: &str, without: u64| match side.trim().replace('_', "").as_str() {
         "" => Ok(without),
         digits => digits.parse().map_err(|_| syntax(&format!("{:?} is not a row number", shown::short(digits)))),
     };
     let rows = side(start, 0)?..side(end, u64::MAX)?;
-    if rows.is_empty() { Err(syntax("the range holds no row")) } else { Ok(rows) }
+    if rows.is_empty() { Err(syntax("the range is empty")) } else { Ok(rows) }
 }
 
 /// Formats a range of rows as [`parse_rows`] reads it.

@@ -75,7 +75,7 @@ impl Affine {
     }
 }
 
-/// Fills `out` with at most [`TILE`] rows; returns false if any value is not finite.
+/// Fills `out` with at most one tile of rows; returns false if any value is not finite.
 pub(crate) fn features<T: Real>(views: &[View<'_>], affine: &Affine, at: Positions<'_>, out: &mut [T]) -> bool {
     if let (Positions::From(start), Some(block)) = (at, contiguous(views).filter(|_| !affine.scaler.bends())) {
         return row_major(block, affine, start, out);
@@ -160,7 +160,7 @@ fn copy_rows<T: Real, const N: usize>(
     fine
 }
 
-/// Writes targets of `rows` rows, at most [`TILE`], to `out`; returns false if any is not finite.
+/// Writes targets of `rows` rows, at most one tile, to `out`; returns false if any is not finite.
 pub(crate) fn targets(views: &[View<'_>], at: Positions<'_>, rows: usize, out: &mut [f64]) -> bool {
     let t = views.len();
     let mut loaded = [0.0; TILE];

@@ -52,8 +52,8 @@ impl Instant {
         Self { day: value.div_euclid(per_day), nanos: value.rem_euclid(per_day) * (DAY_NANOS / per_day) }
     }
 
-    /// Converts to a number of units, the inverse of [`Self::stored`], with a fraction if the units
-    /// are too coarse.
+    /// Converts to a number of units, the inverse of [`Self::from_stored`], with a fraction if the
+    /// units are too coarse.
     pub(crate) fn units(self, per_day: i64) -> (i128, f64) {
         let unit = DAY_NANOS / per_day;
         let whole = i128::from(self.day) * i128::from(per_day) + i128::from(self.nanos / unit);

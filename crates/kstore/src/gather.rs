@@ -55,7 +55,7 @@ impl<T: Real> TableRows<T> {
             let why = format!("row {} is not among the selected rows", wanted[place]);
             return Err(self.selected().table().empty(why));
         }
-        // every row was found and both lists ascend
+        // every row was found, and both lists are sorted
         let places: Vec<usize> = rows.iter().map(|row| wanted.partition_point(|have| have < row)).collect();
         let x = places.iter().flat_map(|place| &found.x()[place * d..][..d]).copied().collect();
         let y = places.iter().flat_map(|place| &found.y()[place * t..][..t]).copied().collect();
@@ -64,7 +64,7 @@ impl<T: Real> TableRows<T> {
     }
 }
 
-/// Splits ascending rows into runs with gaps of at most [`GAP`].
+/// Splits ascending rows into runs with gaps of at most [`MAX_GAP_ROWS`].
 fn runs(rows: &[u64]) -> impl Iterator<Item = &[u64]> {
     rows.chunk_by(|a, b| b - a <= GAP)
 }

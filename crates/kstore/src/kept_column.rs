@@ -60,7 +60,7 @@ fn integers<V: TryFrom<i128>>(
 ) -> Result<(), (usize, String)> {
     for row in rows {
         let whole = if view.is_null(row) { 0 } else { view.integer(row).unwrap_or(0) };
-        values.push(V::try_from(whole).map_err(|_| (row, format!("{whole}, which {kind} cannot hold")))?);
+        values.push(V::try_from(whole).map_err(|_| (row, format!("{whole}, which is out of the range of {kind}")))?);
     }
     Ok(())
 }

@@ -37,7 +37,7 @@
 
 #![cfg_attr(
     not(feature = "formats"),
-    allow(dead_code, unused_imports, reason = "what the formats share, few of them use in part")
+    allow(dead_code, unused_imports, reason = "without formats, the code that they share is unused")
 )]
 
 pub mod arrow;

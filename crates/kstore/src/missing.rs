@@ -36,7 +36,7 @@ pub enum Missing {
 }
 
 impl Missing {
-    /// The treatments with a name of their own, in the order of messages.
+    /// The treatments that users can choose, in the order of messages.
     #[doc(hidden)]
     pub const ALL: [Self; 4] = [Self::Error, Self::Drop, Self::Mean, Self::Indicator];
 
@@ -75,7 +75,7 @@ pub enum MissingTarget {
 impl std::str::FromStr for MissingTarget {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
-        let expected = || "drop or error".to_string();
+        let expected = || "choose drop or error".to_string();
         let wrong = |_| Error::Syntax { what: "`missing_target`", text: text.to_string(), expected: expected() };
         serde_json::from_value(text.into()).map_err(wrong)
     }

@@ -28,8 +28,8 @@ fn files(pattern: &Path) -> Result<Vec<PathBuf>> {
     walk(PathBuf::new(), &steps, &mut found)?;
     if found.is_empty() {
         let hint =
-            "; the pattern matches no file: check it, and the folder it begins in; names that begin with _ or . match \
-                    only a pattern that begins so"
+            "; the pattern matches no file: check the pattern and its folder; names that begin with _ or . match \
+                    only patterns that begin with one of these characters"
                 .to_string();
         return Err(Error::NotFound { path: pattern.to_path_buf(), hint });
     }
@@ -43,8 +43,8 @@ fn step(component: Component<'_>, pattern: &Path) -> Result<Step> {
         Component::Normal(_) if is_pattern(&name) => Pattern::new(&name).map(Step::Name).map_err(|_| Error::Syntax {
             what: "pattern",
             text: pattern.display().to_string(),
-            expected: "write * for any letters, ? for one and [0-9] for one of several, ** alone between two slashes, \
-                       and [[] for a bracket"
+            expected: "write * for any characters, ? for one character, [0-9] for one of several, ** alone between two slashes \
+                       for any folders, and [[] for a bracket"
                 .to_string(),
         }),
         _ => Ok(Step::Fixed(component.as_os_str().into())),
@@ -130,7 +130,7 @@ fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     }
     if files.is_empty() {
         let why = format!(
-            "the folder holds no {} file whose name begins with another letter than _ and .; name another folder, or files",
+            "the folder holds no {} file, apart from names that begin with _ or .; name another folder, or files",
             source::known("or")
         );
         return Err(Error::Empty { what: folder.display().to_string(), why });
@@ -141,7 +141,7 @@ fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
 /// Returns "no such file" with the most similar name in the same folder.
 fn not_found(path: &Path) -> Error {
     if let Ok(target) = path.read_link() {
-        let hint = format!("; the link leads to {}, which is not there: name another file", target.display());
+        let hint = format!("; the link points to {}, which does not exist: name another file", target.display());
         return Error::NotFound { path: path.to_path_buf(), hint };
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

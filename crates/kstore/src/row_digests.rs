@@ -31,8 +31,8 @@ impl RowDigests {
         Self { rows, sums, closed: AtomicBool::new(false) }
     }
 
-    /// Ends the digests: all rows have been read, and further rows are ignored. Digests without any
-    /// row so far stay open.
+    /// Closes the digests after all rows were read: further rows are ignored. Digests that contain
+    /// no row yet stay open.
     pub fn close(&self) {
         let taken = self.sums.iter().any(|sum| sum.load(Ordering::Relaxed) != 0);
         self.closed.store(taken, Ordering::Relaxed);
@@ -60,7 +60,7 @@ impl RowDigests {
         place.and_then(|place| self.sums.get(place)).map_or(0, |sum| sum.load(Ordering::Relaxed))
     }
 
-    /// Adds `rows`, at most [`TILE`], which are at positions `at` of a chunk with these columns.
+    /// Adds `rows`, at most one tile, which are at positions `at` of a chunk with these columns.
     pub(crate) fn add(&self, views: &[View<'_>], keys: &[u64], at: Positions<'_>, rows: &[u64]) {
         if self.closed.load(Ordering::Relaxed) {
             return;

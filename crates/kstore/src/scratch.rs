@@ -46,8 +46,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fs::File, marker::PhantomData, ops::Range};
 
-/// Indices of the arrays of a cache: features, row numbers, targets, weights, and from [`CODES`] on
-/// the codes of classes and of groups.
+/// Indices of the arrays of a cache: features, row numbers, targets, weights, the codes of classes,
+/// and the codes of groups.
 const X: usize = 0;
 const ROWS: usize = 1;
 const Y: usize = 2;
@@ -72,7 +72,7 @@ impl Scratch {
         if !folder.is_dir() {
             return Err(Error::NotFound {
                 path: folder.to_path_buf(),
-                hint: "; scratch needs a folder: name one that is there".to_string(),
+                hint: "; `scratch` needs an existing folder: create it, or name another".to_string(),
             });
         }
         Ok(Self { folder: folder.to_path_buf(), limit, used: Arc::default() })
@@ -93,10 +93,10 @@ impl Scratch {
         self.cache_up_to(shape, range, rows)
     }
 
-    /// Starts a cache like [`cache`](Self::cache), for at most `most` rows of the range.
+    /// Starts a cache like [`cache`](Self::cache), for at most `max_rows` rows of the range.
     ///
     /// # Errors
-    /// [`Error::OverScratch`] if `most` rows would exceed the limit; [`Error::Io`].
+    /// [`Error::OverScratch`] if `max_rows` rows would exceed the limit; [`Error::Io`].
     #[doc(hidden)]
     pub fn cache_up_to<T: Real>(&self, shape: TableShape, range: Range<u64>, most: u64) -> Result<CacheWriter<T>> {
         let needed = most.saturating_mul(Cache::<T>::row_bytes(&shape) as u64);
@@ -169,7 +169,7 @@ impl<T: Real> CacheWriter<T> {
     ///
     /// # Errors
     /// [`Error::ScratchFull`] for a full disk, [`Error::Io`], and [`Error::Syntax`] for blocks of
-    /// another shape, out of order, or with more rows than are [`left`](Self::left).
+    /// another shape, out of order, or with more rows than are [`remaining`](Self::remaining).
     pub fn push(&mut self, block: &RowBlock<'_, T>) -> Result<()> {
         self.check(block)?;
         let written = self.write(block);
@@ -206,9 +206,10 @@ impl<T: Real> CacheWriter<T> {
         if fits && ordered && labelled && n as u64 <= self.left() {
             return Ok(());
         }
-        let text = format!("{n} rows with {} features, {} targets", block.x.len(), block.y.len());
+        let text = format!("{n} rows with {} feature values and {} target values", block.x.len(), block.y.len());
         let left = self.left();
-        let expected = format!("at most {left} rows of {shape:?} in ascending order, with the same labels throughout");
+        let expected =
+            format!("at most {left} rows of {shape:?} in ascending order, with the same label columns in all blocks");
         Err(Error::Syntax { what: "block for a cache", text, expected })
     }
 

@@ -25,7 +25,7 @@ use std::sync::Arc;
 /// By default, text columns are categories with a feature for each value; `categories` changes
 /// this. `times` selects the features of dates and times: see [`crate::encoding`]. A selection with
 /// such columns needs a pass that finds their values before its rows can be used
-/// ([`Selected::search`]).
+/// ([`SelectedTable::column_search`]).
 ///
 /// In JSON, `rows` and `where` are written as on the command line: `"rows": "0..284217"`, `"where":
 /// "fold != 3"`. Fields that are only set in code, such as `weight`, are not part of the JSON.
@@ -48,7 +48,7 @@ pub struct Selection {
     /// Names or patterns of columns that are only carried along, and are not features unless named
     /// as such.
     pub keep: Vec<String>,
-    /// Whether an empty list of features means no features: only the kept columns are required.
+    /// Whether there are no features: only the kept columns are read.
     #[serde(skip)]
     pub without_features: bool,
     /// Whether numbers in kept columns must be present, like numbers in features:
@@ -127,20 +127,24 @@ impl Table {
             _ if !selection.class_target => None,
             [class] => Some(*class),
             _ => {
-                let expected = "classification has exactly one target".to_string();
+                let expected = "classification needs exactly one target; name one column".to_string();
                 return Err(Error::Syntax { what: "`target`", text: selection.targets.join(","), expected });
             }
         };
         class.map(|class| self.expect_labels(class)).transpose()?;
         let targets = if class.is_some() { Vec::new() } else { targets };
         for target in &targets {
-            self.expect_numbers(*target, "a target must hold numbers; for labels choose `task` classification")?;
+            self.expect_numbers(
+                *target,
+                "a target of regression must be numeric; for labels choose `task` classification",
+            )?;
         }
         let weight = selection.weight.as_deref().map(|name| self.column(name)).transpose()?;
         if let Some(weight) = weight {
-            self.expect_numbers(weight, "weights are numbers")?;
+            self.expect_numbers(weight, "weights must be numeric; name another column")?;
             if targets.contains(&weight) || class == Some(weight) {
-                let (text, expected) = (selection.weight.clone().unwrap_or_default(), "it is the target".to_string());
+                let (text, expected) =
+                    (selection.weight.clone().unwrap_or_default(), "it is the target; name another column".to_string());
                 return Err(Error::Syntax { what: "`weights`", text, expected });
             }
         }
@@ -203,8 +207,8 @@ impl Table {
             let name = &columns[*column].name;
             if times[name.as_str()] > 1 {
                 let detail = format!(
-                    "several of its columns are called {name:?}; give each a name of its own, leave them out with `features`, or read \
-                                      text by the places of its columns with `no_header` and `skip_lines` 1"
+                    "several of its columns are called {name:?}; rename them, exclude them with `features`, or read a text file by \
+                                      the positions of its columns with `no_header` and `skip_lines` 1"
                 );
                 return Err(Error::Malformed { path: self.first_path(), format: "one table", detail });
             }
@@ -224,7 +228,7 @@ impl Table {
     fn expect_labels(&self, column: usize) -> Result<()> {
         match self.schema().columns[column].kind {
             Kind::Binary | Kind::Sparse(_) | Kind::Other(_) => {
-                Err(self.wrong_type(column, "labels are integers, truth values or text"))
+                Err(self.wrong_type(column, "labels must be integers, booleans or text"))
             }
             _ => Ok(()),
         }
@@ -243,12 +247,12 @@ impl Table {
         let takes = |i: &usize| free(i) && (columns[*i].kind.is_feature() || wanted.takes(self, *i));
         let features: Vec<_> = (0..columns.len()).filter(takes).collect();
         if let Some(column) = (0..columns.len()).find(|i| free(i) && self.schema().sparse(*i).is_some() && !takes(i)) {
-            let expected = "only the verbs fit, plan, prepare, features, predict and evaluate read such; for others name other `features`, or leave `sparse` out";
+            let expected = "only the verbs fit, plan, prepare, features, predict and evaluate read sparse rows; for other verbs select other `features`, or do not set `sparse`";
             return Err(self.wrong_type(column, expected));
         }
         if features.is_empty() {
-            let remedy = self.difference().unwrap_or("name some with `features`");
-            return Err(self.empty(format!("no numeric column is left to be a feature; {remedy}")));
+            let remedy = self.difference().unwrap_or("name feature columns with `features`");
+            return Err(self.empty(format!("no numeric column remains as a feature; {remedy}")));
         }
         Ok(features)
     }
@@ -261,9 +265,9 @@ impl Table {
         }
         let why = match rows {
             Some(rows) if stored > 0 => {
-                format!("`rows` {} selects none of its {stored} rows; ask for rows below {stored}", shown_rows(rows))
+                format!("`rows` {} selects none of its {stored} rows; choose rows below {stored}", shown_rows(rows))
             }
-            _ => "it has no rows; name a table that has some".to_string(),
+            _ => "it has no rows; name a table with rows".to_string(),
         };
         Err(self.empty(why))
     }
@@ -305,12 +309,13 @@ impl Selected {
         self.weight.is_some()
     }
 
-    /// Returns the index of the weights in [`columns`](Self::columns), or where they would be.
+    /// Returns the index of the weights in [`columns`](Self::columns), or the index they would
+    /// have.
     pub(crate) fn weight_slot(&self) -> usize {
         self.features.len() + self.targets.len()
     }
 
-    /// Returns the index of the class in [`columns`](Self::columns), or where it would be.
+    /// Returns the index of the class in [`columns`](Self::columns), or the index it would have.
     pub(crate) fn class_slot(&self) -> usize {
         self.weight_slot() + usize::from(self.is_weighted())
     }

@@ -41,7 +41,8 @@ impl Part {
         self.identities.iter().try_for_each(Identity::check)
     }
 
-    /// Returns the error to report after a failed read: that the file changed, if it did.
+    /// Returns the error to report after a failed read: [`Error::Changed`] if the file changed
+    /// since it was opened, otherwise `error`.
     pub(crate) fn blame(&self, error: Error) -> Error {
         let error = if source::scheme(&self.path).is_some() { remote::interrupted(error) } else { error };
         self.check().err().unwrap_or(error)
@@ -59,9 +60,9 @@ fn open(path: &Path, options: &TextOptions) -> Result<(Arc<dyn TableFile>, Ident
 
 /// One or more files, read one after the other in the order of their paths.
 ///
-/// Columns of several files are matched by name. A column has the wider of two numeric types, and
-/// the finer of two time units; it is missing in the rows of a file that lacks it. Files without
-/// rows contribute no columns.
+/// Columns of several files are matched by name. If the types of a column differ, it has the wider
+/// numeric type or the finer time unit. It is missing in the rows of a file without the column.
+/// Files without rows contribute no columns.
 ///
 /// Opening reads only headers and footers; text files, which have none, are read once to find their
 /// rows. A clone shares the files and the counter of bytes read.
@@ -77,12 +78,12 @@ pub struct Table {
 }
 
 impl Table {
-    /// Opens files, folders (every known file in them, and below folders such as `year=2026`, which
-    /// become columns) and glob patterns as one table. Files and folders whose names begin with `_`
-    /// or `.` are skipped unless they are named, and folders of a lakehouse are rejected: see
-    /// [`source::foreign`]. A file named twice is read once. `-` alone means standard input, which
-    /// is first written to a temporary file. Addresses such as `s3://bucket/rows/*.parquet` need a
-    /// registered store: see [`source::remote`].
+    /// Opens files, folders and glob patterns as one table. A folder means all its files of known
+    /// formats, and those below its subfolders such as `year=2026`, which become columns. Files and
+    /// folders whose names begin with `_` or `.` are skipped unless they are named, and folders of
+    /// a lakehouse are rejected: see [`source::foreign`]. A file named twice is read once. `-`
+    /// alone means standard input, which is first written to a temporary file. Addresses such as
+    /// `s3://bucket/rows/*.parquet` need a registered store: see [`source::remote`].
     pub fn open<P: AsRef<Path>>(paths: &[P]) -> Result<Self> {
         Self::open_with(paths, &TextOptions::default())
     }
@@ -137,7 +138,10 @@ impl Table {
             return Self::open_with(paths, &options.clone().sparse());
         }
         if parts.is_empty() {
-            return Err(Error::Empty { what: "table".to_string(), why: "no files were given".to_string() });
+            return Err(Error::Empty {
+                what: "table".to_string(),
+                why: "no file was named; name at least one file, folder or pattern".to_string(),
+            });
         }
         let files: Vec<_> = parts.iter().map(|part| (part.path.as_path(), &part.file)).collect();
         let (schema, difference) = united::union(&files, options.without_header)?;
@@ -171,7 +175,7 @@ impl Table {
                 (ColumnType::Date(_), kind) => matches!(kind, Kind::Time(_)),
             };
             if !fits {
-                return Err(self.wrong_type(column, "`types` says how .csv is read; leave the column out of it"));
+                return Err(self.wrong_type(column, "`types` applies to .csv only, because other files store their types; remove the column from `types`"));
             }
         }
         Ok(())
@@ -211,15 +215,15 @@ impl Table {
         Ok(Self::of("record batches", Arc::new(BatchTable::new(batches)?)))
     }
 
-    /// Returns a table of `rows` rows that are stored elsewhere, with the columns that a job
+    /// Returns a table of `rows` rows that another process stores, with the columns that a job
     /// describes. Reading a row returns [`Error::Elsewhere`].
     #[doc(hidden)]
     pub fn absent(schema: Schema, rows: u64) -> Self {
-        Self::of("a table that is elsewhere", Arc::new(Absent::new(schema, 0..rows)))
+        Self::of("the table of the shards", Arc::new(Absent::new(schema, 0..rows)))
     }
 
-    /// Returns this table as a part of a whole of `rows` rows, starting at row `first`: its rows
-    /// have their row numbers in the whole. Reading any other row returns [`Error::Elsewhere`].
+    /// Returns this table as a shard of a table of `rows` rows; its first row is row `first` of the
+    /// whole table. Reading a row outside the shard returns [`Error::Elsewhere`].
     ///
     /// ```
     /// let shard = kstore::Table::from_rows(&[1.0f32, 2.0], 1, &[])?.part_of(10, 4)?;
@@ -228,11 +232,14 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Syntax`] if the part extends beyond the whole.
+    /// [`Error::Syntax`] if the shard extends beyond the whole table.
     pub fn part_of(self, rows: u64, first: u64) -> Result<Self> {
         let end = first.saturating_add(self.stored_rows());
         if end > rows {
-            let expected = format!("the shard has {} rows and the whole {rows}", self.stored_rows());
+            let expected = format!(
+                "the {} rows of the shard from this row on must end within the {rows} rows of the whole table",
+                self.stored_rows()
+            );
             return Err(Error::Syntax { what: "`first_row`", text: first.to_string(), expected });
         }
         let stub = |rows: Range<u64>| Part {
@@ -252,11 +259,14 @@ impl Table {
         let path = expand_one(path)?;
         let (right, identity) = open(&path, &TextOptions::default())?;
         let [column] = &right.facts().schema.columns[..] else {
-            let detail = format!("a target file has one column, this one {}", right.facts().schema.columns.len());
+            let detail = format!(
+                "a target file has one column, this file has {}; write the target as its only column",
+                right.facts().schema.columns.len()
+            );
             return Err(Error::Malformed { path, format: "target file", detail });
         };
         if !column.kind.is_numeric() {
-            let expected = "a target file holds numbers";
+            let expected = "a target file must hold numbers";
             return Err(Error::wrong_type(&path, &column.name, column.kind.to_string(), expected));
         }
         if right.facts().rows != self.stored_rows() {
@@ -265,7 +275,7 @@ impl Table {
         }
         if self.schema.position(source::TARGET).is_some() {
             let difference =
-                format!("the table has a column {:?} already; rename it, or give no target file", source::TARGET);
+                format!("the table already has a column {:?}; rename it, or omit the target file", source::TARGET);
             return Err(Error::SchemaMismatch { first: self.first_path(), second: path, difference });
         }
         let join = |part: &Part| {

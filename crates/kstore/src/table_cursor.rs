@@ -93,8 +93,8 @@ impl<T: Real> RowCursor<T> for TableCursor<'_, T> {
     }
 }
 
-/// Returns the positions of the next selected rows of a chunk, counted from `place` in `picked` or
-/// in all rows.
+/// Returns the positions of the next `count` selected rows of a chunk, from index `start` of
+/// `selected_rows` on; without `selected_rows`, all rows are selected.
 fn positions(picked: Option<&[u32]>, place: usize, take: usize) -> Positions<'_> {
     picked.map_or(Positions::From(place), |picked| Positions::At(&picked[place..place + take]))
 }
@@ -103,7 +103,7 @@ impl<T: Real> TableCursor<'_, T> {
     fn chunk_rows(&self) -> usize {
         match (&self.open, &self.picked) {
             (None, _) => 0,
-            // just opened: `picked` still belongs to the previous file
+            // no chunk was read yet: `selected_rows` still belongs to the previous file
             (Some(open), _) if open.rows == 0 => 0,
             (Some(_), Some(picked)) => picked.len(),
             (Some(open), None) => open.rows,
@@ -120,7 +120,7 @@ impl<T: Real> TableCursor<'_, T> {
                 self.pick()?;
                 return Ok(true);
             }
-            // the rows count only if the file has not changed since it was opened
+            // the rows are valid only if the file has not changed since it was opened
             open.part.check()?;
             // a reader that stops early would silently skip rows
             if open.first != open.end {
@@ -183,7 +183,7 @@ impl<T: Real> TableCursor<'_, T> {
         Ok(())
     }
 
-    /// Returns how many of the next `take` selected rows fit into the tile by the bytes of their
+    /// Returns how many of the next `count` selected rows fit into the tile by the bytes of their
     /// kept texts; at least one if the tile is `empty`.
     fn room_for_texts(&mut self, take: usize, empty: bool) -> Result<usize> {
         let Some(open) = &self.open else { return Ok(take) };

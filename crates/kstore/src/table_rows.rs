@@ -30,7 +30,7 @@ pub struct Reading {
 ///
 /// A tile holds exactly as many selected rows as the buffer's capacity, except the last tile of a
 /// segment, independent of batches, row groups and files. A tile ends earlier if its kept texts
-/// would exceed [`crate::TILE_TEXT`] bytes; a single longer row is a tile of its own.
+/// would exceed [`crate::TILE_TEXT_BYTES`] bytes; a single longer row is a tile of its own.
 #[derive(Debug)]
 pub struct TableRows<T> {
     pub(crate) selected: Selected,
@@ -60,12 +60,14 @@ impl<T: Real> TableRows<T> {
             reading.scaler.as_ref().filter(|s| [&s.centre, &s.scale, &s.mean].iter().any(|v| v.len() != d))
         {
             let text = format!("of {} features", scaler.features());
-            return Err(Error::Syntax { what: "scaler", text, expected: format!("the table gives {d} features") });
+            return Err(Error::Syntax { what: "scaler", text, expected: format!("the table has {d} features") });
         }
         let wide = selected.sparse().filter(|shape| T::ELEMENT == Element::F32 && shape.width > MOST_SINGLE);
         if let Some(shape) = wide {
-            let expected =
-                format!("f32 tells {MOST_SINGLE} columns apart and there are {}; use `precision` f64", shape.width);
+            let expected = format!(
+                "f32 can number at most {MOST_SINGLE} columns, and these are {}; use `precision` f64",
+                shape.width
+            );
             return Err(selected.table.wrong_type(selected.features[0], &expected));
         }
         let affine = Affine::new(d, reading.scaler.as_deref());

@@ -28,7 +28,7 @@ impl Default for TextLimit {
 
 impl TextLimit {
     /// Returns the limit for a budget that has `spare` bytes left after `copies` tiles of
-    /// [`TILE_TEXT`].
+    /// [`TILE_TEXT_BYTES`].
     pub fn new(budget: usize, spare: usize, copies: usize) -> Self {
         Self { row: TILE_TEXT.saturating_add(spare / copies.max(1)), copies, budget }
     }

@@ -59,5 +59,5 @@ def test_probabilities(model, classes):
 def test_unsupported_kernels_raise_errors():
     x = rows()
     model = kmill.KernelRidge(kernel="periodic(period=3)", rank=20, lambdas=1e-3).fit(x, x[:, 0])
-    with pytest.raises(kmill.Error, match="the kernel periodic has no such operations"):
+    with pytest.raises(kmill.Error, match="the kernel periodic has no ONNX operations"):
         model.to_onnx()

@@ -80,7 +80,7 @@ def test_the_exact_kernel_is_used_if_time_permits():
     X, y = rows(300)
     small = {"sample": 200, "kernels": ["exponential()"], "metric": "none"}
     model = kmill.tune(X, y, time=60.0, **small)
-    assert "on the kernel itself" in model.leaderboard_["solver"][list(model.leaderboard_["chosen"]).index(True)]
+    assert "on the exact kernel" in model.leaderboard_["solver"][list(model.leaderboard_["chosen"]).index(True)]
     again = kmill.tune(X, y, work=model.choice_["work"], map="exact", **small)
     assert np.array_equal(model.predict(X), again.predict(X))
 

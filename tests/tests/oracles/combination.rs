@@ -89,11 +89,11 @@ fn no_other_weights_are_better() {
 fn what_cannot_be_combined_is_said() {
     let golden = golden();
     let refused = |y: &[f64], task, kernels: &[&str]| combined(&golden.x, y, task, kernels, 1).unwrap_err().to_string();
-    assert!(refused(&golden.y, Task::Regression, &["linear()"]).contains("two or more"));
+    assert!(refused(&golden.y, Task::Regression, &["linear()"]).contains("expected at least two kernels"));
     assert!(refused(&golden.y, Task::Components, &["linear()", "gaussian(sigma=1)"]).contains("this solver has none"));
     let constant = vec![1.0; golden.y.len()];
     let message = refused(&constant, Task::Regression, &["linear()", "gaussian(sigma=1)"]);
-    assert!(message.contains("none of them varies with the target"), "{message}");
+    assert!(message.contains("none of them is correlated with the target"), "{message}");
     // of two equal kernels, one suffices
     let twice = combined(&golden.x, &golden.y, Task::Regression, &["linear()", "linear()"], 1).unwrap();
     assert!(twice.weights.contains(&1.0) && twice.kernel.to_string() == "linear()", "{twice:?}");

@@ -133,7 +133,7 @@ fn scaling_is_the_classical_one_and_with_a_linear_kernel_principal_components() 
     let given = Options::new().set("components", n);
     assert!(refused(x, &options, "mds", &given).contains("landmarks have at most 149 coordinates"));
     let fourier = TrainOptions { map: "fourier".parse().unwrap(), ..options };
-    assert!(refused(x, &fourier, "mds", &Options::new()).contains("has no map"));
+    assert!(refused(x, &fourier, "mds", &Options::new()).contains("instead of a feature map"));
 }
 
 pub(crate) fn sheet() -> Value {
@@ -312,7 +312,7 @@ fn graphs_that_cannot_be_are_refused_in_a_sentence() {
         let given = Options::new().set("neighbours", 5);
         let message = refused(&apart, &options, name, &given);
         assert!(
-            message.contains("the graph of 40 nodes falls into 2 components, the largest of 20 nodes"),
+            message.contains("the graph of 40 nodes has 2 connected components, the largest with 20 nodes"),
             "{message}"
         );
         assert!(message.contains("raise `neighbours` or `nodes`"), "{message}");

@@ -149,7 +149,7 @@ fn what_has_no_direction_is_said() {
         assert!(message.contains("the target does not vary"), "{message}");
     }
     let of = |kernel: &str| exact(Task::Regression, kernel, 40);
-    assert!(refused(&y, &of("delta()"), &Options::new()).contains("gradient is not known"));
+    assert!(refused(&y, &of("delta()"), &Options::new()).contains("gradient is not implemented"));
     let fourier = TrainOptions { map: "fourier".parse().unwrap(), ..options.clone() };
     assert!(refused(&y, &fourier, &Options::new()).contains("landmarks"));
     let metric = kapprox::metric::Metric::diagonal(vec![1.0; x[0].len()]).unwrap();

@@ -80,7 +80,7 @@ fn everywhere<T: kapprox::Real>(name: &str) {
         let least = tight::<T>(&selected, &options, name, threads);
         let (other, heard) = fit::<T>(&selected, &options, name, (least, threads, scratch));
         assert!(heard.iter().any(|name| name == stage), "{stage}: {heard:?}");
-        let warned = heard.iter().any(|text| text.contains("computed anew in every pass"));
+        let warned = heard.iter().any(|text| text.contains("recomputed in every pass"));
         assert_eq!(warned, scratch.is_none(), "{heard:?}");
         let same =
             memory.model.coefficients == other.model.coefficients && memory.model.intercept == other.model.intercept;

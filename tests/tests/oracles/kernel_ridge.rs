@@ -377,7 +377,7 @@ fn blocks_in_memory_in_scratch_and_computed_again_are_the_same() {
     let plans: Vec<kstore::Plan> = found.stages.into_iter().map(|stage| stage.plan).collect();
     let last = plans.last().unwrap();
     let kept = last.terms.last().unwrap();
-    assert!(kept.name.contains("all kept"), "{}", kept.name);
+    assert!(kept.name.contains("kernel blocks of all rows"), "{}", kept.name);
     let trained = fit::<f32>(&selected, &job, 1, budget);
     assert!(trained.report.method.as_ref().unwrap().why.contains("all rows"), "{:?}", trained.report.method);
     // the preceding stage stores the blocks too
@@ -390,7 +390,11 @@ fn blocks_in_memory_in_scratch_and_computed_again_are_the_same() {
         let resources = Resources { memory, workers: &workers, stages: &Unwatched, journal: None, scratch };
         let again = train::<f32>(&selected, &options, &ridge, &resources).unwrap();
         let why = &again.report.method.as_ref().unwrap().why;
-        assert_eq!((why.contains("in scratch"), why.contains("computed each time")), (in_scratch, computed), "{why}");
+        assert_eq!(
+            (why.contains("in scratch"), why.contains("recomputed in every iteration")),
+            (in_scratch, computed),
+            "{why}"
+        );
         assert!(!why.contains("all rows"), "{why}");
         assert!(
             trained.model.coefficients == again.model.coefficients && trained.model.intercept == again.model.intercept,

@@ -198,7 +198,7 @@ fn leaves_see_what_few_features_do_not_and_are_left_out_where_they_do_not_help()
     let noise: Vec<f64> = x[..2400].iter().map(|x| x[0] + random.normal()).collect();
     let plain = run(&fit(200, 500), &table(&x[..2400].to_vec(), &noise), 2).unwrap();
     assert!(model(&plain).leaves.is_none());
-    assert!(plain.report.warnings.is_empty() || plain.report.warnings.iter().any(|text| text.contains("left out")));
+    assert!(plain.report.warnings.is_empty() || plain.report.warnings.iter().any(|text| text.contains("discarded")));
     assert_eq!(figure(&plain, "leaves"), None);
 }
 

@@ -314,7 +314,7 @@ fn machines_of_rows_that_can_be_separated_close_their_gap() {
 }
 
 /// Dual coefficients for an indefinite kernel satisfy the optimality conditions, and the report
-/// warns that the gap bounds no distance from the optimum.
+/// warns that the gap does not bound the distance from the optimum.
 #[test]
 fn a_sigmoid_kernel_is_taken_where_multipliers_have_bounds() {
     let (x, y) = separated();
@@ -326,7 +326,8 @@ fn a_sigmoid_kernel_is_taken_where_multipliers_have_bounds() {
         set.iter().fold(fit, |fit, (name, value)| fit.set(name, *value))
     };
     let fitted = run(&fit(&[("C", "2"), ("gap", "1e-9")]), &table(&x, &y), 2).unwrap();
-    let warned = |text: &String| text.contains("may have negative eigenvalues") && text.contains("bounds no distance");
+    let warned =
+        |text: &String| text.contains("may have negative eigenvalues") && text.contains("not bound the distance");
     assert!(fitted.report.warnings.iter().any(warned), "{:?}", fitted.report.warnings);
     let ksolve::AnyModel::F64(model) = &fitted.model else { panic!() };
     let scores = predicted(&ksolve::predict::Predictor::from_bytes(&model.to_bytes().unwrap()).unwrap(), &x);

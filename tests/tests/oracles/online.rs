@@ -332,7 +332,7 @@ fn a_model_without_variances_cannot_go_on() {
     assert!(said(0.0).contains("`forgetting` 0"), "{}", said(0.0));
     let lms =
         run(&fit("online", 60, 20).set("rule", "lms").set("std", true), &table(&x, &y), 1).unwrap_err().to_string();
-    assert!(lms.contains("only `rule` rls keeps"), "{lms}");
+    assert!(lms.contains("only `rule` rls computes"), "{lms}");
 }
 
 #[test]
@@ -341,9 +341,9 @@ fn what_it_cannot_do_is_refused_in_a_sentence() {
     let said = |fit: Fit| run(&fit, &table(&x, &y), 1).unwrap_err().to_string();
     let fit = || fit("online", 60, 60);
     let text = said(fit().set("rate", 0.5));
-    assert!(text.contains("`rate` 0.5: only `rule` lms has it"), "{text}");
+    assert!(text.contains("`rate` 0.5: only `rule` lms reads it"), "{text}");
     let text = said(fit().set("rule", "lms").set("forgetting", 0.9));
-    assert!(text.contains("`forgetting` 0.9: only `rule` rls has it"), "{text}");
+    assert!(text.contains("`forgetting` 0.9: only `rule` rls reads it"), "{text}");
     let text = said(fit().set("lambda", 1e-300));
     assert!(text.starts_with("`lambda` 1e-300") && text.contains("raise it, or lower `rank`"), "{text}");
     let text = said(fit().set("forgetting", 1e-6));

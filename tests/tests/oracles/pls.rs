@@ -214,7 +214,7 @@ fn what_cannot_be_learned_is_said() {
         try_solve::<f64>(&select(&path, Task::Regression), options, "pls", &given, 1).unwrap_err().to_string()
     };
     let message = refused(&options);
-    assert!(message.contains("no target varies with the features"), "{message}");
+    assert!(message.contains("no target covaries with the features"), "{message}");
     let message = refused(&TrainOptions { ranks: vec![2, 3], ..options });
     assert!(message.contains("without folds"), "{message}");
     // more components than features are reduced to the number of features

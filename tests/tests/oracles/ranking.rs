@@ -164,6 +164,9 @@ fn a_penalty_is_chosen_by_groups_held_out() {
     assert!(told(fit.clone().set("folds", "blocks:4")).contains("held out together"));
     assert!(told(fit.clone().set("folds", 61)).contains("60 values"));
     assert!(
-        run(&fit.set("lambda", 1e-3), &x, &vec![1.0; 1200], 1).unwrap_err().to_string().contains("no order to learn")
+        run(&fit.set("lambda", 1e-3), &x, &vec![1.0; 1200], 1)
+            .unwrap_err()
+            .to_string()
+            .contains("no pair can be ranked")
     );
 }

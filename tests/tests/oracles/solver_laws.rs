@@ -189,7 +189,7 @@ fn classes_of_one_row_are_named() {
         let fitted = run(&fit, &table(&x, &y), 1).unwrap();
         let said = fitted.report.warnings.iter().find(|text| text.contains("1 class has one row only: 5"));
         assert!(
-            said.is_some_and(|text| text.contains("leave them out")),
+            said.is_some_and(|text| text.contains("exclude them")),
             "{}: {:?}",
             family.name,
             fitted.report.warnings

@@ -177,7 +177,7 @@ fn kernel_k_means() {
     close(figure(&trained, "mean squared distance")[0], squares, 1e-9, "squares");
     // there are many local optima; scikit-learn's best of 50 starts is one too
     assert!(squares < 1.002 * best, "{squares} against {best}");
-    let sizes = figure(&trained, "rows of each group");
+    let sizes = figure(&trained, "rows of each cluster");
     assert!(sizes.is_sorted_by(|a, b| a >= b), "{sizes:?}");
     assert!((0..4).all(|j| groups[j].len() as f64 == sizes[j]), "{sizes:?}");
 }

@@ -5,7 +5,7 @@ use crate::landmark::{self, Scan};
 use crate::{Error, Kernel, NystromMap, Result};
 use kpass::{Pass, Workers};
 
-/// The Nyström approximation: features that span the kernel functions of `rank` landmarks, which
+/// The Nyström approximation: features that span the kernel sections of `rank` landmarks, which
 /// are chosen among the points.
 ///
 /// K ≈ K_nm K_mm⁻¹ K_mn. *Cost* for n points of d columns: n m (d + m) flops for the map, plus the

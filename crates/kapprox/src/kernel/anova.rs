@@ -16,7 +16,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
             "degree",
             2.0,
             Range::Whole { from: 1, to: 31 },
-            "a positive-definite power is a whole one, and higher ones overflow",
+            "only integer powers are positive definite, and higher powers overflow",
         ),
     ],
     facts: Facts::INVARIANT,

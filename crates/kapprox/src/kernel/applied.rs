@@ -23,7 +23,7 @@ pub(super) enum KernelTransform {
 
 /// A parameter of a function of kernels: name, allowed numbers, default, reason for the range.
 pub(super) type Given = (&'static str, Range, f64, &'static str);
-const DEGREE: Given = ("degree", Range::Whole { from: 1, to: 31 }, 2.0, "a positive-definite power is a whole one");
+const DEGREE: Given = ("degree", Range::Whole { from: 1, to: 31 }, 2.0, "only integer powers are positive definite");
 pub(super) const ORDER: Given = ("p", Range::NotNegative, 1.0, "only these means keep a kernel positive definite");
 
 /// A function of kernels: name, parameter, and the transform for a parameter value.
@@ -41,7 +41,8 @@ pub(super) const LEAST_ORDER: f64 = 0.01;
 
 /// A function of k(x, z) and of one number per point.
 pub(super) trait PairFunction: Debug + Copy + Send + Sync + 'static {
-    /// Computes the number of each point; `own` is scratch with one number per point.
+    /// Computes the number of each point in the last argument; the argument before it is scratch
+    /// with one number per point.
     fn prepare<T: Real>(
         self,
         _kernel: &dyn KernelFunction<T>,

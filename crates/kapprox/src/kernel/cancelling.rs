@@ -23,7 +23,7 @@ pub(super) trait Split: Debug + Send + Sync + 'static {
     type Many: Term;
     /// Returns the distance of sparse points as an argument, in units of `length`.
     fn by_entries(length: f64) -> FromEntries;
-    /// Unit of the distance by offsets, in length scales.
+    /// Unit of the distance that is computed from offsets, as a multiple of the length scale.
     const UNIT: f64;
     /// Factor of a row of x in the sums over pairs.
     const ROW: f64;
@@ -33,7 +33,7 @@ pub(super) trait Split: Debug + Send + Sync + 'static {
     /// equals the offset.
     const SIZE: Option<f64>;
     /// Returns the sum plus a feature's contribution to the offset. Must be marked
-    /// `#[inline(always)]`, as all functions of features.
+    /// `#[inline(always)]`, like every function here that takes the values of features.
     fn offset(sum: f64, value: f64) -> f64;
     /// Returns the sum plus a feature's contribution to the size.
     fn size(sum: f64, value: f64) -> f64 {

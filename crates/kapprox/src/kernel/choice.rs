@@ -1,6 +1,6 @@
 //! Kernels on some of the columns: `gaussian(sigma=1, on=x0..x9) * delta(on=city)`.
 //!
-//! An expression names its columns, which are found once among the features of the rows
+//! An expression names its columns, which are looked up once among the features of the rows
 //! ([`Kernel::resolve_columns`](super::Kernel::resolve_columns)). The names stay in the expression:
 //! a model file stores them next to the names of its features, which are the same on every table
 //! that the model is used on.
@@ -68,7 +68,7 @@ impl ColumnChoice {
         }
         at.extend(wanted.into_iter().flatten().filter(|place| taken.insert(*place)));
         if at.is_empty() {
-            let (name, hint) = (self.to_string(), "; no column is left".to_string());
+            let (name, hint) = (self.to_string(), "; the exclusions leave no column".to_string());
             return Err(Error::NoSuchFeature { kernel, name, hint });
         }
         let places = Places { of: features.len(), at: at.into() };

@@ -49,7 +49,7 @@ impl Profile for Between {
 struct HalfNorms;
 
 impl PairFunction for HalfNorms {
-    /// Writes ‖x‖ of each point to `own`, and ‖x‖ / 2 to `numbers`.
+    /// Writes ‖x‖ of each point to the scratch, and ‖x‖ / 2 to `numbers`.
     fn prepare<T: Real>(self, _: &dyn KernelFunction<T>, points: MatRef<'_, T>, own: &mut [f64], numbers: &mut [T]) {
         norms(points, own);
         numbers.iter_mut().zip(own).for_each(|(half, norm)| *half = T::from_f64(0.5 * *norm).saturate());

@@ -15,7 +15,7 @@ use faer::MatRef;
 use std::{fmt::Debug, marker::PhantomData, sync::Arc};
 
 /// Up to this many features, distances are summed from differences, which do not cancel: the loop
-/// over the features is too short to pay for the work per row. A guess: not yet measured.
+/// over the features is too short to amortise the work per row. A guess: not yet measured.
 const FEW_FEATURES: usize = 4;
 
 /// A squared distance below this many roundings of ‖x‖² + ‖z‖² is recomputed, for profiles that are
@@ -211,7 +211,7 @@ mod tests {
             x.iter().enumerate().map(|(i, &x)| if (i / d).is_multiple_of(2) { next() } else { x }).collect();
         let (x, z) = (MatRef::from_row_major_slice(&x, b, d), MatRef::from_row_major_slice(&z, m, d));
         let frame = Frame::new(z, &Lengths::Same(1.0), S::UNIT);
-        // a negative `near`: the profile receives the sums unchanged
+        // a negative fraction: the profile receives the sums unchanged
         let mut got = faer::Mat::zeros(b, m);
         let finish = Cancelling::<T, S, _>::new(&frame.scale, T::ZERO - T::ONE, itself);
         Block { frame: &frame, x, z, out: got.as_mut() }.fill::<S::Many, _>(&finish);

@@ -1,5 +1,5 @@
-//! Arguments of profiles for two sparse points, from their common entries or from their entries
-//! side by side.
+//! The number of two sparse points that a profile is applied to, from their common entries or from
+//! all their entries, aligned by feature.
 
 use crate::Real;
 use kpass::sparse::entries;
@@ -51,7 +51,7 @@ impl FromEntries {
     }
 
     /// Converts the sums of a point with others to arguments; `norm` and `others` are the norms of
-    /// the point and of the others. `again` returns the entries of a pair side by side.
+    /// the point and of the others. `again` returns the aligned entries of a pair.
     pub(super) fn arguments(
         self,
         sums: &mut [f64],
@@ -76,7 +76,7 @@ impl FromEntries {
                     (distance * length.recip()).min(f64::MAX)
                 }
                 Self::ChiSquare if far => distance.min(f64::MAX),
-                // features that neither point has are not listed side by side
+                // features that are 0 in both points are not listed
                 Self::ChiSquare => over_both(again(j), |x, z| (x - z) * ((x - z) / (x + z))).min(f64::MAX),
                 Self::Minimum | Self::HarmonicMean => sum.min(f64::MAX),
             };

@@ -28,7 +28,7 @@ pub struct KernelFamily {
     /// Allowed values of the features.
     pub domain: Domain,
     /// Check of the number of features against the parameter values; the error says what is wrong,
-    /// such as `which are no square`.
+    /// such as `but this is not a square number`.
     pub fits: fn(values: &[f64], features: usize) -> Result<(), String>,
     /// Example expression that gives every parameter.
     pub example: &'static str,

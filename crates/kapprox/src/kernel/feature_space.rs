@@ -39,7 +39,7 @@ impl Centre {
     /// # Panics
     /// If K is not square or is empty.
     pub fn new(k: MatRef<'_, f64>) -> Self {
-        assert!(k.nrows() == k.ncols() && k.nrows() > 0, "K must be square, with a row");
+        assert!(k.nrows() == k.ncols() && k.nrows() > 0, "K must be square and not empty");
         let n = k.nrows() as f64;
         let columns: Vec<f64> = k.col_iter().map(|column| column.iter().sum::<f64>() / n).collect();
         let mean = columns.iter().sum::<f64>() / n;
@@ -53,7 +53,7 @@ impl Centre {
     /// # Panics
     /// If `k` does not have n columns.
     pub fn apply(&self, k: MatMut<'_, f64>) {
-        assert_eq!(k.ncols(), self.columns.len(), "a column for each point of the mean");
+        assert_eq!(k.ncols(), self.columns.len(), "k must have a column for each point of the mean");
         for row in k.row_iter_mut() {
             let shift = row.rb().iter().sum::<f64>() / self.columns.len() as f64 - self.mean;
             for (value, column) in row.iter_mut().zip(&self.columns) {
@@ -62,7 +62,7 @@ impl Centre {
         }
     }
 
-    /// Returns ‖φ(x) − mean‖² of any b points, never negative, from `own` = k(x, x) and their
+    /// Returns ‖φ(x) − mean‖² of any b points, never negative, from the values k(x, x) and their
     /// kernel values with the n points (b x n, not centred).
     ///
     /// # Panics
@@ -79,7 +79,7 @@ impl Centre {
 /// # Panics
 /// If the lengths of the diagonals `x` and `z` are not the numbers of rows and columns of `k`.
 pub fn squared_distances(k: MatRef<'_, f64>, x: &[f64], z: &[f64]) -> Mat<f64> {
-    assert_eq!((x.len(), z.len()), (k.nrows(), k.ncols()), "a diagonal for the rows and one for the columns");
+    assert_eq!((x.len(), z.len()), (k.nrows(), k.ncols()), "x must match the rows of k, z its columns");
     Mat::from_fn(x.len(), z.len(), |i, j| (x[i] + z[j] - 2.0 * k[(i, j)]).max(0.0))
 }
 
@@ -89,7 +89,11 @@ pub fn squared_distances(k: MatRef<'_, f64>, x: &[f64], z: &[f64]) -> Mat<f64> {
 /// # Panics
 /// If the shapes disagree.
 pub fn projections(k: MatRef<'_, f64>, k_zz: MatRef<'_, f64>, alpha: &[f64]) -> Vec<f64> {
-    assert_eq!((k.ncols(), k_zz.nrows(), k_zz.ncols()), (alpha.len(), alpha.len(), alpha.len()), "k is b x n, K n x n");
+    assert_eq!(
+        (k.ncols(), k_zz.nrows(), k_zz.ncols()),
+        (alpha.len(), alpha.len(), alpha.len()),
+        "k must be b x n, k_zz n x n"
+    );
     let weigh = |row: faer::RowRef<'_, f64>| row.iter().zip(alpha).map(|(k, alpha)| k * alpha).sum::<f64>();
     let squared: f64 = k_zz.row_iter().zip(alpha).map(|(row, alpha)| weigh(row) * alpha).sum();
     let scale = if squared > 0.0 { squared.sqrt().recip() } else { 0.0 };
@@ -111,7 +115,7 @@ pub fn variance(k: MatRef<'_, f64>) -> f64 {
 /// # Panics
 /// If the shapes disagree.
 pub fn alignment(k: MatRef<'_, f64>, l: MatRef<'_, f64>) -> f64 {
-    assert_eq!(k.shape(), l.shape(), "two matrices of the same points");
+    assert_eq!(k.shape(), l.shape(), "k and l must have the same shape");
     let inner = k.col_iter().zip(l.col_iter()).map(|(k, l)| k.iter().zip(l.iter()).map(|(k, l)| k * l).sum::<f64>());
     let (inner, norms) = (inner.sum::<f64>(), (k.norm_l2(), l.norm_l2()));
     if norms.0 > 0.0 && norms.1 > 0.0 { (inner / norms.0 / norms.1).clamp(-1.0, 1.0) } else { 0.0 }

@@ -1,8 +1,8 @@
 //! Sums over features for a few rows with fixed points, in registers.
 //!
-//! The [panels](super::panel) with their sides exchanged: the fixed points lie in vectors, packed
-//! once, so a row needs no other rows to fill a vector. Each value comes from the same operations
-//! in the same order as in a block.
+//! The [panels](super::panel) with x and z exchanged: the fixed points are packed into vectors
+//! once, so a row needs no other rows to fill a vector. Each value is computed by the same
+//! operations in the same order as in a block.
 
 use super::fixed::{FEW, KernelColumns};
 use super::panel::{Finish, Own, Owns, Suspects, accumulate, height, panel_height, write};
@@ -119,7 +119,7 @@ impl<T: Real, M: Term> FewSums<'_, T, M> {
     fn run<S: Simd, const TALL: usize>(&mut self, simd: S) {
         let rows = self.rows.len() / self.d;
         let together = rows / WIDE * WIDE;
-        // loops, because closures would be compiled for the oldest machine
+        // loops, because closures would be compiled for the baseline instruction set
         for i in (0..together).step_by(WIDE) {
             self.group::<S, TALL, WIDE>(simd, i);
         }

@@ -108,7 +108,7 @@ impl<'a, T: Real> FewRows<'a, T> {
     /// If there are more rows, the shapes disagree, or `scratch` is shorter than
     /// [`scratch`](Self::scratch).
     pub fn fill(&self, x: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
-        assert!(x.nrows() <= FEW, "{} rows are not a few", x.nrows());
+        assert!(x.nrows() <= FEW, "too many rows: {}", x.nrows());
         assert_eq!(x.ncols(), self.z.ncols(), "x has {} features, z has {}", x.ncols(), self.z.ncols());
         assert_eq!(out.len(), x.nrows() * self.z.nrows(), "out must have a value for each row and point");
         self.fixed.rows(x, self.z, out, scratch);

@@ -71,7 +71,7 @@ pub(super) fn weigh<T: Real>(derivative: impl Fn(T) -> T + Copy, weights: MatRef
 /// Computes `out[i, k] += finish(k, Σ_j weights[i, j] factor(x_i, z_j) slope(x_ik, z_jk))`;
 /// `factors` writes blocks of weights times factors.
 ///
-/// Rows lie in the lanes of vectors, so the bits of a row do not depend on the other rows.
+/// Each row occupies one lane of a vector, so its bits do not depend on the other rows.
 pub(super) fn add<T: Real>(
     pairs: Weighted<'_, T>,
     mut out: MatMut<'_, T>,
@@ -141,8 +141,8 @@ impl<T: Real> Tile<T> {
     }
 
     /// Computes `sums[k rows + i] = term(sums[k rows + i], factor(i, j), x_ik, z_jk)` for one j
-    /// after the other, four of them for each load of a sum. Iterators instead of indices: an index
-    /// that could fail would keep the loop from being vectorised (seven times slower).
+    /// after the other, four of them for each load of a sum. Uses iterators instead of indices,
+    /// because bounds checks would prevent vectorisation (seven times slower).
     fn sweep(&self, term: impl Fn(T, T, T, T) -> T + Copy, sums: &mut [T]) {
         let (rows, columns) = (self.rows, self.columns);
         vectorised!({

@@ -35,7 +35,7 @@ pub(super) fn median_distance(sample: MatRef<'_, f64>, weights: &[f64], metric: 
     if distances.iter().any(|distance| !distance.is_finite()) {
         return Err(Error::NotFinite {
             what: "a distance between two rows of the sample for sigma=median".into(),
-            remedy: "look for infinite or huge values, scale the features, or give sigma as a number".into(),
+            remedy: "check for infinite or huge values, scale the columns, or give sigma as a number".into(),
         });
     }
     if !weights.is_empty() {

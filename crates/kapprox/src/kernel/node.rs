@@ -177,7 +177,7 @@ impl Call {
         if let [Value::Each(list)] = &self.values[..]
             && list.len() != features
         {
-            return wrong(format!("but lists {} numbers; give one for each", list.len()));
+            return wrong(format!("but the list has {} numbers; give one for each input", list.len()));
         }
         self.numbers().map_or(Ok(()), |numbers| (self.family.fits)(&numbers, features).or_else(wrong))
     }

@@ -2,7 +2,7 @@
 //!
 //! A *panel* is the pairs of a few vectors of `x` rows with a few `z` rows. Its sums are
 //! accumulators that stay in registers during the loop over all features. They are converted to
-//! kernel values at once, while they lie in the first-level cache (1.5 KiB), so no product is
+//! kernel values at once, while they are in the first-level cache (1.5 KiB), so no product is
 //! written to memory. A value depends on its pair alone, whatever its panel: splitting the rows of
 //! `x` does not change the bits of a block.
 //!
@@ -270,7 +270,7 @@ struct Group<'a, T, M, F> {
 }
 
 impl<T: Real, M: Term, F: Finish<T>> Group<'_, T, M, F> {
-    /// Fills the columns `to` of the block, panel by panel. `sums` holds the sums of a panel,
+    /// Fills the columns `to` of the block, panel by panel. `sums` stores the sums of a panel,
     /// `values` the end of a column if it is shorter than a panel.
     #[inline(always)]
     fn fill<S: Simd, const TALL: usize, const WIDE: usize>(
@@ -317,8 +317,8 @@ impl<T: Real, M: Term, F: Finish<T>> Group<'_, T, M, F> {
 /// Returns `sums` plus the sums of a panel of rows of x with `WIDE` rows of z; if `EXCHANGED`, the
 /// panel holds rows of z.
 ///
-/// All loops except the one over features have constant lengths, and no index can fail: otherwise
-/// the compiler keeps the sums in memory, at twice the time.
+/// All loops except the one over features have constant lengths, and no index needs a bounds check:
+/// otherwise the compiler keeps the sums in memory, at twice the time.
 #[inline(always)]
 pub(crate) fn accumulate<T: Real, S: Simd, M: Term, const TALL: usize, const WIDE: usize, const EXCHANGED: bool>(
     simd: S,

@@ -30,7 +30,7 @@ pub(super) fn columns(text: &str) -> Result<ColumnChoice> {
     parser.skip_space();
     match parser.peek() {
         None => Ok(columns),
-        Some(',') => parser.fail("several columns stand in brackets, as in [x0, x3..x5]"),
+        Some(',') => parser.fail("write several columns in brackets, as in [x0, x3..x5]"),
         Some(_) => parser.fail(format!("expected the end, got {}", parser.here())),
     }
 }
@@ -72,7 +72,7 @@ impl Parser<'_> {
             factors.extend(kernel);
             match f64::is_finite(scale) {
                 true => Ok(()),
-                false => parser.fail_at(here, "the factors multiply to a number that is too large"),
+                false => parser.fail_at(here, "the product of the factors is too large"),
             }
         })?;
         if factors.is_empty() {
@@ -136,8 +136,7 @@ impl Parser<'_> {
 
     fn unknown(&self, at: usize, name: String) -> Error {
         let known = names();
-        let message =
-            format!("there is no kernel '{name}'{}; choose one of {}", nearest(&name, &known), known.join(", "));
+        let message = format!("unknown kernel '{name}'{}; choose one of {}", nearest(&name, &known), known.join(", "));
         let (text, message) = (self.text.to_string(), shown::line(&message).into_owned());
         Error::UnknownKernel { name, text, at, message }
     }
@@ -194,7 +193,7 @@ impl Parser<'_> {
             _ => (index, None),
         };
         if values.get(place).map_or(columns.is_some(), Option::is_some) {
-            let why = if rate.is_some() { ": it stands for sigma" } else { "" };
+            let why = if rate.is_some() { ": gamma replaces sigma" } else { "" };
             return self.fail_at(start, format!("{name} is given twice{why}"));
         }
         self.expect('=', "'='")?;
@@ -257,7 +256,7 @@ impl Parser<'_> {
         let KernelParameter { name, range, reason, .. } = parameter;
         if self.take_any(&['[']) {
             if family.each.is_none() {
-                return self.fail_at(start, format!("{name} of {} is one number, not a list", family.name));
+                return self.fail_at(start, format!("{name} of {} must be one number, not a list", family.name));
             }
             let each = format!("each {name}");
             let numbers = self.several(',', |parser| Ok(parser.number_of(&each, *range, reason)? + 0.0))?;
@@ -277,7 +276,7 @@ impl Parser<'_> {
         if self.over_d()? {
             return match range {
                 Range::Positive | Range::NotNegative if !parameter.is_length() => Ok(Value::Share(number)),
-                _ => self.fail_at(start, format!("{name} of {} cannot be a share of the features", family.name)),
+                _ => self.fail_at(start, format!("{name} of {} cannot be divided by d", family.name)),
             };
         }
         Ok(Value::Number(number + 0.0))

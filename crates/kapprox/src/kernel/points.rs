@@ -186,7 +186,7 @@ impl<T: Real> WithSimd for PackRows<'_, T> {
     }
 }
 
-/// Computes the squared norms of `rows` packed rows. Sums in 16 interleaved sums: their error is a
+/// Computes the squared norms of `rows` packed rows. Uses 16 interleaved sums: their error is a
 /// rounding or two, far below the error of the products that they are added to.
 pub(crate) fn row_norms<T: Real>(packed: &[T], rows: usize, norms: &mut Vec<T>) {
     norms.clear();

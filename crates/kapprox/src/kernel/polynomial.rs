@@ -19,7 +19,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
             "degree",
             3.0,
             Range::Whole { from: 1, to: MOST },
-            "a positive-definite power is a whole one, and higher ones overflow",
+            "only integer powers are positive definite, and higher powers overflow",
         ),
         KernelParameter::number(
             "gamma",

@@ -42,13 +42,14 @@ pub(crate) trait Function<T>: Fn(T) -> T + Copy + Send + Sync + 'static {}
 
 impl<T, F: Fn(T) -> T + Copy + Send + Sync + 'static> Function<T> for F {}
 
-/// What is computed with a kernel: a block, or points prepared for a few rows.
+/// A computation with a kernel: of a block, or of points prepared for a few rows.
 pub(crate) trait Engine<T: Real> {
     type Made;
     fn frame(&self) -> &Frame<T>;
-    /// Uses the values that `finish` derives from Σ_k M(x_k, z_k).
+    /// Computes with the values that `finish` derives from Σ_k M(x_k, z_k).
     fn sums<M: Term, F: Finish<T> + Send + Sync + 'static>(self, finish: F) -> Self::Made;
-    /// Uses `profile` of the number that `features` derives from the differences of a pair.
+    /// Computes with `profile` of the number that `features` derives from the differences of a
+    /// pair.
     fn sweep<F: Features>(self, features: &Arc<F>, profile: impl Function<T>) -> Self::Made;
 }
 

@@ -55,7 +55,7 @@ pub(super) fn names() -> Vec<&'static str> {
 /// with it can be parsed, also in sums and products with other kernels, and models with it can be
 /// saved and loaded.
 ///
-/// A model file holds the expression and no code: register the kernel before loading the model.
+/// A model file contains the expression but no code: register the kernel before loading the model.
 ///
 /// # Errors
 /// [`kpass::Error::Register`] if a kernel or a function of kernels has the name, or if the name is

@@ -34,7 +34,7 @@ impl<'a> Parser<'a> {
         Ok(self.characters[start..self.at].iter().collect())
     }
 
-    /// Reads up to the closing quote; two quotes stand for one.
+    /// Reads up to the closing quote; a doubled quote is a quote in the name.
     fn quoted(&mut self, start: usize) -> Result<String> {
         let mut name = String::new();
         while let Some(c) = self.peek() {
@@ -97,7 +97,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Skips white space, and `wanted` if it comes next; returns whether it did.
+    /// Skips white space, and then the given character if it is next; returns whether it was.
     pub(super) fn take(&mut self, wanted: char) -> bool {
         self.skip_space();
         self.take_any(&[wanted])

@@ -70,7 +70,7 @@ fn on_sparse() -> String {
     super::registry().into_iter().filter(known).map(|family| family.name).collect::<Vec<_>>().join(", ")
 }
 
-pub(super) const UNCOUNTED: &str = "the number of features is not known yet: resolve_columns counts them";
+pub(super) const UNCOUNTED: &str = "the number of features is unknown; call resolve_columns first";
 
 impl Default for Kernel {
     /// Returns the kernel `gaussian(sigma=auto)`.
@@ -307,8 +307,8 @@ impl Kernel {
                 call.places().map_or_else(|| (0..x.ncols()).collect(), |places| places.iter().collect());
             for i in 0..x.nrows() {
                 let row = row(x, i, &mut spare);
-                // the first half of a sparse row holds places, and every domain contains the
-                // omitted zeros
+                // the first half of a sparse row contains column numbers, and every domain contains
+                // the omitted zeros
                 let looked_at = if call.sparse.is_some() { &looked_at[x.ncols() / 2..] } else { &looked_at[..] };
                 if let Some(&feature) = looked_at.iter().find(|k| !domain.contains(row[**k].to_f64())) {
                     let (row, value) = (first_row + i as u64, row[feature].to_f64());
@@ -339,7 +339,7 @@ impl Kernel {
 
     pub(super) fn require_columns(&self) -> Result<()> {
         if self.needs_columns() {
-            let why = "these columns are not found yet: resolve_columns finds them among the features";
+            let why = "these columns are not resolved; call resolve_columns first";
             return Err(self.open("on=", why));
         }
         if self.0.calls().into_iter().any(Call::needs_count) {
@@ -350,7 +350,7 @@ impl Kernel {
 
     pub(super) fn unresolved(&self) -> Error {
         let word = if self.is_auto() { "auto" } else { "median" };
-        self.open(word, &format!("{word} has no value yet: it is resolved on a sample of the rows"))
+        self.open(word, &format!("{word} has no value; call resolve_median with a sample of the rows first"))
     }
 
     /// Returns the error for an expression in which `what` is not resolved yet.

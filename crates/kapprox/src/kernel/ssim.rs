@@ -28,7 +28,7 @@ use faer::{Mat, MatMut, MatRef, prelude::*};
 use std::{f64::consts::FRAC_1_SQRT_2, sync::Arc};
 
 const SIDE: Range = Range::Whole { from: 1, to: 1 << 15 };
-const WHY: &str = "pixels are counted";
+const WHY: &str = "it is a number of pixels";
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[
@@ -36,7 +36,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
             "width",
             0.0,
             Range::Whole { from: 0, to: 1 << 15 },
-            "pixels are counted; 0 is a square",
+            "it is a number of pixels; 0 selects square images",
         ),
         KernelParameter::number("window", 8.0, SIDE, WHY),
         KernelParameter::number("step", 4.0, SIDE, WHY),
@@ -45,9 +45,11 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
     facts: Facts::BOUNDED,
     domain: Domain::NotNegative,
     fits: |values, features| match (values[0] as usize, features.isqrt()) {
-        (0, side) if side * side != features => Err("which are no square; give width, the pixels of a line".into()),
+        (0, side) if side * side != features => {
+            Err("but this is not a square number; set width to the number of pixels per line".into())
+        }
         (width, _) if width > 0 && features % width != 0 => {
-            Err(format!("which are no whole number of lines of {width} pixels; give the width of the pictures"))
+            Err(format!("but this is not a multiple of the width {width}; set width to the number of pixels per line"))
         }
         _ => Ok(()),
     },
@@ -188,7 +190,7 @@ impl<T: Real> KernelColumns<T> for SsimColumns<T> {
 struct Window {
     /// Pixels of the window, as feature indices.
     pixels: Vec<usize>,
-    /// √(c₁/2); `even` is √(c₂/2).
+    /// √(c₁/2), for the luminance; the next number is √(c₂/2), for the contrast.
     dark: f64,
     even: f64,
     /// Weight of the window in the mean.

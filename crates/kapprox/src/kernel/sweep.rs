@@ -80,7 +80,7 @@ impl<T: Real, F: Features, G: Fn(T) -> T + Copy + Send + Sync> KernelColumns<T> 
     }
 }
 
-/// Computes the values of points, stored feature by feature in `tall`, with one other point.
+/// Computes the kernel values of points that are stored feature by feature with one other point.
 fn column_of<T: Real>(
     start: T,
     (next, profile): (impl Fn(T, T) -> T + Copy, impl Fn(T) -> T + Copy),

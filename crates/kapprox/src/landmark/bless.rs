@@ -1,9 +1,9 @@
 //! BLESS: ridge leverage scores along a path of decreasing ridges.
 //!
-//! At a large ridge a few rows suffice, and any rows do. Each level halves the ridge μ, draws R
+//! At a large ridge, a few arbitrary rows suffice. Each level halves the ridge μ, draws R
 //! uniform rows, estimates their scores with the dictionary of the preceding level, and draws from
 //! them, in proportion to the scores, a dictionary of twice the estimated effective dimension. The
-//! path ends when that dictionary would have at least as many members as the requested landmarks;
+//! path ends when that dictionary would have at least as many members as landmarks are requested;
 //! the landmarks are then drawn without replacement.
 //!
 //! This differs from the paper in two ways: the bound κ² on k(x,x) is replaced by the mean of
@@ -60,7 +60,7 @@ impl<T: Real> Landmarks<T> for Bless {
             let (drawn, sum) = (found.rows as f64, found.sum / mu);
             let dimension = sum * n / drawn.max(1.0);
             let members = ((OVERSAMPLING * dimension).ceil() as usize).clamp(1, m);
-            // member j stands for n/(R M p_j) rows, where p_j is its fraction of the sum of the
+            // member j represents n/(R M p_j) rows, where p_j is its fraction of the sum of the
             // scores
             let next = take(found, members, |residual| n / (drawn * members as f64 * (residual / mu) / sum));
             if next.members.is_empty() {

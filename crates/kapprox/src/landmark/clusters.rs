@@ -20,8 +20,8 @@ pub struct ClusterSums {
 }
 
 impl ClusterSums {
-    /// Returns empty sums of k clusters of points of q numbers. Keeps `most_far` far points, at
-    /// which clusters without points restart.
+    /// Returns empty sums of k clusters of points with q coordinates. The last argument is the
+    /// number of farthest points to keep; empty clusters restart at them.
     pub fn new(k: usize, q: usize, most_far: usize) -> Self {
         Self { sums: vec![0.0; k * q], sizes: vec![0.0; k], squares: 0.0, far: Vec::new(), most_far }
     }
@@ -50,8 +50,8 @@ impl ClusterSums {
     }
 
     /// Returns the next centroids, k x q; `centre` computes a centroid from the weighted sum and
-    /// the weight of its points. A cluster without points moves to the farthest point that no other
-    /// such cluster has taken.
+    /// the weight of its points. An empty cluster moves to the farthest point that no other empty
+    /// cluster uses.
     pub fn next(&self, centroids: &[f64], centre: impl Fn(&[f64], f64) -> Vec<f64>) -> Vec<f64> {
         let q = (self.sums.len() / self.sizes.len().max(1)).max(1);
         let mut far = self.far.iter().map(|(_, point)| point.clone());

@@ -1,7 +1,7 @@
 //! A weighted sample of rows that estimates the ridge leverage score of every row.
 //!
 //! The score of row i is l_i(μ) = [K (K + μI)⁻¹]_ii, between 0 and 1; their sum is the effective
-//! dimension. A dictionary S with weights w (member j stands for w_j² rows) estimates the score by
+//! dimension. A dictionary S with weights w (member j represents w_j² rows) estimates the score by
 //!
 //! ```text
 //! l̃(x) = (k(x,x) − k_S(x)ᵀ (K_SS + μ diag(w)⁻²)⁻¹ k_S(x)) / μ
@@ -23,7 +23,7 @@ use std::sync::Arc;
 pub(super) struct Dictionary<T> {
     /// Rows, in the order they were drawn.
     pub(super) members: LandmarkSet<T>,
-    /// w_j²: the number of rows that member j stands for.
+    /// w_j², the number of rows that member j represents.
     pub(super) stands_for: Vec<f64>,
 }
 
@@ -106,15 +106,14 @@ mod tests {
         assert!((sum - exact.iter().sum::<f64>()).abs() < 1e-9 && (sum - dimension).abs() < 1e-9);
     }
 
-    /// A dictionary of all rows gives the exact scores.
     #[test]
     fn the_dictionary_of_all_rows_gives_exact_scores() {
         let x: Vec<f64> = (0..120).map(|i| ((i * i) as f64 * 0.37).sin() * 3.0).collect();
         agree(&x, &(0..60).collect::<Vec<_>>(), 1.0);
     }
 
-    /// In a table of triplets, a dictionary of one row of each, standing for three, gives the exact
-    /// scores.
+    /// If every row occurs three times, a dictionary with one copy of multiplicity 3 gives the
+    /// exact scores.
     #[test]
     fn a_member_stands_for_as_many_rows_as_it_says() {
         let once: Vec<f64> = (0..50).map(|i| ((i * i) as f64 * 0.37).sin() * 3.0).collect();

@@ -143,7 +143,7 @@ mod tests {
     use kpass::{MemoryRows, Pass};
 
     /// The mean of ‖S_i‖² over random groups and signs is ‖E e_i‖², before and after a landmark is
-    /// taken.
+    /// chosen.
     #[test]
     fn the_sketch_estimates_the_columns_of_the_residual_without_bias() {
         let n = 160;

@@ -113,7 +113,7 @@ fn rounding<T: Real>(n: u64) -> f64 {
 }
 
 /// Returns the sum of all residuals, a bound for each residual outside the pool, and the pool of
-/// the rows with the largest residuals. Makes a pass if the rows are not held in memory.
+/// the rows with the largest residuals. Makes a pass if the rows are not in memory.
 fn most_left<T: Real>(
     growth: &mut Growth<'_, T>,
     held: Option<&HeldColumns>,

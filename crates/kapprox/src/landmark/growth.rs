@@ -28,8 +28,8 @@ pub(super) struct Growth<'a, T: Real> {
 }
 
 impl<'a, T: Real> Growth<'a, T> {
-    /// Returns a choice without landmarks and with room for `m`. The diagonal of the factor holds
-    /// square roots of residuals.
+    /// Returns an empty selection with capacity for `m` landmarks. The kernel must be positive
+    /// definite, because the diagonal of the factor holds square roots of residuals.
     pub(super) fn new(any: &'a Arc<dyn AnyKernel>, d: usize, m: usize) -> Result<Self> {
         let chosen = LandmarkSet { points: Vec::new(), rows: Vec::new(), d, passes: 0, evaluations: 0 };
         let exact = any.typed::<f64>();
@@ -93,7 +93,7 @@ impl<'a, T: Real> Growth<'a, T> {
         self.pool_of(rows, x, phi)
     }
 
-    /// Returns a pool of rows whose features `phi` under the landmarks so far are given.
+    /// Returns a pool of rows with known features `phi` under the landmarks so far.
     pub(super) fn pool_of(&mut self, rows: Vec<u64>, x: Vec<f64>, phi: Mat<f64>) -> Pool {
         let b = rows.len();
         let points = MatRef::from_row_major_slice(&x, b, self.chosen.d);

@@ -1,4 +1,4 @@
-//! The growing factor for rows held in memory: residuals are updated instead of recomputed.
+//! The growing factor for rows in memory: residuals are updated instead of recomputed.
 //!
 //! Stores n·m numbers in f64. Adding b landmarks to s costs 2nd·b + 2nsb flops. A scheme that adds
 //! one landmark at a time costs nm² in total; recomputing the residuals in each pass would cost

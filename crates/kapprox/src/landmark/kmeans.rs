@@ -104,7 +104,7 @@ fn plus_plus<T: Real>(x: &[T], d: usize, m: usize, coins: &Stream) -> Vec<T> {
 ///
 /// One call handles all rows: a matrix product leaves the upper halves of the vector registers in
 /// use, and then every switch between AVX code, as in here, and the SSE code around it costs a
-/// hundred cycles. One call per row took 17 times as long (9 features, Sapphire Rapids).
+/// hundred cycles. One call per row took 17 times as long (9 inputs, Sapphire Rapids).
 fn lower<T: Real>(distance: &mut [f64], x: &[T], d: usize, seed: &[T]) {
     vectorised!({
         for (distance, row) in distance.iter_mut().zip(x.chunks_exact(d)) {

@@ -53,7 +53,7 @@ impl<T: Real> Landmarks<T> for Leverage {
             (passes, evaluations) = (passes + 1, evaluations + found.rows);
             // without a map residuals are k(x, x)
             least = rounding::<T>(found.sum / found.rows.max(1) as f64);
-            // each row that takes part stands for itself, unless there were more than 2s of them
+            // each participating row represents itself, unless there were more than 2s of them
             let size = found.rows.min(2 * s as u64).max(1) as f64;
             let all = found.rows as f64;
             let dictionary = take(found, 2 * s, |_| all / size);
@@ -94,8 +94,8 @@ impl<T: Real> Landmarks<T> for Leverage {
     }
 }
 
-/// Returns the largest residual that rounding in `T` may leave for a row with k(x, x) = `diagonal`;
-/// such rows are equally likely.
+/// Returns the largest residual that rounding in `T` may leave for a row with k(x, x) = `diagonal`.
+/// As a lower bound of residuals it makes all rows at the level of rounding equally likely.
 pub(super) fn rounding<T: Real>(diagonal: f64) -> f64 {
     T::EPSILON * diagonal
 }

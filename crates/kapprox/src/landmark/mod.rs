@@ -95,7 +95,7 @@ pub struct Scheme {
     pub needs_targets: bool,
     /// Work per row.
     pub effort: Effort,
-    /// Bytes held in addition to the rows and the factor of the landmarks.
+    /// Bytes of memory in addition to the rows and the factor of the landmarks.
     pub bytes: fn(ChoiceSize) -> usize,
     /// Rule that chooses the landmarks.
     pub rule: &'static dyn AnyLandmarks,
@@ -119,7 +119,7 @@ pub struct ChoiceSize {
     pub element: usize,
     /// Number of rows to choose from.
     pub n: u64,
-    /// Number of features of a row.
+    /// Number of inputs of a row.
     pub d: usize,
     /// Number of landmarks requested.
     pub m: usize,
@@ -127,7 +127,7 @@ pub struct ChoiceSize {
 
 impl Scheme {
     /// Returns a scheme with default properties: not nested, seeded, without targets,
-    /// [`Effort::Factor`] and without memory. Set fields for others.
+    /// [`Effort::Factor`] and without memory. Set the fields to change them.
     pub const fn new(name: &'static str, about: &'static str, rule: &'static dyn AnyLandmarks) -> Self {
         let effort = Effort::Factor;
         Self { name, about, nested: false, seeded: true, needs_targets: false, effort, bytes: |_| 0, rule }

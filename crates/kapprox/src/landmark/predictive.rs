@@ -47,8 +47,8 @@ pub(super) const SCHEME: Scheme = Scheme {
 /// κ: number of columns of the look-ahead; the paper uses 40 to 80.
 const LOOK_AHEAD: usize = 64;
 
-/// Number of landmarks chosen from one look-ahead. The first is chosen with the full approximation
-/// of E, the last of this quarter of κ still with three quarters of it.
+/// Number of landmarks chosen from one look-ahead, a quarter of κ. The first is chosen with the
+/// full approximation of E, the last still with three quarters of it.
 const BLOCK: usize = 16;
 
 impl<T: Real> Landmarks<T> for Predictive {
@@ -92,7 +92,7 @@ impl<T: Real> Landmarks<T> for Predictive {
     }
 }
 
-/// Factors of the gains of trace and targets.
+/// Weights of the gains for the trace and for the targets.
 #[derive(Clone, Copy)]
 struct Scale {
     trace: f64,
@@ -138,7 +138,7 @@ fn look_ahead<T: Real>(
 
 /// The span of the columns so far and the residual of the targets.
 struct Span {
-    /// Q, n x m; the leading `found` columns are orthonormal.
+    /// Q, n x m; the leading columns, as many as the rank of the span, are orthonormal.
     basis: Mat<f64>,
     found: usize,
     /// (I − QQᵀ)Y, the residual of the targets.

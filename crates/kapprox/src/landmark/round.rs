@@ -18,11 +18,11 @@ pub(super) struct RowRule<F> {
     /// Random keys of the rows, and the fraction of the rows that take part in this round; nothing
     /// is computed for the others.
     pub(super) part: Option<(Stream, f64)>,
-    /// Lower bound applied to residuals, because rounding may give too little for a row that
-    /// matters. 0 leaves out spanned rows.
+    /// Lower bound of residuals, because rounding may underestimate the residual of an important
+    /// row. 0 skips rows in the span of the landmarks.
     pub(super) least: f64,
     /// Key of a row with a positive residual; the rows with the largest keys are kept. `None`
-    /// leaves the row out.
+    /// rejects the row.
     pub(super) key: F,
 }
 
@@ -75,7 +75,7 @@ kpass::summed!(where [T: Real] Residuals<T> { one "rows": rows, one "sum": sum, 
 pub(super) struct RoundScratch<T: Real> {
     phi: Mat<T>,
     residual: Vec<f64>,
-    /// Rows of the tile that take part, and their features if not all rows do.
+    /// Rows of the tile that take part, and their inputs if not all rows do.
     part: Vec<usize>,
     x: Vec<T>,
 }

@@ -25,9 +25,9 @@ use std::sync::Arc;
 /// Accelerated randomly pivoted Cholesky in blocks that grow with the landmarks.
 ///
 /// A round with s landmarks costs n(s² + 2sd) flops for its pass and s² for each proposal. A pass
-/// is therefore worth as many proposals as there are rows, and a round proposes twice as many rows
-/// as there are landmarks. This takes about 5 rounds for m = 2,000, with Σ s² of about m²/3 instead
-/// of 4m² for blocks of m/5. It takes more rounds if the residuals fall fast and most proposals are
+/// therefore costs as much as one proposal per row, and a round proposes twice as many rows as
+/// there are landmarks. This takes about 5 rounds for m = 2,000, with Σ s² of about m²/3 instead of
+/// 4m² for blocks of m/5. It takes more rounds if the residuals fall fast and most proposals are
 /// rejected.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RpCholesky;
@@ -69,7 +69,7 @@ fn doubling(m: usize, s: usize) -> usize {
 }
 
 impl RpCholesky {
-    /// Returns the bytes of the proposals for m landmarks of d features and of the pool that is
+    /// Returns the bytes of the proposals for m landmarks of d inputs and of the pool that is
     /// eliminated together, for passes with the given number of lanes.
     #[doc(hidden)]
     pub fn proposal_bytes(m: usize, d: usize, element: usize, lanes: usize) -> usize {
@@ -124,7 +124,7 @@ impl<T: Real> Landmarks<T> for RpCholesky {
 /// whether any proposal had a residual above the floor.
 fn accept<T: Real>(growth: &mut Growth<'_, T>, rows: &BestRows<T>, proposals: &[Entry], coins: &Stream) -> bool {
     let mut genuine = false;
-    // the coins below 2b draw the proposals
+    // the random numbers with indices below 2b draw the proposals
     for (first, chunk) in (2 * proposals.len()..).step_by(POOL).zip(proposals.chunks(POOL)) {
         // the current residuals of these rows, under the landmarks of earlier chunks too
         let mut pool = growth.pool(rows.sample(chunk));
@@ -143,7 +143,7 @@ fn accept<T: Real>(growth: &mut Growth<'_, T>, rows: &BestRows<T>, proposals: &[
 }
 
 impl<T: Real> Residuals<T> {
-    /// Returns whether s landmarks leave less of the trace than the rounding error of its
+    /// Returns whether the residual trace after s landmarks is below the rounding error of the
     /// certificate.
     fn are_rounding(&self, trace: f64, s: usize) -> bool {
         self.sum <= T::EPSILON * (s as f64 + 1.0).sqrt() * trace

@@ -17,9 +17,9 @@ use kpass::{Fold, Merge, RowBlock, Workers};
 pub struct RowSample<T> {
     /// Row numbers.
     pub rows: Vec<u64>,
-    /// Features, row-major.
+    /// Inputs of the rows, row-major.
     pub x: Vec<T>,
-    /// Number of features.
+    /// Number of inputs of a row.
     pub d: usize,
     /// Weights of the rows; empty if the rows are not weighted.
     pub weights: Vec<f64>,
@@ -46,7 +46,7 @@ impl<T> From<RowSample<T>> for LandmarkSet<T> {
     }
 }
 
-/// Keeps the `capacity` rows with the largest keys; holds at most twice as many.
+/// Keeps the `capacity` rows with the largest keys; stores at most twice as many.
 #[derive(Clone, Debug)]
 pub(crate) struct BestRows<T> {
     capacity: usize,
@@ -57,7 +57,7 @@ pub(crate) struct BestRows<T> {
     threshold: f64,
 }
 
-/// One row of [`BestRows`]; `slot` is the position of its features.
+/// One row of [`BestRows`]; `slot` is the position of its inputs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub(crate) key: f64,
@@ -153,7 +153,7 @@ fn better(a: &Entry, b: &Entry) -> std::cmp::Ordering {
     b.key.total_cmp(&a.key).then(a.row.cmp(&b.row))
 }
 
-/// A fold that draws a uniform sample among the rows whose uniform number lies above `cut`.
+/// A fold that draws a uniform sample of the rows whose random number exceeds a threshold.
 struct UniformFold {
     stream: Stream,
     capacity: usize,
@@ -184,9 +184,9 @@ impl<T: Real> Fold<T> for UniformFold {
 /// Draws `size` of the selected rows uniformly without replacement, best key first; draws all rows
 /// if there are fewer.
 ///
-/// One pass. To save memory, a row competes only if its key lies above a cut that leaves
-/// `size + 10·sqrt(size)` rows on average. If fewer than `size` rows pass the cut (probability
-/// below 1e-20), a second pass has no cut.
+/// One pass. To save memory, a row competes only if its key exceeds a threshold, which
+/// `size + 10·sqrt(size)` rows do on average. If fewer than `size` rows do (probability below
+/// 1e-20), a second pass has no threshold.
 pub fn uniform_sample<T: Real>(data: &Scan<'_, T>, size: usize, purpose: Purpose, seed: u64) -> Result<RowSample<T>> {
     let d = data.source.shape().features;
     let wanted = size as f64 + 10.0 * (size as f64).sqrt();

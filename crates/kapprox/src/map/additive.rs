@@ -40,7 +40,7 @@ pub(super) const FAMILY: MapFamily = MapFamily {
             "steps",
             2.0,
             Range::Whole { from: 0, to: 50 },
-            "it is the number of frequencies beside 0",
+            "it is the number of frequencies in addition to 0",
         ),
         KernelParameter::number("interval", 0.4, Range::Positive, "it is the distance between frequencies"),
     ],
@@ -57,7 +57,7 @@ pub(super) const FAMILY: MapFamily = MapFamily {
 pub(super) fn build<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
     let Some((Explicit::Additive(kernel), _)) = given.kernel.explicit() else {
         return Err(Error::NoSpectrum {
-            why: format!("{} is no additive homogeneous kernel", given.kernel),
+            why: format!("{} is not an additive homogeneous kernel", given.kernel),
             remedy: "use `kernel` 'additive_chi_squared()' or 'intersection()', or another `map`",
         });
     };

@@ -17,7 +17,7 @@ pub(super) const FAMILY: MapFamily = MapFamily {
         "parts",
         4.0,
         Range::Whole { from: 1, to: 1000 },
-        "landmarks are dealt to so many maps",
+        "the landmarks are divided among this many maps",
     )],
     nested: false,
     sparse: true,
@@ -59,13 +59,16 @@ impl<T: Real> Ensemble<T> {
     /// [`Error::NoLandmarks`] if `parts` is empty.
     ///
     /// # Panics
-    /// If the maps have different numbers of input features.
+    /// If the maps have different numbers of inputs.
     pub fn new(parts: Vec<NystromMap<T>>) -> Result<Self> {
         let Some(first) = parts.first() else {
-            return Err(Error::NoLandmarks { why: "an ensemble has one map at least".to_string() });
+            return Err(Error::NoLandmarks { why: "an ensemble needs at least one map".to_string() });
         };
         let d = first.dims().0;
-        assert!(parts.iter().all(|part| part.dims().0 == d), "the maps of an ensemble take the same features");
+        assert!(
+            parts.iter().all(|part| part.dims().0 == d),
+            "the maps of an ensemble must have the same number of inputs"
+        );
         Ok(Self { parts })
     }
 }

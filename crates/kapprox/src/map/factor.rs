@@ -14,7 +14,7 @@ const BLOCK: usize = 64;
 /// Number of columns of the inverse factor that one thread computes at a time.
 const INVERTED: usize = 128;
 
-/// A landmark is left out if its residual is at most this fraction of k(z, z), about 1e-12.
+/// A landmark is dropped if its residual is at most this fraction of k(z, z), about 1e-12.
 ///
 /// Rounding leaves a residual of 10 to 1,000 ε for a landmark that depends exactly on the others
 /// (measured on the 220 landmarks that span the cubic polynomials of nine variables: at 64 ε three
@@ -30,7 +30,7 @@ pub(crate) const PIVOT_FLOOR: f64 = 4096.0 * f64::EPSILON;
 /// of about ε times the amplification of a feature is noise. Measured on normal, uniform and
 /// integer rows in 1 to 5 dimensions, in units of 1/ε: landmarks in pivot order stay below 0.01
 /// with every pivot above [`PIVOT_FLOOR`]; in other orders, features begin to exceed the kernel, by
-/// 1e-12 of the trace at 1 and by 4e-3 at 8,000. A sixteenth of this limit would leave out two of
+/// 1e-12 of the trace at 1 and by 4e-3 at 8,000. A sixteenth of this limit would drop two of
 /// the 220 landmarks that span the cubic polynomials of the protein rows.
 pub(super) const MOST_AMPLIFIED: f64 = 1.0 / f64::EPSILON;
 
@@ -43,7 +43,7 @@ pub struct Factor {
     pub kept: Vec<usize>,
 }
 
-/// Factors a positive semi-definite matrix in the given order, leaving out every row whose residual
+/// Factors a positive semi-definite matrix in the given order, and drops every row whose residual
 /// is at most `floor` times its diagonal entry.
 ///
 /// Left-looking, in place in `k` (m x m, lower triangle read). The order is kept, so that leading
@@ -123,8 +123,8 @@ fn subtract_earlier(k: &mut Mat<f64>, start: usize, end: usize, found: usize, pa
     matmul(right, Accum::Add, left, left.subrows(0, end - start).transpose(), -1.0, par);
 }
 
-/// Finishes column j with the columns found in this block, then stores it after the others or
-/// leaves it out.
+/// Finishes column j with the earlier columns of this block, then stores it after the others or
+/// drops it.
 fn take_column(k: &mut Mat<f64>, j: usize, before: usize, kept: &mut Vec<usize>, floor: f64) {
     let m = k.nrows();
     let found = kept.len();

@@ -98,12 +98,12 @@ pub const MOST_FEATURES: usize = 1 << 20;
 /// Sizes that determine the shape of a map.
 #[derive(Clone, Copy, Debug)]
 pub struct MapRequest {
-    /// Number of features of a row; for a map of sparse rows built without rows, the number of
-    /// columns.
+    /// Number of inputs of a row; for a map that is built without rows and supports sparse rows,
+    /// the number of columns.
     pub d: usize,
     /// Number of features requested.
     pub rank: usize,
-    /// Number of rows that landmarks are chosen among, which bounds the landmarks and the features
+    /// Number of candidate rows for landmarks, which bounds the number of landmarks and of features
     /// in their span.
     pub rows: usize,
     /// Size of an element, in bytes.
@@ -149,7 +149,7 @@ pub struct WithoutRows<'a> {
     pub spec: &'a MapSpec,
     /// Kernel with all parameters resolved to numbers; it knows whether rows are sparse.
     pub kernel: &'a Kernel,
-    /// Number of features of a row.
+    /// Number of inputs of a row.
     pub d: usize,
     /// Number of features requested, [`MapShape::p`].
     pub rank: usize,

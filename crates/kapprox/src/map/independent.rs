@@ -6,11 +6,11 @@ use faer::{Mat, MatRef};
 use kpass::Workers;
 use std::sync::Arc;
 
-/// Thresholds of the residual, as fractions of k(z, z), that order landmarks whose own order is not
-/// sound.
+/// Thresholds of the residual, as fractions of k(z, z), that reorder landmarks if their original
+/// order is not sound.
 ///
-/// First come, in their order, the landmarks whose residual under the earlier ones exceeds the
-/// first fraction, then the landmarks that exceed the second, and so on down to [`PIVOT_FLOOR`].
+/// The landmarks whose residual under the earlier ones exceeds the first fraction come first, in
+/// their original order; then the landmarks that exceed the second, and so on to [`PIVOT_FLOOR`].
 /// This is pivoting with a threshold of 1/100: coefficients stay small because no landmark is much
 /// larger than the ones before it, and the order is kept as far as possible. Levels of 1/1,000
 /// amplify ten times as much, and levels of 1/10,000 a hundred times.

@@ -1,4 +1,4 @@
-//! The map whose features are the kernel functions of some points: `phi_j(x) = k(x, z_j)`.
+//! The map whose features are the kernel sections of some points: `phi_j(x) = k(x, z_j)`.
 
 use super::FeatureMap;
 use super::nystrom::strips;
@@ -21,7 +21,7 @@ pub struct KernelFunctions<T: Real> {
 }
 
 impl<T: Real> KernelFunctions<T> {
-    /// Returns the map to the kernel functions of `landmarks`.
+    /// Returns the map to the kernel sections of `landmarks`.
     pub fn new(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>) -> Self {
         Self { kernel: Fixed::new(kernel.typed::<T>(), landmarks.as_mat()), landmarks }
     }

@@ -73,10 +73,10 @@ pub fn contiguous_mut<T>(column: ColMut<'_, T>) -> &mut [T] {
 /// A feature map with `phi(x)·phi(x') ≈ k(x, x')`; row i of the output depends only on row i of the
 /// input.
 pub trait FeatureMap<T: Real>: Debug + Send + Sync {
-    /// Returns the number of input features d and of output features p.
+    /// Returns the number of inputs d and of features p.
     fn dims(&self) -> (usize, usize);
     /// Returns the number of columns for a map of sparse rows in the layout of [`kpass::sparse`],
-    /// which may have room for any number of entries; `None` for a map of dense rows.
+    /// whatever the maximum number of entries per row; `None` for a map of dense rows.
     fn sparse(&self) -> Option<usize> {
         None
     }
@@ -104,8 +104,8 @@ pub trait FeatureMap<T: Real>: Debug + Send + Sync {
     }
     /// Makes the features more accurate after they were found to exceed the kernel.
     ///
-    /// Computes them in f64 from now on and narrows the result. If they are in f64 already, leaves
-    /// out the features that are mostly rounding. Returns false if nothing changes.
+    /// Computes them in f64 from now on and narrows the result. If they are in f64 already, drops
+    /// the features that are mostly rounding. Returns false if nothing changes.
     fn widen(&mut self) -> bool {
         false
     }
@@ -114,8 +114,8 @@ pub trait FeatureMap<T: Real>: Debug + Send + Sync {
     fn truncate(&mut self, _r: usize) -> bool {
         false
     }
-    /// Returns the bytes that the map holds, and the scratch bytes per row of a tile in addition to
-    /// its output.
+    /// Returns the bytes of the map, and the scratch bytes per row of a tile in addition to its
+    /// output.
     fn footprint(&self) -> Footprint;
 }
 

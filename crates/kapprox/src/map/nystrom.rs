@@ -72,11 +72,11 @@ const NOISE: f64 = 3e-7;
 const DRIFT: f64 = 5e-7;
 
 /// Largest number of features that are computed in f64 if any row may change by more than
-/// [`DRIFT`]; so few features take little time.
+/// [`DRIFT`]; for this few features, f64 costs little.
 ///
-/// Two landmarks in nearly one direction span the plane: the second feature is small at both and
-/// amplifies rounding, and rows that lie elsewhere are large in it. Among many landmarks, some
-/// reveal such rows.
+/// Two landmarks in nearly the same direction span a plane: the second feature is small at both and
+/// amplifies rounding, but it is large at rows in other directions. Among many landmarks, some are
+/// in these directions, so that the change at the landmarks shows the amplification.
 const FEW: usize = 32;
 
 /// Largest amplification of landmarks after their features were found to exceed the kernel: kernel
@@ -139,10 +139,10 @@ impl<T: Real, N, W> Arithmetic<T, N, W> {
 }
 
 impl<T: Real> NystromMap<T> {
-    /// Factors the landmarks' kernel matrix in f64 and leaves out dependent landmarks.
+    /// Factors the landmarks' kernel matrix in f64 and drops dependent landmarks.
     ///
-    /// The landmarks stay in their order if that is sound. Otherwise there are more of them than
-    /// f64 distinguishes, and the landmarks with the largest residuals come first: the leading r
+    /// The landmarks keep their order if it is sound. Otherwise there are more landmarks than f64
+    /// distinguishes, and the landmarks with the largest residuals come first: the leading r
     /// features are then the map of r good landmarks.
     ///
     /// Cost m²d + 2m³/3 flops; in the second case five times m²(d + r) more for a map of rank r.
@@ -181,8 +181,7 @@ impl<T: Real> NystromMap<T> {
         Self { any: kernel.clone(), landmarks, lower, arithmetic }
     }
 
-    /// Leaves out the landmarks whose features are mostly rounding; returns false if there are
-    /// none.
+    /// Drops the landmarks whose features are mostly rounding; returns false if there are none.
     ///
     /// Kernel values have errors of many roundings even in f64 if the distances cancel, for points
     /// far from the origin relative to their length scale.
@@ -233,7 +232,7 @@ impl<T: Real> NystromMap<T> {
         dual
     }
 
-    /// Returns the bytes of a map of `m` landmarks with `d` features.
+    /// Returns the bytes of a map of `m` landmarks with `d` inputs.
     pub fn bytes(m: usize, d: usize) -> usize {
         bytes(m, d, size_of::<T>())
     }
@@ -316,8 +315,8 @@ impl<T: Real> FeatureMap<T> for NystromMap<T> {
     }
 }
 
-/// Calls `work` with a matrix of the `pool`, whose contents are unspecified. The system clears the
-/// pages once instead of for every strip.
+/// Calls a function with a matrix of the `pool`, whose contents are unspecified. Because matrices
+/// are reused, the system does not clear new pages for every strip.
 pub(super) fn with_matrix<E: Real>(
     pool: &Pool<Mat<E>>,
     (rows, columns): (usize, usize),

@@ -32,7 +32,7 @@ use kpass::{Footprint, Pool, Workers};
 use std::sync::Arc;
 
 /// Smallest eigenvalue of a direction, as a fraction of the largest. Directions below it are noise
-/// and are left out.
+/// and are dropped.
 ///
 /// An eigenvalue of an m x m matrix in f64 is accurate to about m ε‖K‖; a thousand times ε suffices
 /// for a few hundred landmarks and costs only directions that matter at 1e-13 of the largest.
@@ -72,7 +72,7 @@ pub(super) const DOUBLE: MapFamily = MapFamily {
             "ratio",
             2.0,
             Range::Whole { from: 1, to: 100 },
-            "one landmark in so many goes into the decomposition",
+            "one in this many landmarks enters the decomposition",
         ),
     ],
     making: MakingPair::on_landmarks(double_map, double_map),

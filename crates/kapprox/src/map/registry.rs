@@ -82,14 +82,14 @@ impl FromStr for MapSpec {
         let (name, rest) = text.split_at(text.find('(').unwrap_or(text.len()));
         let Some(family) = by_name(name.trim()) else {
             let known: Vec<&str> = registry().into_iter().map(|family| family.name).collect();
-            return Err(refuse(0, format!("no map is called {:?}; name one of {}", name.trim(), known.join(", "))));
+            return Err(refuse(0, format!("unknown map {:?}; choose one of {}", name.trim(), known.join(", "))));
         };
         let mut spec = Self::of(family);
         if rest.is_empty() {
             return Ok(spec);
         }
         let Some(inner) = rest.trim_end().strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) else {
-            return Err(refuse(text.len(), "a parenthesis is not closed".to_string()));
+            return Err(refuse(text.len(), "expected a closing parenthesis".to_string()));
         };
         for part in inner.split(',').filter(|part| !part.trim().is_empty()) {
             let at = part.as_ptr() as usize - text.as_ptr() as usize;
@@ -105,7 +105,7 @@ impl FromStr for MapSpec {
                 Ok(value) if parameter.range.contains(value) => value,
                 _ => {
                     let why =
-                        format!("{key} is {:?}, it must be {}: {}", short(value), parameter.range, parameter.reason);
+                        format!("{key} is {:?}, but must be {}: {}", short(value), parameter.range, parameter.reason);
                     return Err(refuse(at, why));
                 }
             };

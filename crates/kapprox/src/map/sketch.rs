@@ -52,7 +52,7 @@ pub(super) fn build<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
         explicit.as_ref().map(|(form, values)| (*form, &values[..]))
     else {
         return Err(Error::NoSpectrum {
-            why: format!("{} is no polynomial kernel", given.kernel),
+            why: format!("{} is not a polynomial kernel", given.kernel),
             remedy: "use `kernel` 'polynomial(degree=2)', or another `map`",
         });
     };
@@ -108,7 +108,7 @@ impl TensorSketch {
         }
     }
 
-    /// Computes the sketch of one row in `product`; `work` and `product` hold p numbers each.
+    /// Computes the sketch of one row in `product`. Both buffers before `scratch` have p numbers.
     fn row<T: Real>(
         &self,
         x: impl Iterator<Item = (usize, T)> + Clone,

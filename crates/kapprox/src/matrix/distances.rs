@@ -32,7 +32,10 @@ impl<E: Entries> SquaredDistances<E> {
         let (mut own, mut first) = (vec![0.0; rows], vec![0.0; rows]);
         distances.diagonal(&mut own)?;
         if let Some((row, value)) = (0..).zip(&own).find(|(_, value)| **value != 0.0) {
-            return Err(Error::Indefinite { row, why: format!("its distance from itself is {value}, not 0") });
+            return Err(Error::Indefinite {
+                row,
+                why: format!("the distance of the point from itself is {value}, not 0"),
+            });
         }
         if rows > 0 {
             distances.block(0..n, &[0], MatMut::from_column_major_slice_mut(&mut first, rows, 1))?;

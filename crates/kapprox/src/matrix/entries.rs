@@ -54,7 +54,7 @@ impl<F: Fn(u64, u64) -> f64 + Sync> Entries for Function<F> {
     }
 }
 
-/// A matrix in memory or mapped from a file, as by `MatRef::from_row_major_slice`. Only the
+/// A matrix in memory or mapped from a file, e.g. by `MatRef::from_row_major_slice`. Only the
 /// diagonal and the columns of pivots, candidates and checks are read.
 impl<T: Real> Entries for MatRef<'_, T> {
     fn size(&self) -> u64 {

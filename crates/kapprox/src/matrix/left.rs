@@ -35,7 +35,7 @@ impl PartialCholesky {
                         last = Err(super::not_finite(i as u64));
                     } else if value * value > bound(i) * bound(*column as usize) {
                         let why = format!(
-                            "the pivots leave {value:e} of the entry in column {column}, and less of the diagonal"
+                            "the residual {value:e} of the entry in column {column} exceeds the bound of the residual diagonal"
                         );
                         last = Err(Error::Indefinite { row: i as u64, why });
                     }

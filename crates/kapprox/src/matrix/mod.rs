@@ -11,8 +11,8 @@
 //! its diagonal bounds every other norm of the error: [`PartialCholesky::trace_error`] is measured,
 //! not estimated.
 //!
-//! A residual diagonal of zeros means a zero residual for a positive semi-definite matrix, but not
-//! for another one: a few columns are checked at the end.
+//! A residual diagonal of zeros implies a zero residual for a positive semi-definite matrix, but
+//! not for an indefinite one. Therefore a few columns are checked at the end.
 //!
 //! For r pivots of n rows: n(r + 9) entries of K, and for each block of pivots the entries between
 //! its candidates (a few per cent of n r if n is much larger than r); n r² flops; 8 n r bytes for F
@@ -190,7 +190,7 @@ impl<'a> Grown<'a> {
                 return Err(not_finite(row));
             }
             if *value < 0.0 {
-                return Err(Error::Indefinite { row, why: format!("the diagonal entry is {value}") });
+                return Err(Error::Indefinite { row, why: format!("the diagonal entry {value} is negative") });
             }
         }
         let floor = PIVOT_FLOOR / f64::EPSILON * matrix.rounding();
@@ -317,7 +317,7 @@ impl<'a> Grown<'a> {
             }
             // an entry computed as a difference has the rounding of the largest entry
             if *residual < -rounding.sqrt() * diagonal - self.slack * largest {
-                let why = format!("the columns of the pivots leave {residual:e} of the diagonal entry {diagonal:e}");
+                let why = format!("the residual {residual:e} of the diagonal entry {diagonal:e} is negative");
                 return Err(Error::Indefinite { row, why });
             }
         }
@@ -349,7 +349,7 @@ impl<'a> Grown<'a> {
 }
 
 fn not_finite(row: u64) -> Error {
-    let remedy = "look at what computes the entries, or at the array that holds them".to_string();
+    let remedy = "check the function or the array that provides the entries".to_string();
     Error::NotFinite { what: format!("row {row} (counted from 0) of the matrix"), remedy }
 }
 

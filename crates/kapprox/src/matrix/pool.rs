@@ -4,7 +4,7 @@ use faer::{Accum, Mat, Par, linalg::matmul::matmul};
 
 /// Minimum and maximum number of rows of a pool. In between, a pool has four times as many rows as
 /// the preceding round found pivots: a pool of b rows costs b² products of s numbers, so a large
-/// pool must pay off.
+/// pool is worthwhile only if it yields many pivots.
 pub(crate) const POOL: (usize, usize) = (32, 512);
 
 /// Candidates for landmarks, with their residual matrix under the landmarks: S = K_BB − Φ_B Φ_Bᵀ.
@@ -16,7 +16,7 @@ pub(crate) struct Pool {
     phi: Mat<f64>,
     /// S, b x b.
     schur: Mat<f64>,
-    /// Largest residual of each row that may be mere rounding.
+    /// Residual of each row up to which it may be rounding error.
     floors: Vec<f64>,
     /// Columns of the factor that the landmarks of this pool have added, b numbers each.
     eliminated: Vec<Vec<f64>>,
@@ -30,7 +30,7 @@ impl Pool {
         Self { rows, x, phi, schur, floors, eliminated: Vec::new() }
     }
 
-    /// Returns the row of L that row i of the pool would have if taken now: phi_i, its eliminated
+    /// Returns the row of L of row i of the pool if it becomes a pivot now: phi_i, its eliminated
     /// columns, the square root of its residual.
     pub(crate) fn lower_row(&self, i: usize) -> impl Iterator<Item = f64> {
         let (phi, columns) = (self.phi.row(i), &self.eliminated);
@@ -41,7 +41,7 @@ impl Pool {
         self.rows.len()
     }
 
-    /// Returns the current residual of row i, or `None` if it is mere rounding.
+    /// Returns the current residual of row i, or `None` if it is rounding error.
     pub(crate) fn residual(&self, i: usize) -> Option<f64> {
         let residual = self.schur[(i, i)];
         (residual > self.floors[i]).then_some(residual)

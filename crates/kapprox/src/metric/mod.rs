@@ -1,7 +1,7 @@
-//! Metrics: linear maps of the scaled features, applied before the kernel.
+//! Metrics: linear maps of the scaled inputs, applied before the kernel.
 //!
-//! A kernel of distances k(x, z) = g(‖x − z‖) treats all features alike. With a metric it becomes
-//! g(‖A(x − z)‖): A determines which features matter, and which combinations of them.
+//! A kernel of distances k(x, z) = g(‖x − z‖) treats all inputs alike. With a metric it becomes
+//! g(‖A(x − z)‖): A determines which inputs matter, and which combinations of them.
 //! [`MetricRows`] applies it to the rows of any source, so that kernels, maps, landmark schemes and
 //! solvers need not know about it.
 //!
@@ -24,17 +24,17 @@ use crate::{Error, Real, Result, vectorised};
 /// Number of rows multiplied at once: the matrix is read from memory once for all of them.
 const TOGETHER: usize = 8;
 
-/// A linear map A of d features to r: x ↦ A x.
+/// A linear map A of d inputs to r outputs: x ↦ A x.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metric {
     /// Diagonal, d numbers, or Aᵀ, d x r row-major.
     entries: Vec<f64>,
-    /// Number of output features; `None` for a diagonal, which has as many outputs as inputs.
+    /// Number of outputs; `None` for a diagonal, which has as many outputs as inputs.
     outputs: Option<usize>,
 }
 
 impl Metric {
-    /// Returns the metric that multiplies each feature by its own factor.
+    /// Returns the metric that multiplies each input by its own factor.
     ///
     /// # Errors
     /// [`Error::Metric`] if `factors` is empty, if one is not finite, or if all are 0.
@@ -51,24 +51,24 @@ impl Metric {
     pub fn matrix(rows: &[f64], r: usize) -> Result<Self> {
         check(rows)?;
         if r == 0 || !rows.len().is_multiple_of(r) {
-            return Err(Error::Metric { why: format!("{} numbers are no {r} rows", rows.len()) });
+            return Err(Error::Metric { why: format!("{} numbers do not form {r} rows", rows.len()) });
         }
         let d = rows.len() / r;
         let entries = (0..d).flat_map(|j| (0..r).map(move |k| rows[k * d + j])).collect();
         Ok(Self { entries, outputs: Some(r) })
     }
 
-    /// Returns the number of input features, d.
+    /// Returns the number of inputs, d.
     pub fn inputs(&self) -> usize {
         self.entries.len() / self.outputs.unwrap_or(1)
     }
 
-    /// Returns the number of output features, r.
+    /// Returns the number of outputs, r.
     pub fn outputs(&self) -> usize {
         self.outputs.unwrap_or(self.entries.len())
     }
 
-    /// Returns true if each feature is multiplied by its own factor and no features are combined.
+    /// Returns true if each input is multiplied by its own factor and no inputs are combined.
     pub fn is_diagonal(&self) -> bool {
         self.outputs.is_none()
     }
@@ -81,8 +81,8 @@ impl Metric {
         }
     }
 
-    /// Returns the metric for features divided by `scale`, if this is the metric of the undivided
-    /// features: entry (k, j) is multiplied by `scale[j]`.
+    /// Returns the metric for inputs divided by `scale`, if this is the metric of the undivided
+    /// inputs: entry (k, j) is multiplied by `scale[j]`.
     #[must_use]
     pub fn rescaled(&self, scale: &[f64]) -> Self {
         let width = self.outputs.unwrap_or(1);
@@ -91,7 +91,7 @@ impl Metric {
         Self { entries, outputs: self.outputs }
     }
 
-    /// Returns the fraction of each feature in ‖A‖²: the squares of its column of A, scaled so that
+    /// Returns the fraction of each input in ‖A‖²: the squares of its column of A, scaled so that
     /// the d numbers sum to 1.
     pub fn importance(&self) -> Vec<f64> {
         let squares = self.entries.chunks_exact(self.outputs.unwrap_or(1)).map(|a| a.iter().map(|a| a * a).sum());
@@ -102,7 +102,7 @@ impl Metric {
 
     /// Computes `out` (n x r, row-major) = A x for each row of `x` (n x d, row-major).
     ///
-    /// Sums in f64 in the order of the features, so that the result of a row does not depend on its
+    /// Sums in f64 in the order of the inputs, so that the result of a row does not depend on its
     /// neighbours. *Cost*: 2·r·d flops per row; d for a diagonal.
     ///
     /// # Panics
@@ -146,9 +146,9 @@ fn narrow<T: Real>(value: f64) -> T {
 
 fn check(numbers: &[f64]) -> Result<()> {
     match numbers.iter().find(|number| !number.is_finite()) {
-        Some(number) => Err(Error::Metric { why: format!("it holds {number}") }),
+        Some(number) => Err(Error::Metric { why: format!("it contains {number}, but every entry must be finite") }),
         None if numbers.iter().all(|number| *number == 0.0) => {
-            Err(Error::Metric { why: "it leaves no feature: all of its numbers are 0".to_string() })
+            Err(Error::Metric { why: "all entries are 0".to_string() })
         }
         None => Ok(()),
     }

@@ -5,7 +5,7 @@ use crate::Real;
 use kpass::{Footprint, Result, RowBuf, RowCursor, RowSource, TableShape};
 use std::{ops::Range, sync::Arc};
 
-/// The rows of a source with their features multiplied by a metric, or unchanged without one.
+/// The rows of a source with their inputs multiplied by a metric, or unchanged without one.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct MetricRows<S> {
@@ -14,8 +14,8 @@ pub struct MetricRows<S> {
 }
 
 impl<S> MetricRows<S> {
-    /// Returns the rows of `source` in the metric, which must have as many inputs as the source has
-    /// features.
+    /// Returns the rows of `source` in the metric, which must have as many inputs as the
+    /// source.
     pub fn new(source: S, metric: Option<Arc<Metric>>) -> Self {
         Self { source, metric }
     }
@@ -65,7 +65,7 @@ impl<T: Real> RowCursor<T> for MetricCursor<'_, T> {
     fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
         self.before.capacity = buf.capacity;
         let more = self.inner.next(&mut self.before)?;
-        // everything but the features is passed on unchanged
+        // everything but the inputs is passed on unchanged
         std::mem::swap(buf, &mut self.before);
         std::mem::swap(&mut buf.x, &mut self.before.x);
         buf.x.resize(buf.rows.len() * self.metric.outputs(), T::default());

@@ -12,9 +12,9 @@ use kpass::{Fold, Merge, RowBlock, Workers};
 use std::sync::Arc;
 
 /// The errors of an approximation as a fold. As a [`Fold`] it computes the features itself;
-/// [`ColumnFold::take`] accepts computed features, for passes that also use them otherwise.
+/// [`ColumnFold::take`] accepts computed features, for passes that also use them for other results.
 ///
-/// With c columns and p features a row costs c kernel evaluations and 2cp flops. A state holds
+/// With c columns and p features a row costs c kernel evaluations and 2cp flops. A state stores
 /// c(r + 1) numbers for r ranks, a lane pb for tiles of b rows (twice as many as a [`Fold`]), and
 /// the fold itself c(d + p).
 #[derive(Debug)]
@@ -67,7 +67,7 @@ pub struct ColumnScratch {
     wide: Mat<f64>,
     x: Vec<f64>,
     diag: Vec<f64>,
-    /// Residuals of the diagonal, strip after strip, rank after rank.
+    /// Residuals of the diagonal, ordered by strip, then by rank.
     left: Vec<f64>,
 }
 

@@ -56,7 +56,7 @@ impl<T: Real> Approximation<'_, T> {
     ///
     /// Draws `columns` rows uniformly, or all rows if there are fewer, and forms their columns of
     /// E. With all rows everything is exact. Two passes. Costs c kernel evaluations and 2cp flops
-    /// per row; holds c(d + 2p + ranks) numbers and 2p for each row of a tile and lane.
+    /// per row; stores c(d + 2p + ranks) numbers and 2p for each row of a tile and lane.
     ///
     /// Sampled columns estimate ‖E‖²_F by (n/c) Σ‖E e_j‖², without bias, and the ratio to ‖K‖²_F by
     /// the ratio of the sums. The intervals are normal, with the standard error of a sample without
@@ -76,7 +76,7 @@ impl<T: Real> Approximation<'_, T> {
     }
 
     /// Returns the fold behind [`Approximation::errors`], for a pass over the same rows that also
-    /// uses their features otherwise. Makes one pass, which draws the columns.
+    /// computes other results from their features. Makes one pass, which draws the columns.
     ///
     /// # Errors
     /// The errors of the source.

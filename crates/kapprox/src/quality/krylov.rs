@@ -99,8 +99,8 @@ impl Krylov {
         let width = BLOCK.min(n - q.ncols());
         self.next = Mat::zeros(n, 0);
         if width > 0 {
-            // directions in which the remainder is zero are arbitrary; a second subtraction and
-            // basis make them new ones
+            // if the remainder is zero, the QR decomposition returns arbitrary directions; a second
+            // subtraction and decomposition make them orthogonal to the space
             let fresh = orthonormal(rest.subcols(0, width).to_owned()).0;
             let fresh = &fresh - product(q, product(q.transpose(), fresh.as_ref()).as_ref());
             self.next = orthonormal(fresh).0;

@@ -18,9 +18,9 @@ pub struct SampleSpectrum {
     /// Eigenvalues, descending, not negative.
     pub values: Vec<f64>,
     /// Number of rows of the table, n. The sample has one row per value. If it has fewer than n
-    /// rows, the floors are estimates without an interval. Eigenvalues of samples err upwards at
-    /// the head and downwards at the tail: floors come out too low, and are 0 from the size of the
-    /// sample on.
+    /// rows, the floors are estimates without an interval. The leading eigenvalues of a sample are
+    /// too large and the last ones too small: the floors are too low, and they are 0 at ranks from
+    /// the size of the sample on.
     pub rows: u64,
 }
 

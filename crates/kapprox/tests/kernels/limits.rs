@@ -41,7 +41,7 @@ fn values_outside_the_domain_are_refused_by_name() {
         assert_eq!(got, wanted, "{text}");
     }
     let error = Kernel::parse("jaccard()").unwrap().check_values(x, 100).unwrap_err().to_string();
-    assert!(error.contains("0 or 1") && error.contains("row 101, feature 1 is 0.5"), "{error}");
+    assert!(error.contains("0 or 1") && error.contains("row 101, input 1 is 0.5"), "{error}");
 }
 
 #[test]

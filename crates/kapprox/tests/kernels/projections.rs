@@ -152,7 +152,7 @@ fn every_scheme<T: Real>() {
 fn every_map<T: Real>() {
     let workers = Workers::sequential();
     every_case::<T>(48, |case| {
-        for spec in maps().map(|family| family.name.parse::<MapSpec>().unwrap()) {
+        for spec in maps().into_iter().map(|family| family.name.parse::<MapSpec>().unwrap()) {
             let Making::OnLandmarks(make) = spec.making::<T>() else { continue };
             for (scheme, rank) in schemes().iter().flat_map(|scheme| [(scheme, 12), (scheme, 48)]) {
                 let ask = MapRequest { d: case.d, rank, rows: case.matrix.nrows(), element: size_of::<T>() };

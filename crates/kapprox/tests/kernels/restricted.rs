@@ -102,7 +102,7 @@ fn lists_and_domains_are_those_of_the_columns() {
     assert!(resolved("gaussian(sigma=[1, 2], on=x1..x2)").check_features(4).is_ok());
     let error = resolved("gaussian(sigma=[1, 2], on=x1..x3)").check_features(4).unwrap_err();
     assert!(matches!(error, Error::Features { kernel: "gaussian", features: 3, .. }), "{error}");
-    assert!(error.to_string().contains("lists 2 numbers"), "{error}");
+    assert!(error.to_string().contains("list has 2 numbers"), "{error}");
     // length scales follow the order in which the columns are written
     let points = [0.0, 0.0, 0.0, 0.0, 0.0, 3.0, 5.0, 0.0];
     let x = MatRef::from_row_major_slice(&points, 2, 4);
@@ -126,7 +126,7 @@ fn columns_that_are_not_there_are_refused_by_name() {
         let error = error(columns);
         assert!(matches!(&error, Error::NoSuchFeature { kernel: "linear", name: n, .. } if n == name), "{error}");
     }
-    assert!(error("acity").to_string().ends_with(r#"no feature is called so; did you mean "a city"?"#));
+    assert!(error("acity").to_string().ends_with(r#"but the data has no such input column; did you mean "a city"?"#));
     assert!(error("zzz*").to_string().contains("it has x0, x1, x2, x3, a city"));
     assert!(matches!(error("x9..x2"), Error::Backwards { .. }));
 }

@@ -146,7 +146,7 @@ fn distances_of_close_points_are_exact_and_sums_that_overflow_saturate() {
 fn kernels_that_take_no_sparse_rows_say_so_and_which_do() {
     for text in ["distance()", "gaussian(sigma=[1, 2])", "gaussian(sigma=1, on=x0)", "linear() + jaccard()"] {
         let error = Kernel::parse(text).unwrap().on_rows(&["x0"], Some(2)).unwrap_err().to_string();
-        assert!(error.contains("does not take sparse rows") && error.contains("gaussian, "), "{error}");
+        assert!(error.contains("does not support sparse rows") && error.contains("gaussian, "), "{error}");
     }
     let counts = Kernel::parse("chi_squared(sigma=1)").unwrap().on_rows::<&str>(&[], Some(9)).unwrap();
     assert!(counts.check_values(view(&[3.0, -1.0, 0.5, 0.0], 4), 0).is_ok());

@@ -57,7 +57,7 @@ fn errors_point_at_the_character() {
         ("", 0, "expected a kernel: gaussian"),
         ("gausian(sigma=1)", 0, "did you mean 'gaussian'?"),
         ("linear() + poly(degree=2)", 11, "did you mean 'polynomial'?"),
-        ("xyz", 0, "there is no kernel 'xyz'; choose one of gaussian"),
+        ("xyz", 0, "unknown kernel 'xyz'; choose one of gaussian"),
         ("gaussian(sgima=1)", 9, "sigma"),
         ("gaussian(sigma=-1)", 15, "sigma must be > 0, got -1"),
         ("gaussian(sigma=0)", 15, "sigma must be > 0, got 0"),
@@ -78,8 +78,8 @@ fn errors_point_at_the_character() {
         ("-2*linear()", 0, "a factor must be >= 0, got -2"),
         ("linear() + -3", 11, "a factor must be >= 0, got -3"),
         ("polynomial(gamma=1/n)", 19, "expected d, the number of features"),
-        ("polynomial(degree=2/d)", 18, "degree of polynomial cannot be a share"),
-        ("gaussian(sigma=1/d)", 15, "sigma of gaussian cannot be a share"),
+        ("polynomial(degree=2/d)", 18, "degree of polynomial cannot be divided by d"),
+        ("gaussian(sigma=1/d)", 15, "sigma of gaussian cannot be divided by d"),
         ("linear() linear()", 9, "expected '+', '*' or the end"),
         ("linear() +", 10, "expected a kernel"),
         ("(linear()", 9, "expected ')' or an operator, got the end"),
@@ -87,7 +87,7 @@ fn errors_point_at_the_character() {
         ("gaussian(sigma=[1, 0])", 19, "each sigma must be > 0, got 0"),
         ("gaussian(sigma=[1, 2)", 20, "expected ',' or ']', got ')'"),
         ("gaussian(sigma=[])", 16, "expected a number, got ']'"),
-        ("laplacian(sigma=[1, 2])", 16, "sigma of laplacian is one number, not a list"),
+        ("laplacian(sigma=[1, 2])", 16, "sigma of laplacian must be one number, not a list"),
         ("exp linear", 4, "expected '(' and a kernel"),
         ("power(linear, degree=0.5)", 21, "degree must be a whole number"),
         ("mean(linear, p=-1)", 15, "p must be >= 0"),
@@ -100,8 +100,8 @@ fn errors_point_at_the_character() {
         (r#"delta(on="a b)"#, 9, "this quote is not closed"),
         ("delta(on=a, on=b)", 12, "on is given twice"),
         ("gaussian(om=a)", 9, "did you mean 'on'?"),
-        ("µ + linear()", 0, "there is no kernel 'µ'"),
-        ("linear() + µ", 11, "there is no kernel 'µ'"),
+        ("µ + linear()", 0, "unknown kernel 'µ'"),
+        ("linear() + µ", 11, "unknown kernel 'µ'"),
     ] {
         let (found, message) = error(text);
         assert!(message.contains(part), "{text}: {message}");
@@ -124,7 +124,7 @@ fn expressions_can_be_built() {
     let on = parse("exp(linear(on=a)) + delta").on("[b, c..d]").unwrap();
     assert_eq!(on.to_string(), "exp(linear(on=a)) + delta(on=[b, c..d])");
     let error = parse("delta").on("b, c").unwrap_err().to_string();
-    assert!(error.contains("several columns stand in brackets"), "{error}");
+    assert!(error.contains("write several columns in brackets"), "{error}");
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn a_list_must_have_a_number_for_each_feature() {
     assert!(spec.check_features(3).is_ok() && !spec.needs_median());
     let error = spec.check_features(4).unwrap_err();
     assert!(matches!(error, Error::Features { kernel: "gaussian", features: 4, .. }), "{error}");
-    assert!(error.to_string().contains("lists 3 numbers"), "{error}");
+    assert!(error.to_string().contains("list has 3 numbers"), "{error}");
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn a_median_must_be_resolved_before_building() {
         let spec = Kernel::parse(&format!("linear() + gaussian(sigma={word})")).unwrap();
         assert!(spec.needs_median() && spec.is_auto() == (word == "auto"));
         let error = spec.build().unwrap_err().to_string();
-        assert!(error.contains(&format!("{word} has no value yet")), "{error}");
+        assert!(error.contains(&format!("{word} has no value; call resolve_median")), "{error}");
         let resolved = spec.resolve_median(faer::Mat::zeros(3, 2).as_ref()).unwrap();
         assert_eq!(resolved.to_string(), "linear() + gaussian(sigma=1)");
         assert!(resolved.build().is_ok());
@@ -228,7 +228,7 @@ fn a_share_of_the_features_becomes_a_number_when_they_are_counted() {
     let known = spec.resolve_columns(&["a", "b", "c", "d"]).unwrap();
     assert_eq!(known.to_string(), "polynomial(degree=3, gamma=0.25, c0=0.75) + sigmoid(gamma=1, c0=1, on=[a, c])");
     let error = Kernel::parse("polynomial(gamma=1/d)").unwrap().build().unwrap_err().to_string();
-    assert!(error.contains("number of features is not known"), "{error}");
+    assert!(error.contains("number of features is unknown"), "{error}");
 }
 
 #[test]
@@ -248,14 +248,14 @@ fn a_rate_is_another_way_to_give_a_length() {
     assert!(known.build().is_ok());
     let spec = Kernel::parse("gaussian(gamma=1/d)").unwrap();
     for open in [spec.build().err(), spec.stretched(2.0).err()] {
-        assert!(open.unwrap().to_string().contains("number of features is not known"));
+        assert!(open.unwrap().to_string().contains("number of features is unknown"));
     }
     for (text, part) in [
-        ("gaussian(sigma=2, gamma=1/d)", "gamma is given twice: it stands for sigma"),
+        ("gaussian(sigma=2, gamma=1/d)", "gamma is given twice: gamma replaces sigma"),
         ("gaussian(gamma=0)", "gamma must be > 0"),
         ("laplacian(gamma=1e-320)", "gamma must be > 0"),
         ("gaussian(gamma=1/n)", "expected d"),
-        ("gaussian(sigma=1/d)", "sigma of gaussian cannot be a share"),
+        ("gaussian(sigma=1/d)", "sigma of gaussian cannot be divided by d"),
         ("matern(gamma=1)", "matern has no parameter 'gamma'"),
     ] {
         let error = read(text).unwrap_err().to_string();
@@ -302,8 +302,8 @@ fn pictures_have_whole_lines() {
         ("ssim(width=28)", 784, ""),
         ("ssim()", 784, ""),
         ("linear(on=x0) + ssim(on=x0..x8)", 700, ""),
-        ("ssim()", 785, "the kernel ssim looks at 785 features, which are no square; give width"),
-        ("ssim(width=28)", 785, "which are no whole number of lines of 28 pixels"),
+        ("ssim()", 785, "the kernel ssim uses 785 inputs, but this is not a square number; set width"),
+        ("ssim(width=28)", 785, "not a multiple of the width 28"),
     ] {
         let names: Vec<_> = (0..features).map(|i| format!("x{i}")).collect();
         let checked = Kernel::parse(text).unwrap().resolve_columns(&names).unwrap().check_features(features);

@@ -8,7 +8,7 @@ use kapprox::{FeatureMap, Real};
 use kstore::pass::{Engine, Observer};
 use kstore::{Pass, RowBlock, Workers};
 
-/// Rows that one thread transposes at a time.
+/// Number of rows that one thread transposes at a time.
 const TURNED: usize = 64;
 
 #[derive(Clone, Copy)]
@@ -21,7 +21,7 @@ pub(super) struct VisitContext<'a> {
 }
 
 impl<'a> VisitContext<'a> {
-    /// The engine of the processes that share the run's passes, if any.
+    /// Returns the engine of a run that several processes share; `None` for a run of one process.
     pub(super) fn engine(&self) -> Option<&'a dyn Engine> {
         self.resources.journal.and_then(|journal| journal.engine())
     }

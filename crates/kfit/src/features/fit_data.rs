@@ -10,17 +10,17 @@ use kstore::checkpoint::Persist;
 use kstore::{Fold, MemoryRows, Merge, Pass, Reading, RowSource};
 use std::fmt::Debug;
 
-/// Reason for `FitData::warn_of_fewer` if the features have too few directions of variation.
+/// Reason for a warning about fewer components: the features have too few directions of variation.
 pub const FEWER_DIRECTIONS: &str =
-    "the features vary in no more directions; more rows, or a higher `rank`, may have some";
+    "the features have no further directions of variation; use more rows or raise `rank`";
 
 /// Name of the pass that sums second moments, and of its stage.
 pub const GRAM: &str = "Gram matrix";
 
-/// The points whose kernel sections a solver combines: see [`crate::request::RowAccess`].
+/// The points whose kernel sections a solver combines, by [`crate::request::RowAccess`].
 #[derive(Clone, Debug)]
 pub enum Points<'a, T: Real> {
-    /// No points: the solver combines the features of the map.
+    /// No points, because the solver combines the features of the map.
     Map,
     /// The landmarks, for [`crate::request::RowAccess::Landmarks`], and the problem size.
     Landmarks(&'a LandmarkSet<T>, &'a ProblemSize),
@@ -36,15 +36,15 @@ pub struct FitData<'a, T: Real> {
     pub source: &'a dyn RowSource<T>,
     /// The kernel, with every parameter resolved to a number.
     pub kernel: &'a Kernel,
-    /// The map; it has no features for a solver that combines kernel sections itself.
+    /// The feature map; without features if the solver combines kernel sections itself.
     pub map: &'a dyn FeatureMap<T>,
-    /// Number of features of the second view, which are the last; 0 for one view.
+    /// Number of features of the second view, which follow those of the first; 0 for one view.
     pub second: usize,
     /// The targets of the rows; empty for solvers without targets.
     pub targets: &'a Targets,
     /// Number of selected rows, n.
     pub rows: u64,
-    /// Divisor of the row weights in the source; C refers to the weights of the table.
+    /// Divisor that scaled the row weights of the source; C refers to the original weights.
     pub weight_unit: f64,
     /// Tiles, segments and lanes of the passes.
     pub cut: PassShape,
@@ -52,7 +52,7 @@ pub struct FitData<'a, T: Real> {
     pub options: &'a TrainOptions,
     /// Memory, threads, progress, checkpoints.
     pub resources: &'a Resources<'a>,
-    /// Where features that are read many times are stored.
+    /// Storage of features that are read many times.
     pub keep: FeatureTier,
     /// Bytes that the plan leaves unused, for copies that only save time.
     pub spare: usize,
@@ -71,8 +71,8 @@ impl<T: Real> FitData<'_, T> {
         }
     }
 
-    /// Runs a fold over all rows in one pass and returns its state. The name must be unique among
-    /// the passes of a fit: progress shows it, and a resumed fit finds its state by it.
+    /// Runs a fold over all rows in one pass and returns its state. The name identifies the pass in
+    /// progress reports and checkpoints, and must be unique in a fit.
     ///
     /// # Errors
     /// Errors of reading the rows and of the fold.
@@ -100,8 +100,8 @@ impl<T: Real> FitData<'_, T> {
         }
     }
 
-    /// Computes the second moments of features and targets, and the certificate of every rank: one
-    /// pass.
+    /// Computes the second moments of features and targets, and the certificate of every rank, in
+    /// one pass.
     ///
     /// # Errors
     /// Errors of reading the rows.

@@ -11,7 +11,7 @@ use kstore::checkpoint::{Cut, Number, Persist};
 use kstore::pass::{Deliver, Engine, Observer, fold_lots};
 use std::ops::Range;
 
-/// The segments of a work unit, whose states are delivered one by one.
+/// Delivers the states of a work unit's segments one by one.
 pub(super) struct Segments<'d, S> {
     /// The current segment: its number, its rows so far, and its state.
     open: Option<(u64, u64, S)>,
@@ -23,7 +23,7 @@ impl<'d, S> Segments<'d, S> {
         Self { open: None, deliver }
     }
 
-    /// Returns the state of a segment, after adding this many rows to its count.
+    /// Adds `rows` to the row count of a segment, and returns the segment's state.
     pub(super) fn at(&mut self, number: u64, rows: u64, init: &(dyn Fn() -> S + Sync)) -> Result<&mut S> {
         if let Some((at, rows, state)) = self.open.take_if(|(at, ..)| *at != number) {
             (self.deliver)(at, rows, state)?;
@@ -88,7 +88,7 @@ impl<T: Real> StoredFeatures<'_, T> {
         after.checked_sub(1).map_or(0, |place| self.segments[place].1)
     }
 
-    /// The position of the first row of a segment or, if it has no rows, of the next one that has.
+    /// Returns the position of a segment's first row; for a segment without rows, of the next row.
     pub(super) fn position(&self, number: u64) -> usize {
         let place = self.segments.partition_point(|(_, at)| *at < number);
         self.segments.get(place).map_or(self.n, |(first, _)| *first)

@@ -1,5 +1,5 @@
-//! The pass that stores the features. Its other results form a state, so that processes can share
-//! it.
+//! The pass that stores the features. Its other results form a mergeable state, so that several
+//! processes can share the pass.
 
 use super::context::{Buffers, VisitContext};
 use crate::features::fold::Segments;
@@ -28,7 +28,7 @@ pub struct Wanted {
 /// Sums computed by the pass that stores the features.
 #[derive(Debug, Default)]
 pub struct Gathered {
-    /// Residuals of the map at every rank, if it is a projection.
+    /// Residuals of the map at every rank; `None` if the map is not a projection.
     pub certificate: Option<CertificateState>,
     /// Second moments, if requested.
     pub moments: Option<GramState>,
@@ -37,7 +37,7 @@ pub struct Gathered {
     pub squares: Vec<f64>,
 }
 
-/// Values of the rows from the table, and the sums.
+/// State of the pass: values of the rows from the table, and the sums.
 #[derive(Default)]
 struct RowFacts {
     codes: Vec<u32>,
@@ -46,7 +46,7 @@ struct RowFacts {
     folds: Vec<u16>,
     weights: RowWeights,
     tiles: Vec<u32>,
-    /// Number and row count of every nonempty segment.
+    /// Alternating number and row count of every nonempty segment.
     segments: Vec<u64>,
     sums: Gathered,
 }
@@ -130,7 +130,7 @@ struct Gather<'a, T: Real> {
 }
 
 impl<T: Real> Gather<'_, T> {
-    /// Adds a tile: its features, their sums, and the values of its rows from the table.
+    /// Adds a tile: stores its features, and updates the sums and the row values from the table.
     fn add(&mut self, block: &RowBlock<'_, T>, writer: &mut Writer<'_, T>, found: &mut RowFacts) -> Result<()> {
         let (b, p) = (block.len(), self.data.map.dims().1);
         writer.add(block, &mut self.buffers, self.data.resources.workers)?;

@@ -1,8 +1,8 @@
 //! The features of all rows, for solvers that read them many times.
 //!
-//! They are stored in memory if the plan leaves room, else in the scratch folder if there is one
-//! with room, else they are recomputed in every pass. In all three cases a solver sees the same
-//! tiles of rows in the same order, bit-identical, because the map always works on the same tiles.
+//! The features are stored in memory if the memory plan has room, else in a scratch folder with
+//! room; otherwise every pass recomputes them. In all three cases a solver reads bit-identical
+//! tiles in the same order, because the map always works on the same tiles.
 //!
 //! *Bytes*: n·p elements in memory or on disk, and two tiles of features. *Cost of a pass*: none
 //! from memory, the rate of the disk from scratch, else the map.
@@ -72,7 +72,7 @@ pub struct StoredFeatures<'a, T: Real> {
     /// the stored rows.
     segments: Vec<(usize, u64)>,
     range: Range<u64>,
-    /// True for the features of all rows of the run, false for selected rows.
+    /// True if these are all rows of the run, false for selected rows.
     own: bool,
 }
 
@@ -82,8 +82,8 @@ impl<T: Real> std::fmt::Debug for StoredFeatures<'_, T> {
     }
 }
 
-/// Bytes of every pass over the features: decoded rows or stored features, two tiles of features,
-/// and a part in f64.
+/// Returns the bytes of a pass over the features: decoded rows or stored features, two tiles of
+/// features, and a part in f64.
 pub(crate) fn pass_bytes(shape: &ProblemSize, cut: PassShape) -> usize {
     let row = (shape.d.max(shape.map.p)) * shape.element + (shape.t + 2) * 8;
     let features = 2 * shape.map.p * shape.element + 8;
@@ -100,10 +100,9 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         Self { context, phi, n, p, codes, y, groups, folds, weights, starts, segments, range, own }
     }
 
-    /// Calls `work` with every tile of features, in the order of the rows.
+    /// Calls `visitor` with every tile of features, in row order.
     ///
-    /// # Errors
-    /// Errors of reading the rows, of the scratch folder and of `work`;
+    /// # Errors Errors of reading the rows, of the scratch folder and of `visitor`;
     /// [`kstore::Error::Interrupted`].
     pub fn visit(
         &self,
@@ -113,8 +112,8 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         self.visit_lot(None, observer, &mut work)
     }
 
-    /// Visits some segments or, for `None`, all, like [`StoredFeatures::visit`]; compiled once for
-    /// all kinds of work. Rows selected by positions are always visited completely.
+    /// Visits the given segments, or all segments for `None`. Not generic, so that it is compiled
+    /// once. Rows selected by positions are always visited completely.
     fn visit_lot(&self, lot: Option<&Range<u64>>, observer: &dyn Observer, work: Work<'_, T>) -> Result<()> {
         match &self.phi {
             Phi::Stored(stored) => self.visit_stored(stored, lot, observer, work),
@@ -127,8 +126,8 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         }
     }
 
-    /// Visits features of the rows of the run. Computes stored features first if this process lacks
-    /// them.
+    /// Visits features of the rows of the run. First computes the features that this process should
+    /// store but lacks.
     fn visit_stored(
         &self,
         stored: &Stored<'_, T>,
@@ -151,14 +150,15 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         }
     }
 
-    /// Features of rows of one segment, if this process has them in memory.
+    /// Returns features of rows of one segment; `None` if this process does not have them in
+    /// memory.
     fn in_memory<'s>(&self, stored: &'s Stored<'_, T>, rows: Range<usize>) -> Option<&'s [T]> {
         let number = self.segment_of(rows.start);
         let first = self.position(number);
         stored.memory(number)?.get((rows.start - first) * self.p..(rows.end - first) * self.p)
     }
 
-    /// Visits the rows of a source, which are features, or are mapped to features by `map`.
+    /// Visits the rows of a source: stored features, or input rows that `map` maps to features.
     fn visit_rows(
         &self,
         source: &dyn RowSource<T>,
@@ -184,7 +184,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         pass.visit_lot(source, lot, tile).map(drop)
     }
 
-    /// Visits the tiles of rows in memory; `of` returns their features.
+    /// Visits the tiles of rows in memory; `features_of` returns their features.
     fn visit_memory<'s>(
         &self,
         rows: Range<usize>,
@@ -204,7 +204,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         Ok(())
     }
 
-    /// The features of a row, if this process has them in memory.
+    /// Returns the features of a row; `None` if this process does not have them in memory.
     pub fn row(&self, i: usize) -> Option<&[T]> {
         match &self.phi {
             Phi::Stored(stored) => self.in_memory(stored, i..i + 1),
@@ -213,12 +213,13 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         }
     }
 
-    /// Sum of the weights of the rows outside a fold, or of all rows; their number without weights.
+    /// Returns the total weight of the rows outside a fold, or of all rows for `None`; without
+    /// weights, the number of these rows.
     pub fn weight_outside(&self, held: Option<u16>) -> f64 {
         self.weights.total((0..self.n).filter(|i| held.is_none_or(|fold| self.folds[*i] != fold)))
     }
 
-    /// Mean weight of the rows outside a fold, or of all rows.
+    /// Returns the mean weight of the rows outside a fold, or of all rows for `None`.
     pub(crate) fn mean_weight(&self, held: Option<u16>) -> f64 {
         let rows = self.folds.iter().filter(|fold| held == Some(**fold)).count();
         self.weight_outside(held) / (self.n - rows).max(1) as f64

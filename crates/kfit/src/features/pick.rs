@@ -15,11 +15,11 @@ pub(crate) fn class_rows_bytes(p: usize, element: usize) -> usize {
 }
 
 impl<'a, T: Real> StoredFeatures<'a, T> {
-    /// Returns the rows whose class `takes` accepts, with their classes, targets, folds and
+    /// Returns the rows whose class code `accepts` selects, with their classes, targets, folds and
     /// weights.
     ///
-    /// If the plan leaves room, one pass copies them; otherwise every visit extracts them again.
-    /// Either way the tiles have only these rows, and do not depend on where the features are
+    /// If the memory plan has room, one pass copies the rows; otherwise every visit extracts them
+    /// again. Either way the tiles contain only these rows, independent of where the features are
     /// stored.
     ///
     /// # Errors
@@ -41,7 +41,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
     }
 
     /// Draws `m` ≤ n rows into memory, one at random from each of m strata of n/m rows, and returns
-    /// them with their positions: one pass.
+    /// them with their positions, in one pass.
     ///
     /// Targets, classes, folds and weights are not copied; the positions give access to them.
     ///
@@ -59,7 +59,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         Ok((self.part(m, Phi::Picked(self.copied(&at, observer)?)), at))
     }
 
-    /// The features of the rows at these ascending positions: one pass.
+    /// Copies the features of the rows at these ascending positions, in one pass.
     pub(crate) fn copied(&self, at: &[usize], observer: &dyn Observer) -> Result<Vec<T>> {
         let mut phi = Vec::with_capacity(at.len() * self.p);
         self.pick(at, observer, |tile| {
@@ -83,9 +83,9 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         }
     }
 
-    /// Calls `work` with tiles of the rows at these ascending positions; `first` of a tile counts
-    /// these rows only. Processes that share the run exchange the features, so that each row's
-    /// features are computed once.
+    /// Calls `visitor` with tiles of the rows at these ascending positions; `Tile::first` counts
+    /// only these rows. Processes that share the run exchange features, so that each row is mapped
+    /// once.
     pub(crate) fn pick(
         &self,
         at: &[usize],
@@ -109,8 +109,8 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         Ok(())
     }
 
-    /// Does [`StoredFeatures::pick`] without an exchange: computes features that only another
-    /// process has.
+    /// Visits selected rows without an exchange between processes: computes features that only
+    /// another process has.
     pub(super) fn pick_here(&self, at: &[usize], observer: &dyn Observer, work: Work<'_, T>) -> Result<()> {
         let p = self.p;
         let (mut phi, mut done): (Vec<T>, usize) = (Vec::with_capacity(TILE.min(at.len()) * p), 0);

@@ -29,7 +29,7 @@ enum Held<'a, T: Real> {
     Nowhere,
 }
 
-/// Consecutive segments in the scratch folder.
+/// Consecutive segments, and their file in the scratch folder.
 type CachedSegments<T> = (Range<u64>, Arc<Cache<T>>);
 
 impl<'a, T: Real> Stored<'a, T> {
@@ -84,8 +84,8 @@ impl<'a, T: Real> Stored<'a, T> {
         Ok(())
     }
 
-    /// Returns runs of segments of a work unit that are not stored yet; none if features are not
-    /// stored.
+    /// Returns the runs of segments of a work unit that are not stored yet; empty if features are
+    /// always recomputed.
     fn missing(&self, lot: &Range<u64>) -> Vec<Range<u64>> {
         let there: Vec<Range<u64>> = match &self.held {
             Held::Memory(_) => lot.clone().filter(|at| self.memory(*at).is_some()).map(|at| at..at + 1).collect(),
@@ -126,8 +126,8 @@ pub(super) struct Writer<'s, T: Real> {
 }
 
 impl<T: Real> Writer<'_, T> {
-    /// Computes and stores the features of a block, in row order. Also leaves them in the column
-    /// buffers.
+    /// Computes and stores the features of a block, in row order. The column buffers keep a copy
+    /// for the caller.
     pub(super) fn add(&mut self, block: &RowBlock<'_, T>, buffers: &mut Buffers<T>, workers: &Workers) -> Result<()> {
         let Stored { map, held, cut, .. } = self.stored;
         let p = map.dims().1;
@@ -143,7 +143,8 @@ impl<T: Real> Writer<'_, T> {
         if self.open.as_ref().is_none_or(|(at, ..)| *at != number) {
             self.close();
             let Range { start, end } = self.stored.rows(&(number..number + 1));
-            // zeroed pages are still untouched: each is first touched by the thread that fills it
+            // zeroed pages are not allocated yet: the thread that fills a page allocates it near
+            // its core
             self.open = Some((number, vec![T::ZERO; (end - start) as usize * p], 0));
         }
         if let Some((_, phi, at)) = &mut self.open {
@@ -179,7 +180,8 @@ impl<T: Real> Writer<'_, T> {
     }
 }
 
-/// An observer for rows that were already counted: it does not advance, but can stop the work.
+/// An observer for rows that were already counted: it ignores progress and only forwards the stop
+/// signal.
 pub(crate) struct Quiet<'o>(pub(crate) &'o dyn Observer);
 
 impl Observer for Quiet<'_> {

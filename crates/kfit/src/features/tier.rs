@@ -3,11 +3,12 @@
 use crate::request::{ProblemSize, Resources};
 use kstore::Plan;
 
-/// States of a fold: of the segment, of the reduction block, and of the blocks before.
+/// Number of states that a fold has in memory: the segment's, the reduction block's, and the merged
+/// state of earlier blocks.
 pub const STATES: usize = 3;
 
-/// Bytes of row values in the states of a fold. The states together have the values of all rows,
-/// and their memory doubles as it grows.
+/// Returns the bytes of row values in the states of a fold: the states together contain the values
+/// of all rows, and a growing vector doubles its capacity.
 pub fn values_bytes(numbers: usize, element: usize) -> usize {
     numbers.saturating_mul(3 * element)
 }
@@ -32,14 +33,14 @@ pub enum FeatureTier {
     Memory,
     /// In the scratch folder.
     Scratch,
-    /// Nowhere: every pass recomputes the features.
+    /// Not stored: every pass recomputes the features.
     #[default]
     Recomputed,
 }
 
 impl FeatureTier {
-    /// Chooses the tier for the features of `shape` given the memory of `plan`, and adds them to
-    /// the plan.
+    /// Chooses the tier for the features of a problem of this size, given the memory that `plan`
+    /// leaves, and adds the features to the plan.
     pub fn choose(plan: Plan, shape: &ProblemSize, resources: &Resources<'_>) -> (Self, Plan) {
         let plan = match resources.journal.is_some_and(|journal| journal.is_shared()) {
             true => plan.term("features that processes exchange", exchange_bytes(shape.map.p, shape.element), ""),
@@ -50,7 +51,7 @@ impl FeatureTier {
         if plan.bytes().saturating_add(needed) <= plan.budget {
             return (Self::Memory, plan.term("features of all rows", needed, ""));
         }
-        // like the cache: a row number and two codes in addition to the features
+        // a cached row has a row number and two codes in addition to its features
         let on_disk = (needed as u64).saturating_add(16 * shape.n);
         match resources.scratch {
             Some(scratch) if on_disk <= scratch.left() => (Self::Scratch, plan),
@@ -58,15 +59,15 @@ impl FeatureTier {
         }
     }
 
-    /// A warning if every pass recomputes the features; else `None`.
+    /// Returns a warning if every pass recomputes the features; else `None`.
     pub fn warning(self, shape: &ProblemSize) -> Option<String> {
         let rows = usize::try_from(shape.n).unwrap_or(usize::MAX);
         let bytes = kstore::budget::bytes(rows.saturating_mul(shape.map.p).saturating_mul(shape.element));
         match self {
             Self::Memory | Self::Scratch => None,
             Self::Recomputed => Some(format!(
-                "the features ({bytes}) fit neither `memory` nor a scratch folder and are computed anew in every pass; \
-                 give `scratch` DIR or more `memory`"
+                "the features ({bytes}) fit neither `memory` nor a scratch folder and are recomputed in every pass; \
+                 give `scratch` DIR or raise `memory`"
             )),
         }
     }

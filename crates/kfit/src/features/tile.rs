@@ -1,9 +1,8 @@
-//! Tiles: the features of some rows, and products with them; and tiles converted to f64, for final
+//! Tiles (the features of some rows), products with them, and their conversion to f64 for final
 //! results.
 //!
-//! Solvers iterate in the type of the features, which is fast but rounds sums to that type. What
-//! they report is computed in one more pass over the same features in f64, with products and sums
-//! in f64.
+//! Solvers iterate in the type of the features, which is fast but rounds sums to that type.
+//! Reported numbers come from one more pass over the same features with products and sums in f64.
 
 use super::{Phi, StoredFeatures};
 use crate::{Result, linalg::strips::for_each_strip};
@@ -11,20 +10,20 @@ use kapprox::{Real, thin};
 use kstore::{Workers, pass::Observer};
 use std::ops::Range;
 
-/// Rows converted to f64 at once.
+/// Number of rows converted to f64 at once.
 pub(super) const WIDENED: usize = 1024;
 
-/// Rows that one thread converts.
+/// Number of rows that one thread converts at a time.
 const CONVERTED: usize = 128;
 
-/// Rows of a strip of a product, which one thread computes.
+/// Number of rows of a product that one thread computes at a time.
 const STRIP: usize = 256;
 
 /// Number of rows whose transposed products are summed in the type of the features; these sums are
 /// added in f64.
 const SUMMED: usize = 512;
 
-/// Features of a panel of a transposed product, which one thread computes.
+/// Number of features in a panel of a transposed product; one thread computes a panel.
 const PANEL: usize = 128;
 
 /// A tile: the features of some rows.
@@ -72,9 +71,9 @@ impl<T: Real> Tile<'_, T> {
 
 pub(super) type Work<'w, T> = &'w mut (dyn FnMut(&Tile<'_, T>) -> Result<()> + Send);
 
-/// Features that can be read in the type `T`.
+/// Features of another type that can be read in the type `T`.
 pub(super) trait Widen<T>: Sync {
-    /// Calls `work` with parts of a work unit, or of all rows for `None`, in row order.
+    /// Calls `visitor` with tiles of a work unit, or of all rows for `None`, in row order.
     fn widen(&self, lot: Option<&Range<u64>>, observer: &dyn Observer, work: Work<'_, T>) -> Result<()>;
 }
 
@@ -97,7 +96,7 @@ impl<N: Real> Widen<f64> for StoredFeatures<'_, N> {
 }
 
 impl<T: Real> StoredFeatures<'_, T> {
-    /// The features in f64, without targets, classes, folds and weights.
+    /// Returns the features in f64, without targets, classes, folds and weights.
     pub fn wide(&self) -> StoredFeatures<'_, f64> {
         let bare = StoredFeatures::bare(self.context, Phi::Wide(self), (self.n, self.p), self.range.clone(), self.own);
         StoredFeatures { segments: self.segments.clone(), ..bare }

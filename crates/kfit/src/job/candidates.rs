@@ -11,7 +11,7 @@ const FEWEST_CANDIDATES: u64 = 50_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Candidates {
-    /// Every row: a pass for each round of the scheme.
+    /// Every row; each round of the scheme is a pass over the table.
     All,
     /// A uniform sample of this many rows, in memory.
     Rows(u64),
@@ -41,13 +41,13 @@ impl FromStr for Candidates {
 }
 
 impl Candidates {
-    /// The default number of candidates: max(20·rank, 50,000).
+    /// Returns the default number of candidates, max(20·rank, 50,000).
     #[doc(hidden)]
     pub fn of_rank(rank: usize) -> Self {
         Self::Rows(CANDIDATES_PER_RANK.saturating_mul(rank as u64).max(FEWEST_CANDIDATES))
     }
 
-    /// The number of rows; `None` for all.
+    /// Returns the number of rows; `None` for all rows.
     #[doc(hidden)]
     pub fn rows(self) -> Option<usize> {
         match self {

@@ -11,8 +11,7 @@ use serde_json::Value;
 impl Fit {
     /// Opens the journal of this fit in the checkpoint folder.
     ///
-    /// # Errors
-    /// A checkpoint of a different run, if this run resumes; any other file with the name of the
+    /// # Errors A checkpoint of a different run, if this run resumes; a file with the name of the
     /// folder.
     #[doc(hidden)]
     pub fn open_checkpoint<'a>(
@@ -45,7 +44,7 @@ pub(super) fn journal<'a>(
             .transpose();
     };
     if run.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.resume == Resume::Required) {
-        let why = "processes that share a run go on from the states in their folder; leave it out";
+        let why = "processes that share a run always resume from the states in their folder; leave it out";
         return Err(Error::option("resume", "", why));
     }
     engine.join(&manifest(fit, selected, training, &[])?)?;

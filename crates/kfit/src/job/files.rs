@@ -7,9 +7,9 @@ use crate::{AnyModel, Result};
 use kstore::{Categories, Selected, Selection, Table, TextOptions, encoding::Times};
 use std::{fs::File, io::Read, path::Path};
 
-/// Returns true if the file starts like safetensors: a plausible header length, then an opening
-/// brace. In a table, text or magic bytes give a larger number: the upper four of the eight bytes
-/// are not 0.
+/// Returns true if the file starts like a safetensors file: a plausible header length (8 bytes),
+/// then an opening brace. The text or magic bytes of a table, read as a length, are larger: their
+/// upper four bytes are not 0.
 pub fn is_model(path: &Path) -> bool {
     let mut start = [0; 9];
     let read = kstore::source::regular(path).is_ok()
@@ -23,8 +23,8 @@ fn open(path: &Path, columns: &Selection, text: &TextOptions) -> Result<Selected
 }
 
 impl LandmarkSource {
-    /// Opens the file of the landmarks, which has the feature columns; `text` are the options for
-    /// text files.
+    /// Opens the file of the landmarks, which must have the input columns; `text` has the options
+    /// for text files.
     ///
     /// # Errors
     /// A file that cannot be read, or that has other columns.
@@ -41,7 +41,7 @@ impl LandmarkSource {
 }
 
 impl Fit {
-    /// The files of landmarks and metric that are not open yet.
+    /// Returns the files of landmarks and metric that are not open yet.
     #[doc(hidden)]
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         let landmarks = match &self.landmarks {
@@ -55,8 +55,8 @@ impl Fit {
         landmarks.into_iter().chain(metric)
     }
 
-    /// Returns the fit with these files open. They have the feature columns; `text` are the options
-    /// for text files.
+    /// Returns the fit with these files open. They must have the input columns; `text` has the
+    /// options for text files.
     ///
     /// # Errors
     /// Files that cannot be read, or that have other columns.
@@ -68,7 +68,7 @@ impl Fit {
         let metric = if is_model(path) {
             MetricSource::of_model(&AnyModel::load(path)?, &features)?
         } else {
-            // one number for every feature, including categories
+            // one number for every input, including categories
             let columns =
                 Selection { features, categories: Categories::None, times: Times::None, ..Selection::default() };
             MetricSource::of_table(&open(path, &columns, text)?)?

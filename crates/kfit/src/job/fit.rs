@@ -26,8 +26,8 @@ kmodel::enum_of_words!(ElementType, "precision", "f32" => F32, "f64" => F64);
 
 /// A fit to run: rows, solver with parameters, kernel, map and landmarks.
 ///
-/// It has everything that changes a bit of the result; [`Run`](super::Run) has memory, threads and
-/// scratch, which do not. In JSON its values are the texts that users type, and missing values have
+/// It contains everything that affects the result; [`Run`](super::Run) contains memory, threads and
+/// scratch, which do not. In JSON, values are the texts that users type, and missing values have
 /// their defaults; the command line, Python and sharded jobs use this form. The texts are parsed
 /// and checked once, then cached.
 ///
@@ -98,7 +98,7 @@ impl Checked {
 const EXACT: &str = "exact";
 
 impl Fit {
-    /// Returns a fit of ridge regression, which chooses lambda by cross-validation in one pass.
+    /// Returns a fit of ridge regression; a grid of lambdas is cross-validated in one pass.
     pub fn ridge() -> Self {
         Self::default()
     }
@@ -111,7 +111,7 @@ impl Fit {
         Ok(Self { family: solver::named(name)?, ..Self::default() })
     }
 
-    /// Sets a parameter of the solver to a value as a user types it: `set("C", 10)`,
+    /// Sets a parameter of the solver to a value in the form that users type: `set("C", 10)`,
     /// `set("folds", "blocks:6")`.
     #[must_use]
     pub fn set(self, name: &str, value: impl ToString) -> Self {
@@ -133,8 +133,8 @@ impl Fit {
         Self { rows: Some(rows), ..self }
     }
 
-    /// Sets the kernel; `sigma=auto` and `sigma=median` are found on a sample of the rows. The
-    /// default is `gaussian(sigma=auto)`.
+    /// Sets the kernel; `sigma=auto` and `sigma=median` are determined from a sample of the rows.
+    /// The default is `gaussian(sigma=auto)`.
     #[must_use]
     pub fn kernel(self, kernel: Kernel) -> Self {
         Self { kernel, ..self }
@@ -173,16 +173,16 @@ impl Fit {
         Self { rank: Some(rank), ..self }
     }
 
-    /// Sets the scaling of the features; by default mean 0 and deviation 1, or none for sparse
-    /// rows.
+    /// Sets the scaling of the inputs; by default mean 0 and standard deviation 1, or none for
+    /// sparse rows.
     #[must_use]
     pub fn scaling(self, scaling: Scaling) -> Self {
         Self { scaling: Some(scaling), ..self }
     }
 
-    /// Sets whether predictions clip each feature of a new row to its training range, so that an
-    /// outlier is predicted like the nearest value of the training rows. Off by default. Novelty
-    /// detectors and unbounded or periodic kernels are not clipped.
+    /// Sets whether predictions clip each input of a new row to its training range, so that an
+    /// outlier is predicted like the nearest training value. Off by default. Novelty detectors and
+    /// unbounded or periodic kernels are not clipped.
     #[must_use]
     pub fn clip(self, clip: bool) -> Self {
         Self { clip, ..self }
@@ -200,8 +200,8 @@ impl Fit {
         Self { precision, ..self }
     }
 
-    /// Adds an entry to the options in the model file, such as the condition that selected the
-    /// rows.
+    /// Adds an entry to the options stored in the model file, such as the condition that selected
+    /// the rows.
     #[must_use]
     #[doc(hidden)]
     pub fn note(mut self, name: &str, value: serde_json::Value) -> Self {
@@ -226,7 +226,7 @@ impl Fit {
         Self { rank: Some(rank), ..self.options(given).without_ranks() }
     }
 
-    /// Parameters that are chosen together with the rank.
+    /// Returns the parameters that are chosen together with the rank.
     fn of_rank(&self) -> impl Iterator<Item = &'static Parameter> + use<> {
         std::iter::once(&RANKS).chain(self.family.of_rank)
     }
@@ -250,8 +250,8 @@ impl Fit {
         Self { rank: other.rank, ..fit }
     }
 
-    /// Returns the fit with the exact kernel, without options of a map, and at the accuracy of a
-    /// search.
+    /// Returns the fit with the exact kernel, without the options of a map, and with the solver's
+    /// accuracy for searches.
     #[doc(hidden)]
     pub fn on_kernel(self) -> Result<Self> {
         let of_maps = self.of_rank().chain([&TOLERANCE, &FOLDS]);
@@ -267,8 +267,8 @@ impl Fit {
         Self { map, ..self }
     }
 
-    /// Replaces a table of landmarks by a scheme with as many landmarks: the table is in the units
-    /// of the original columns.
+    /// Replaces a table of landmarks by a scheme with the same number of landmarks, because the
+    /// table is in the units of the original columns.
     #[doc(hidden)]
     pub fn with_scheme(self) -> Self {
         match &self.landmarks {
@@ -322,13 +322,13 @@ impl Fit {
         self.precision
     }
 
-    /// The rows and columns of the fit; all by default.
+    /// Returns the rows and columns of the fit; all by default.
     #[doc(hidden)]
     pub fn selected_rows(&self) -> Selection {
         self.rows.clone().unwrap_or_default()
     }
 
-    /// The parsed parameters; the first call parses them.
+    /// Returns the parsed parameters; the first call parses them.
     #[doc(hidden)]
     pub fn checked(&self) -> Result<&Checked> {
         if let Some(checked) = self.checked.get() {
@@ -357,21 +357,19 @@ impl Fit {
         Ok(self.family.task(self.settings()?))
     }
 
-    /// The rows and columns of the fit in a table.
+    /// Selects the rows and columns of the fit in a table.
     ///
-    /// # Errors
-    /// The errors of [`Fit::selection`], and columns that are not there.
+    /// # Errors The errors of [`Fit::selection`], and missing columns.
     #[doc(hidden)]
     pub fn select(&self, table: &Table) -> Result<Selected> {
         Ok(table.select(&self.selection(self.selected_rows())?)?)
     }
 
-    /// Returns a selection with all columns that the solver reads: features, targets, class,
+    /// Returns the selection with all columns that the solver reads: inputs, targets, class,
     /// weights, folds.
     ///
-    /// # Errors
-    /// The errors of [`Fit::settings`]; [`Error::Missing`] for a missing target; [`Error::Option`]
-    /// for a target too many.
+    /// # Errors The errors of [`Fit::settings`]; [`Error::Missing`] for a missing target;
+    /// [`Error::Option`] for too many targets.
     #[doc(hidden)]
     pub fn selection(&self, selection: Selection) -> Result<Selection> {
         let settings = self.settings()?;
@@ -395,7 +393,7 @@ impl Fit {
         }
         let mut features = selection.features;
         if !features.is_empty() {
-            // the columns of a second view are features too
+            // the columns of a second view are inputs too
             features.extend(settings.columns(&WITH).into_iter().flatten());
         }
         Ok(Selection {

@@ -35,7 +35,7 @@ fn on_rows(kernels: &[Kernel], selected: &Selected) -> Result<Vec<Kernel>> {
 }
 
 impl Fit {
-    /// Learns the weights of a sum of kernels from the target, for [`Fit::kernel`]: see
+    /// Learns the weights of a sum of kernels from the target, as input for [`Fit::kernel`]; see
     /// [`crate::metric::combination`].
     ///
     /// # Errors
@@ -49,8 +49,8 @@ impl Fit {
         }
     }
 
-    /// Returns the plan of the run: passes and memory of each stage. Counts the classes, and reads
-    /// the first rows to measure the bytes of a pass.
+    /// Returns the plan of the run: passes and memory of each stage. Reads the labels to count the
+    /// classes, and the first rows to measure the bytes of a pass.
     ///
     /// # Errors
     /// Options that contradict each other; errors of reading these rows. A plan that exceeds the
@@ -64,11 +64,10 @@ impl Fit {
         }
     }
 
-    /// Returns the plan of a run that first learns the weights of a sum of kernels
-    /// ([`Fit::combined`]): the stages of both.
+    /// Returns the plan of a run that first learns the weights of a sum of kernels: the stages of
+    /// both parts.
     ///
-    /// # Errors
-    /// The errors of [`Fit::plan`] and [`Fit::combined`].
+    /// # Errors The errors of [`Fit::plan`] and of learning the weights.
     #[doc(hidden)]
     pub fn plan_combined(&self, kernels: &[Kernel], selected: &Selected, run: &Run<'_>) -> Result<Forecast> {
         let selected = &run.coded(selected)?;
@@ -78,7 +77,7 @@ impl Fit {
             ElementType::F32 => combination::forecast::<f32>(selected, &training, &found, &resources)?,
             ElementType::F64 => combination::forecast::<f64>(selected, &training, &found, &resources)?,
         };
-        // the memory of a sum does not depend on its weights
+        // the memory plan of a sum does not depend on its weights
         let sum = kernels.iter().cloned().reduce(std::ops::Add::add);
         let fit = sum.into_iter().fold(self.clone(), Self::kernel).plan(selected, run)?;
         stages.extend(fit.stages);
@@ -116,8 +115,8 @@ impl Fit {
         }
     }
 
-    /// Learns from all rows of a table; every numeric or text column except the targets is a
-    /// feature.
+    /// Learns from all rows of a table; every numeric or text column except the targets is an
+    /// input.
     ///
     /// # Errors
     /// Missing columns, and the errors of [`Fit::run`].
@@ -127,7 +126,7 @@ impl Fit {
     }
 }
 
-/// Trains, with a journal if the run has a checkpoint; calls `keep` with the result before removing
+/// Trains, with a journal if the run has a checkpoint; calls `save` with the result before removing
 /// the checkpoint.
 pub(super) fn fit<T: Real>(
     fit: &Fit,
@@ -141,7 +140,7 @@ pub(super) fn fit<T: Real>(
     let journal = super::checkpoint::journal(run, fit, selected, training)?;
     let resources = Resources { stages: &watch, journal: journal.as_ref(), ..run.resources() };
     let found = train_model::<T>(fit, any, selected, training, &resources);
-    // an interrupted step leaves an invalid result or a numerical error
+    // an interrupted step may return an invalid result or a numerical error
     let found = resources.workers.check().map_err(Error::from).and(found);
     let fitted = found.and_then(|mut fitted| {
         keep(&fitted)?;

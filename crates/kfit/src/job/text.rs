@@ -1,4 +1,4 @@
-//! Serialises the values of a job as the texts that users type.
+//! Serialisation of the values of a job as the texts that users type.
 
 use crate::request::{LandmarkSource, MetricSource};
 use crate::solver::{self, SolverFamily};
@@ -44,7 +44,7 @@ pub(super) mod family {
     }
 }
 
-/// A metric: its name, one factor per feature, or the rows of a matrix.
+/// A metric: its name, one factor per input, or the rows of a matrix.
 pub(super) mod metric {
     use super::{Arc, Deserialize, Deserializer, Error, Metric, MetricSource, Serializer};
     use serde::{Serialize, ser::Error as _};
@@ -52,7 +52,7 @@ pub(super) mod metric {
     pub(crate) fn serialize<S: Serializer>(source: &MetricSource, to: S) -> Result<S::Ok, S::Error> {
         match source {
             MetricSource::Given(known) if known.scaler.is_some() => {
-                Err(S::Error::custom("the metric of a model belongs to its scaling; name the file of the model"))
+                Err(S::Error::custom("the metric of a model is valid only with its scaling; name the model file"))
             }
             MetricSource::Given(known) if known.metric.is_diagonal() => known.metric.numbers().serialize(to),
             MetricSource::Given(known) => to.collect_seq(known.metric.numbers().chunks(known.metric.inputs())),

@@ -1,4 +1,4 @@
-//! Training options of a fit: fills in defaults and rejects contradictions.
+//! The training options of a fit, with defaults filled in and contradictions rejected.
 
 use super::candidates::Candidates;
 use super::fit::{Checked, Fit};
@@ -68,12 +68,12 @@ impl Fit {
             return Ok((self.kernel.on_rows(&names, selected.sparse().map(|shape| shape.width))?, None));
         };
         if let Some(landmarks @ LandmarkSource::Rows(_)) = &self.landmarks {
-            return Err(Error::option("landmarks", landmarks, "the views have landmarks of their own; name a scheme"));
+            return Err(Error::option("landmarks", landmarks, "each view has its own landmarks; name a scheme"));
         }
         let second = selected.features_of(&patterns)?;
         let first: Vec<String> = names.iter().filter(|name| !second.contains(name)).cloned().collect();
         if first.is_empty() {
-            let why = "no column is left for the first view; name fewer, or more `features`";
+            let why = "no column is left for the first view; name fewer columns, or more `features`";
             return Err(Error::option(WITH.name, patterns.join(","), why));
         }
         let other = settings.kernel(&WITH_KERNEL).unwrap_or_else(|| self.kernel.clone());
@@ -82,8 +82,8 @@ impl Fit {
     }
 
     /// Returns the options of a solver whose landmarks are the first of a larger sample of rows,
-    /// its nodes. The kernel only chooses the nodes, unless these are uniform: distances are
-    /// Euclidean.
+    /// its nodes. Distances are Euclidean; the kernel serves only to choose the nodes, if these are
+    /// not uniform.
     fn on_nodes(
         &self,
         settings: &Settings,
@@ -95,12 +95,12 @@ impl Fit {
         let stored = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
         let nodes = settings.count(&NODES).unwrap_or(rank).min(stored).max(1);
         if self.rank.is_some() && rank > nodes && nodes < stored {
-            let why = format!("the landmarks are among the {nodes} nodes; lower it, or raise `nodes`");
+            let why = format!("the landmarks are chosen among the {nodes} nodes; lower it, or raise `nodes`");
             return Err(Error::option("rank", rank, why));
         }
         let by_kernel = landmarks.scheme().is_none_or(|scheme| scheme.effort != Effort::Draw);
         if !by_kernel && self.kernel != Kernel::default() {
-            let why = format!("{} looks at Euclidean distances of the scaled features; leave it out", self.family.name);
+            let why = format!("{} uses Euclidean distances, not a kernel; leave it out", self.family.name);
             return Err(Error::option("kernel", &self.kernel, why));
         }
         let among = if by_kernel { Candidates::of_rank(nodes) } else { Candidates::All };
@@ -129,16 +129,17 @@ impl Fit {
             None if entries => Ok(Scaling::of(selected.weighing())),
             None => Ok(self.scaling.unwrap_or_default()),
             Some(scaling) if entries => {
-                let why = "it would fill the zeros of sparse rows; take tf-idf, unit, maxabs or none";
+                let why = "it would fill the zeros of sparse rows; use tf-idf, unit, maxabs or none";
                 Err(Error::option("scale", scaling, why))
             }
             Some(scaling) => Err(scaling.for_sparse_rows()),
         }
     }
 
-    /// Returns how to open a table for the fit of these rows. If a scaling weights the entries of
-    /// sparse rows, all rows stay sparse. Otherwise rows with few nonzeros stay sparse, if nothing
-    /// in the fit computes with columns, fills zeros or handles missing values.
+    /// Returns the options that open a table for the fit of these rows. If the scaling weights the
+    /// entries of sparse rows, all rows stay sparse. Otherwise rows with few nonzeros stay sparse,
+    /// provided that no step of the fit computes with columns, fills zeros or handles missing
+    /// values.
     #[doc(hidden)]
     pub fn reading(&self, rows: &Selection, options: TextOptions) -> TextOptions {
         if !rows.sparse || !matches!(rows.missing, Missing::Fitted | Missing::Error) {
@@ -164,16 +165,20 @@ impl Fit {
             .as_ref()
             .filter(|landmarks| landmarks.scheme().is_some_and(|scheme| scheme.effort == Effort::Distances));
         if self.metric != MetricSource::None {
-            return refuse("metric", &self.metric, "sparse rows have no metric; leave it out");
+            return refuse("metric", &self.metric, "sparse rows do not support a metric; leave it out");
         }
         if !self.map.family().sparse {
-            return refuse("map", &self.map, "it is not known on sparse rows; take nystrom, fourier, or exact");
+            return refuse("map", &self.map, "it does not support sparse rows; use nystrom, fourier, or exact");
         }
         if let Some(landmarks) = by_distances {
-            return refuse("landmarks", landmarks, "its points are no sparse rows; take rpcholesky, or another scheme");
+            return refuse("landmarks", landmarks, "its points are not sparse rows; use rpcholesky, or another scheme");
         }
         if facts.dense {
-            return refuse("solver", &self.family.name, "it takes no sparse rows; leave `sparse` out, or take another");
+            return refuse(
+                "solver",
+                &self.family.name,
+                "it does not support sparse rows; leave `sparse` out, or use another solver",
+            );
         }
         Ok(())
     }
@@ -183,7 +188,7 @@ impl Fit {
         let exact = self.map.is_exact();
         let without = if self.map.is_without_rows() {
             Some(format!(
-                "`map` {} has no landmarks; leave it out, or take a map that has, such as nystrom",
+                "`map` {} has no landmarks; leave it out, or use a map with landmarks, such as nystrom",
                 self.map.family().name
             ))
         } else if exact && !facts.preconditioned {
@@ -192,19 +197,23 @@ impl Fit {
             facts.no_landmarks.filter(|_| exact).map(str::to_string)
         };
         if let Some(rank) = self.rank.filter(|_| exact && !facts.preconditioned) {
-            return Err(Error::option("rank", rank, "`map` exact learns with the kernel itself; leave it out"));
+            return Err(Error::option(
+                "rank",
+                rank,
+                "`map` exact uses the exact kernel, which has no rank; leave it out",
+            ));
         }
         let sampled = self.candidates.filter(|candidates| *candidates != Candidates::All);
         match (without, &self.landmarks, self.candidates) {
             (Some(why), Some(landmarks), _) => Err(Error::option("landmarks", landmarks, why)),
             (Some(why), None, Some(candidates)) => Err(Error::option("candidates", candidates, why)),
             (None, Some(LandmarkSource::Rows(_)), Some(candidates)) => {
-                let why = "the landmarks of a table are not chosen; leave it out, or name a scheme as `landmarks`";
+                let why = "landmarks from a table are not chosen among candidates; leave it out, or name a scheme as `landmarks`";
                 Err(Error::option("candidates", candidates, why))
             }
             _ => match sampled.filter(|_| exact) {
                 Some(candidates) => {
-                    let why = "`map` exact holds all rows, and landmarks are chosen among them; leave it out";
+                    let why = "`map` exact stores all rows and chooses landmarks among them; leave it out";
                     Err(Error::option("candidates", candidates, why))
                 }
                 None => Ok(()),
@@ -212,14 +221,14 @@ impl Fit {
         }
     }
 
-    /// Returns the requested folds, or five if there is something to choose by cross-validation.
+    /// Returns the requested folds; by default five if cross-validation has something to choose.
     fn folds(&self, settings: &Settings, facts: SolverFacts, cells: usize) -> Result<FoldSpec> {
         let has_surface = self.family.reads(&RANKS);
         let several = if has_surface { cells > 1 } else { self.family.compares(settings) };
         match settings.folds(&FOLDS) {
             Some(FoldSpec::None) if has_surface && several => {
                 let why = format!(
-                    "without folds nothing chooses among the {cells} cells; give one `lambda` and one `rank`, or folds"
+                    "the {cells} cells of ranks and lambdas cannot be compared without folds; give one `lambda` and one `rank`, or folds"
                 );
                 Err(Error::option(FOLDS.name, "none", why))
             }
@@ -229,13 +238,13 @@ impl Fit {
         }
     }
 
-    /// Returns the number of features and the ranks of the surface; `usual` is the requested or
-    /// default rank.
+    /// Returns the number of features and the ranks of the surface; `rank_or_default` is the
+    /// requested or the solver's default rank.
     fn ranks(&self, settings: &Settings, usual: Option<usize>) -> Result<(usize, Vec<usize>)> {
         let ranks = settings.ranks(&RANKS);
         if let Some(tolerance) = settings.number(&TOLERANCE) {
             if ranks.is_some() {
-                let why = "the tolerance chooses the rank itself; leave one of the two out";
+                let why = "the tolerance determines the rank; leave out `ranks` or the tolerance";
                 return Err(Error::option(TOLERANCE.name, tolerance, why));
             }
             let cap = self.rank.unwrap_or(TOLERANCE_CAP);
@@ -254,7 +263,8 @@ impl Fit {
         let largest = ranks.last().copied().unwrap_or(RANK);
         match self.rank {
             Some(rank) if rank < largest => {
-                let why = format!("`ranks` asks for {largest}; raise it to {largest}, or leave it out");
+                let why =
+                    format!("it is below the largest of `ranks`, {largest}; raise it to {largest}, or leave it out");
                 Err(Error::option("rank", rank, why))
             }
             Some(rank) if rank > largest => {

@@ -1,4 +1,4 @@
-//! Warnings about a fit that can be improved, each with a remedy.
+//! Warnings about fits that can be improved, each with a remedy.
 
 use super::FitReport;
 use crate::Cell;
@@ -6,7 +6,7 @@ use crate::solver::parameter::{C, GAP, LAMBDA};
 use crate::solver::{self, AT_EACH};
 use kstore::shown;
 
-/// Fraction of the variance below which a model is hardly better than the mean.
+/// Explained fraction of the variance below which a model is hardly better than a constant.
 const HARDLY: f64 = 0.05;
 
 /// Relative change of the held-out error that justifies a larger grid.
@@ -15,9 +15,10 @@ const WORTH: f64 = 0.01;
 /// Relative trace error above which the landmarks do not cover the rows.
 const UNCOVERED: f64 = 0.5;
 
-/// Relative trace error above which the exact kernel gives a different model; below, the number of
-/// rows up to which the exact solver takes seconds to minutes.
+/// Relative trace error above which the exact kernel gives a different model.
 const ANOTHER: f64 = 0.02;
+
+/// Number of rows up to which the exact solver takes seconds to minutes.
 const AFFORDABLE: u64 = 50_000;
 
 /// Returns the warnings of a fit, one sentence each, with a remedy.
@@ -37,19 +38,19 @@ fn chosen(report: &FitReport) -> Option<(&Cell, f64)> {
 fn uncovered(report: &FitReport) -> Option<String> {
     let error = report.certificate.as_ref().map(|certificate| certificate.trace_error).filter(|e| *e > UNCOVERED)?;
     Some(format!(
-        "the landmarks cover few rows: the relative trace error is {error:.2}; raise `rank`, or take a longer length scale"
+        "the landmarks cover few rows: the relative trace error is {error:.2}; raise `rank`, or use a longer length scale"
     ))
 }
 
 /// Warns of an approximate SVM if the exact kernel is affordable.
 fn affordable(report: &FitReport) -> Option<String> {
     let error = report.certificate.as_ref().map(|certificate| certificate.trace_error).filter(|e| *e > ANOTHER)?;
-    // a solver with an exact kernel that stops at a duality gap
+    // solvers that stop at a duality gap are SVMs and support the exact kernel
     let machine = solver::by_name(report.solver).is_some_and(|family| family.reads(&GAP));
     (machine && report.rows <= AFFORDABLE).then(|| {
         format!(
-            "the machine is that of an approximation with relative trace error {error:.2}; for {} rows `map` exact, which has none, takes \
-             seconds to minutes",
+            "the SVM uses an approximate kernel with relative trace error {error:.2}; for {} rows `map` exact, which has no such error, \
+             takes seconds to minutes",
             shown::count(report.rows)
         )
     })
@@ -58,7 +59,9 @@ fn affordable(report: &FitReport) -> Option<String> {
 /// Warns of more features than rows.
 fn wide(report: &FitReport) -> Option<String> {
     let (rows, features) = (report.rows, report.features);
-    (rows < features as u64).then(|| format!("{rows} rows have {features} features: folds tell whether that is enough"))
+    (rows < features as u64).then(|| {
+        format!("{rows} rows have {features} features; cross-validate with `folds` to see whether the rows suffice")
+    })
 }
 
 /// Warns if the model explains little of the variance of held-out rows.
@@ -70,8 +73,8 @@ fn hardly(report: &FitReport) -> Option<String> {
     (explained < HARDLY).then(|| {
         let share = 100.0 * explained.max(0.0);
         format!(
-            "the model explains {share:.1} % of the variance of held-out rows, hardly more than the mean does; learn a `metric`, \
-             or let tune look for another kernel"
+            "the model explains {share:.1} % of the variance of held-out rows, hardly more than a constant; learn a `metric`, \
+             or search for another kernel with tune"
         )
     })
 }
@@ -98,7 +101,7 @@ fn edge(name: &str, tried: &[(f64, Option<f64>)], best: usize, what: &str) -> Op
     (next.1? > (1.0 + WORTH) * error?).then(|| {
         let (at, beyond) = (brief(at), brief(beyond));
         format!(
-            "{name} {at} is the {word} that was tried, and {what} still falls there; try {way} to `{name}` {beyond}"
+            "{name} {at} is the {word} value tried, and {what} still falls there; extend the grid {way} to `{name}` {beyond}"
         )
     })
 }
@@ -115,7 +118,7 @@ fn brief(value: f64) -> String {
 fn edge_of_penalties(report: &FitReport) -> Option<String> {
     let place = report.figures.iter().position(|figure| figure.name.ends_with(AT_EACH))?;
     let (tried, errors) = (report.figures.get(place.checked_sub(1)?)?, &report.figures[place].values);
-    // lists with other names may precede scores for which larger is better, such as correlations
+    // other lists may precede scores where larger is better, such as correlations
     if ![C.name, LAMBDA.name].contains(&tried.name) {
         return None;
     }
@@ -138,7 +141,7 @@ fn edge_of_ranks(report: &FitReport) -> Option<String> {
     let fall = 1.0 - error / best(before)?;
     (cell.rank == largest && fall > WORTH && (largest as u64) < report.rows).then(|| {
         let percent = 100.0 * fall;
-        format!("the error falls by {percent:.0} % from rank {before} to {largest}, the largest that was tried; give larger `ranks`")
+        format!("the error falls by {percent:.0} % from rank {before} to {largest}, the largest rank tried; give larger `ranks`")
     })
 }
 
@@ -182,7 +185,7 @@ mod tests {
         );
         told(
             &|r| (r.lambda, r.surface[3].cv_mse, r.surface[0].cv_mse) = (Some(1e-4), Some(0.09), Some(0.0901)),
-            "lambda 1e-4 is the smallest that was tried, and the error still falls there; try down to `lambda` 1e-7",
+            "lambda 1e-4 is the smallest value tried, and the error still falls there; extend the grid down to `lambda` 1e-7",
         );
         told(&|r| r.surface[1].cv_mse = Some(0.119), "from rank 10 to 20");
         let compared = |errors: [f64; 3]| {
@@ -191,7 +194,7 @@ mod tests {
         };
         told(
             &|r| r.figures = compared([5.0, 4.0, 3.0]),
-            "C 10 is the largest that was tried, and the held-out error still falls there; try up to `C` 1e4",
+            "C 10 is the largest value tried, and the held-out error still falls there; extend the grid up to `C` 1e4",
         );
         told(&|r| r.figures = compared([3.0, 4.0, 5.0]), "C 0.1 is the smallest");
         let mut inside = good();

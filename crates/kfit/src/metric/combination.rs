@@ -8,9 +8,9 @@
 //! ```
 //!
 //! which maximises the alignment of Σ μ_k K_k with the target. The sum is an ordinary kernel
-//! expression, Σ μ_k k_k with Σ μ_k = 1. Few kernels are combined, so every support is tried: the
-//! best solution without a negative weight is the minimum. For several targets or classes, a is the
-//! sum over the targets or the ±1 codes.
+//! expression, Σ μ_k k_k with Σ μ_k = 1. The number of kernels is small, so every support is tried:
+//! the best solution without a negative weight is the minimum. For several targets or classes, a is
+//! the sum over the targets or the ±1 codes.
 //!
 //! *Passes*: statistics, the passes of each kernel's map, and one. *Flops*: the maps, and n(Σp)².
 //! *Bytes*: about 8(Σp)².
@@ -30,7 +30,7 @@ use kapprox::{Kernel, Real};
 use kstore::Selected;
 use std::ops::Range;
 
-/// Maximum number of kernels: every subset is tried.
+/// Maximum number of kernels, because every subset is tried.
 const MOST_KERNELS: usize = 10;
 
 /// A learned sum of kernels.
@@ -63,7 +63,7 @@ impl Combination {
     }
 }
 
-/// Maximum rank of each kernel's map in a combination: the leading directions have most of the
+/// Maximum rank of each kernel's map in a combination; the leading directions contain most of the
 /// alignment.
 const RANK: usize = 300;
 
@@ -117,7 +117,7 @@ pub(crate) fn forecast<T: Real>(
     let own: Vec<TrainOptions> = kernels.iter().map(|kernel| of(options, kernel)).collect();
     let (t, _) = prepared::known(selected, &own[0], resources)?;
     let plans = planned::<T>(selected, &own[0], kernels.len(), t, resources)?.1;
-    // statistics; landmarks and maps of each kernel; the moments of all; the weights
+    // passes of the stages: statistics, landmarks, maps, joint moments, weights
     let mut passes = [1, 0, 0, 1, 0];
     for options in &own {
         let [choosing, making] = options.passes_of_map();
@@ -144,14 +144,16 @@ fn check_options(options: &TrainOptions, kernels: &[Kernel]) -> Result<()> {
         return refuse("weights are learned from a target, and this solver has none; give one `kernel`".to_string());
     }
     if options.metric != MetricSource::None {
-        return refuse("a metric is learned for one kernel; leave one of the two out".to_string());
+        return refuse("a metric is learned for one kernel only; leave out `combine` or `metric`".to_string());
     }
     if options.map.is_exact() {
-        return refuse("they are compared by features; take a map, such as nystrom".to_string());
+        return refuse("they are compared by the features of a map; use a map such as nystrom".to_string());
     }
     match kernels.len() {
-        0 | 1 => refuse("name two or more, with commas between".to_string()),
-        n if n > MOST_KERNELS => refuse(format!("name at most {MOST_KERNELS}: every subset of them is tried")),
+        0 | 1 => refuse("expected at least two kernels, separated by commas".to_string()),
+        n if n > MOST_KERNELS => {
+            refuse(format!("expected at most {MOST_KERNELS} kernels: every subset of them is tried"))
+        }
         _ => Ok(()),
     }
 }
@@ -192,7 +194,7 @@ fn of_moments(gram: &GramState, ends: &[usize], kernels: Vec<Kernel>, passes: u6
     let weights = least(&inner, &targets);
     let total: f64 = weights.iter().sum();
     if total.is_nan() || total <= 0.0 {
-        let why = "none of them varies with the target; check the target and the kernels";
+        let why = "none of them is correlated with the target; check the target and the kernels";
         return Err(Error::option("combine", format!("{count} kernels"), why));
     }
     let weights: Vec<f64> = weights.iter().map(|weight| weight / total).collect();

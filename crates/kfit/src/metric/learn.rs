@@ -20,19 +20,19 @@ use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::Arc;
 
-/// Explained fraction of the variance below which gradients are not informative enough to start
+/// Explained fraction of the variance below which the gradients are too uninformative to start
 /// from.
 const LITTLE: f64 = 0.2;
 
-/// Rows per feature from which `learn` also tries a full metric; with fewer, a full metric
-/// overfits. On fashion-mnist, 5,102 rows x 784, it reduced the cross-validation error by a quarter
-/// and raised the error on other rows.
+/// Minimum number of rows per input for which `learn` also tries a full metric; with fewer rows, a
+/// full metric overfits. On fashion-mnist, 5,102 rows x 784, it reduced the cross-validation error
+/// by a quarter and raised the error on other rows.
 const ROWS_EACH: usize = 8;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[doc(hidden)]
 pub struct Learned {
-    /// The metric; `None` if the unchanged features were best.
+    /// The metric; `None` if the unchanged inputs were best.
     #[serde(with = "stored")]
     pub metric: Option<Arc<Metric>>,
     /// The kernel of the best round, with every parameter resolved to a number.
@@ -42,7 +42,7 @@ pub struct Learned {
     pub form: String,
     /// The rounds, in their order.
     pub rounds: Vec<RoundReport>,
-    /// The standard deviation of each feature's contribution over folds of the sample; `None`
+    /// The standard deviation, over folds of the sample, of each input's contribution; `None`
     /// without a metric.
     pub spread: Option<Vec<f64>>,
     /// Evaluation on rows that were not used to learn the metric; `None` if there are none.
@@ -91,7 +91,7 @@ pub struct MetricRequest<'a, T: Real> {
     pub targets: &'a Targets,
     pub options: &'a TrainOptions,
     pub resources: &'a Resources<'a>,
-    /// Returns true if this number of rounds is enough: the best of them wins. Called once after
+    /// Returns true if this number of rounds is enough; the best round then wins. Called once after
     /// each round on a sample.
     pub enough: &'a dyn Fn(usize) -> bool,
 }
@@ -103,16 +103,17 @@ pub struct RoundRequest<'a> {
     pub form: MetricForm,
     /// Number of landmarks of the fits.
     pub rank: usize,
-    /// The rank of the model: errors are compared at this rank if it is lower.
+    /// The rank of the model. If it is lower than `rank`, errors are compared at this rank.
     pub scored: usize,
-    /// Result of rounds at another rank. It is refitted first, and stays if no round is better.
+    /// The result of rounds at another rank. It is refitted first, and remains the result if no
+    /// round is better.
     pub incumbent: Option<&'a Learned>,
     /// True if a round on all rows follows the rounds on the sample.
     pub all_rows: bool,
 }
 
-/// Returns the options with the metric resolved, either known and converted to the fit's scaling or
-/// learned, and the report of the learning.
+/// Returns the options with the metric resolved (a provided metric is converted to the fit's
+/// scaling), and what was learned, if anything.
 pub fn settle<T: Real>(request: &MetricRequest<'_, T>) -> Result<(TrainOptions, Option<Learned>)> {
     let options = request.options;
     let of = |metric: Option<Arc<Metric>>| metric.map_or(MetricSource::None, MetricSource::of);
@@ -120,7 +121,7 @@ pub fn settle<T: Real>(request: &MetricRequest<'_, T>) -> Result<(TrainOptions, 
         MetricSource::Learned(form) => {
             let learned = request.learn(*form)?;
             if learned.metric.is_none() {
-                let why = "no metric was better on held-out rows than the features as they are: the model has none";
+                let why = "no metric had a smaller held-out error than the unchanged features: the model has no metric";
                 request.resources.stages.warn(why.to_string());
             }
             if let Some(judged) =
@@ -128,8 +129,8 @@ pub fn settle<T: Real>(request: &MetricRequest<'_, T>) -> Result<(TrainOptions, 
             {
                 let Judgement { rows, with, without, .. } = judged;
                 request.resources.stages.warn(format!(
-                    "on {rows} rows that it has not seen, the metric has error {with:.4e}, and the features as they are {without:.4e}; \
-                     give `metric` none or learn"
+                    "on {rows} rows that did not train it, the metric has error {with:.4e}, and the unchanged features have {without:.4e}; \
+                     use `metric` none or learn"
                 ));
             }
             let (metric, kernel) = (of(learned.metric.clone()), learned.kernel.clone());
@@ -160,9 +161,9 @@ impl<T: Real> MetricRequest<'_, T> {
         Ok(Learned { passes: learned.passes + 2, ..learned })
     }
 
-    /// Learns a metric without the rows of one fold and evaluates it on them; `learn` rejects a
-    /// metric that is not better there. With two folds it skips the evaluation, because one fold
-    /// cannot compare rounds.
+    /// Learns a metric without the rows of one fold, and evaluates it on these rows; the form
+    /// `learn` rejects a metric that is not better there. With two folds there is no evaluation,
+    /// because the one remaining fold could not compare rounds.
     fn judged(
         &self,
         (held, drawn): (&MemoryRows<T>, RowSample<T>),
@@ -171,7 +172,7 @@ impl<T: Real> MetricRequest<'_, T> {
     ) -> Result<Learned> {
         let inner = plan::options(self.options, rounds.rank);
         let reading = self.survey.reading();
-        let stage = self.resources.stages.stage("judging the metric", None);
+        let stage = self.resources.stages.stage("evaluating the metric", None);
         let silent = Silent(&*stage);
         let resources = &Resources { journal: None, scratch: None, stages: &silent, ..*self.resources };
         let rows = Rows {
@@ -204,7 +205,8 @@ impl<T: Real> MetricRequest<'_, T> {
         })
     }
 
-    /// Learns a metric on a sample: `held` in row order, `drawn` in key order.
+    /// Learns a metric on a sample, provided twice: `sample_rows` in row order, `sample` in key
+    /// order.
     pub fn learn_on(
         &self,
         (held, drawn): (&MemoryRows<T>, &RowSample<T>),
@@ -253,7 +255,7 @@ impl<T: Real> MetricRequest<'_, T> {
                     .try_for_each(|form| search.descend(&rows, form, factor, &products))?;
                 search.stretch(&rows)?;
             }
-            // compared last, because gradients of its own features lead to nothing new
+            // the incumbent is compared last, because rounds that start from it find nothing new
             before.into_iter().for_each(|(round, form)| search.keep(round, form, 1.0));
             search.spread(&rows)?
         };
@@ -283,7 +285,7 @@ pub fn draw<T: Real>(
     Ok((candidates::with_targets(rows, source, data.pass)?, sample))
 }
 
-/// Returns the forms to try. For a kernel on named columns `learn` tries the diagonal form only.
+/// Returns the forms to try. For a kernel on named columns, `learn` tries only the diagonal form.
 fn forms(form: MetricForm, (rows, d): (usize, usize), options: &TrainOptions) -> Vec<MetricForm> {
     match form {
         MetricForm::Best if options.kernel.looks_at_columns() || rows < ROWS_EACH * d => vec![MetricForm::Diagonal],
@@ -300,7 +302,7 @@ pub fn picked<T: Real>(sample: &RowSample<T>, places: impl Iterator<Item = usize
     RowSample { rows, x: x.concat(), d, weights }
 }
 
-/// An observer of the fits on the sample that shows none of them but can stop them.
+/// Stages of the fits on the sample that are not shown, but forward the stop signal.
 pub(super) struct Silent<'a>(pub(super) &'a dyn Observer);
 
 impl Stages for Silent<'_> {

@@ -1,10 +1,10 @@
-//! The `auto` length scale of a kernel, found from a target.
+//! The `auto` length scale of a kernel, determined from a target.
 //!
 //! Ridge regression with few landmarks on a uniform sample of the rows compares multiples of the
 //! median distance by generalised cross-validation (gcv); classes are regressed as their codes. The
-//! median uses the features only, and is far too long for periodic targets. (Golub, Heath, Wahba,
-//! "Generalized cross-validation as a method for choosing a good ridge parameter", Technometrics
-//! 21, 1979.)
+//! median distance depends on the inputs only, and is far too long for periodic targets. (Golub,
+//! Heath, Wahba, "Generalized cross-validation as a method for choosing a good ridge parameter",
+//! Technometrics 21, 1979.)
 //!
 //! *Passes over the table*: one. *Cost*: one small fit for each multiple, with numbers of rows and
 //! landmarks that do not grow with the table.
@@ -21,9 +21,10 @@ use kstore::key::{Purpose, Stream};
 use kstore::{RowBlock, RowSource};
 use std::fmt;
 
-/// Multiples of the median that are tried, with their names. Larger multiples are excluded: a
-/// sample of a thousand rows prefers them (on bike, elevators and friedman1), but on all rows they
-/// were no better, and worse for solvers with one regularisation parameter for every length scale.
+/// Multiples of the median distance that are tried, with their names. Larger multiples are
+/// excluded: a sample of a thousand rows prefers them (on bike, elevators and friedman1), but on
+/// all rows they were no better, and worse for solvers that use one regularisation parameter for
+/// all length scales.
 const MULTIPLES: [(f64, &str); 5] = [
     (1.0, "the median distance"),
     (0.5, "half the median distance"),
@@ -32,11 +33,11 @@ const MULTIPLES: [(f64, &str); 5] = [
     (0.0625, "a sixteenth of the median distance"),
 ];
 
-/// Maximum gcv of a better length scale, as a fraction of the median's; a smaller gain is chance on
-/// a thousand rows.
+/// Maximum ratio of a length scale's gcv to the median's for a choice against the median; on a
+/// thousand rows a smaller gain is chance.
 const BETTER: f64 = 0.99;
 
-/// How a length scale was found.
+/// How a length scale was determined.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct LengthReport {
     /// The length scale, as a multiple of the median distance.
@@ -53,12 +54,12 @@ impl fmt::Display for LengthReport {
         let rows = kstore::shown::count(self.rows);
         match self.scores.iter().any(|(_, score)| score.is_some()) {
             true => write!(f, "{name}, by gcv on {rows} rows"),
-            false => write!(f, "{name}: {rows} rows are too few to tell lengths apart"),
+            false => write!(f, "{name}: {rows} rows are too few to compare length scales"),
         }
     }
 }
 
-/// Resolves each `auto` length scale of the kernel to a number, and reports how; leaves other
+/// Resolves each `auto` length scale of the kernel to a number, and returns a report; leaves other
 /// kernels unchanged.
 pub fn settle_length<T: Real>(
     source: &dyn RowSource<T>,
@@ -120,7 +121,7 @@ fn drawn<T: Real>(
     let observer = resources.over("sampling rows for the length scale", source.range());
     let share = plan::length_rows(n, d) as f64 / n.max(1) as f64;
     let keys = Stream::new(seed, Purpose::Candidates, 0);
-    // select each row with probability `share`
+    // select each row with this probability
     let fold = Adding::new(|drawn: &mut Drawn<T>, block: &RowBlock<'_, T>| {
         for i in (0..block.len()).filter(|i| keys.uniform(block.rows[*i]) >= 1.0 - share) {
             drawn.rows.push(block.rows[i]);
@@ -135,8 +136,8 @@ fn drawn<T: Real>(
     Ok((RowSample { rows, x, d, weights }, y))
 }
 
-/// Returns the gcv of the best regularisation parameter on the sample; `None` if there is none,
-/// because the fit itself reports invalid rows or kernels better.
+/// Returns the gcv of the best regularisation parameter on the sample. Errors give `None`, because
+/// the fit that follows reports invalid rows or kernels with more context.
 fn score<T: Real>(rows: &Rows<'_, T>, kernel: &Kernel) -> Result<Option<f64>> {
     match rows.gcv(kernel) {
         Err(error) if error.is_interrupted() => Err(error),

@@ -1,10 +1,9 @@
-//! A factor per feature by maximum marginal likelihood on a sample.
+//! A factor per input by maximum marginal likelihood on a sample.
 //!
 //! Minimises F(a, s², τ²) of [`super::marginal`] for the model y = f(x) + noise, f a Gaussian
 //! process with the kernel s² k(a ∘ x, a ∘ x'), by [L-BFGS](crate::linalg::lbfgs) over log a, log
 //! s² and log τ² (automatic relevance determination: Rasmussen, Williams, *Gaussian Processes for
-//! Machine Learning*, 2006, sections 5.1 and 5.4.1). Irrelevant features get small factors,
-//! never 0.
+//! Machine Learning*, 2006, sections 5.1 and 5.4.1). Irrelevant inputs get small factors, never 0.
 //!
 //! F has several minima. The sample therefore grows in stages, and each stage starts from the
 //! factors of the previous one. A stage that explains almost nothing tries other overall scales,
@@ -30,12 +29,12 @@ const AMPLITUDES: (f64, f64) = (1e-4, 1e4);
 const NOISES: (f64, f64) = (1e-5, 10.0);
 /// Initial noise, in the same unit.
 const NOISE: f64 = 0.3;
-/// A stage with more noise than this, in the same unit, has failed.
+/// Noise, in the same unit, above which a stage has failed.
 const NOTHING: f64 = 0.9;
-/// Other overall scales that a failed stage tries.
+/// Overall scales that a failed stage also tries.
 const SCALES: [f64; 3] = [0.5, 0.25, 2.0];
-/// Minimum of the initial factors of a stage, as a fraction of the largest; 0.05 found fewer
-/// relevant features.
+/// Minimum of the initial factors of a stage, as a fraction of the largest; with 0.05 fewer
+/// relevant inputs were found.
 const CHANCE: f64 = 0.3;
 /// The iteration stops if a step lowers F by less than this, in nats per row and target.
 const FLAT: f64 = 1e-5;
@@ -52,8 +51,8 @@ pub(crate) struct Stage {
     pub(crate) steps: usize,
 }
 
-/// Stages that suit most tables. The first stops early: 500 rows followed to the minimum lose
-/// interacting features.
+/// Stages that suit most tables. The first stops early: the minimum on 500 rows loses interacting
+/// inputs.
 pub(crate) const STAGES: [Stage; 3] = [
     Stage { rows: 500, landmarks: 250, steps: 15 },
     Stage { rows: 1500, landmarks: 500, steps: 40 },
@@ -62,12 +61,12 @@ pub(crate) const STAGES: [Stage; 3] = [
 
 pub(crate) const ROWS: usize = 2500;
 
-/// Learns the factors a, one per feature, of the kernel k(a ∘ x, a ∘ x') from rows `x` (n x d,
+/// Learns the factors a, one per input, of the kernel k(a ∘ x, a ∘ x') from rows `x` (n x d,
 /// scaled, in random order) and targets `y` (n x t, similar in scale: they share s² and τ²), and
 /// centres the targets.
 ///
-/// Every evaluation of F checks the observer's stop signal; a stage reports its rows when it ends.
-/// If all targets are constant or all k(x, x) are 0, the factors are 1.
+/// Every evaluation of F checks the observer's stop signal; each stage reports its rows when it
+/// ends. If all targets are constant or all k(x, x) are 0, the factors are 1.
 ///
 /// *Cost* per step: one [`Sample::likelihood`], rarely two, for each stage. The result is
 /// bit-identical for any number of threads.
@@ -91,7 +90,7 @@ pub(crate) fn learn(
     Ok(best.at[..x.ncols()].iter().map(|v| v.exp()).collect())
 }
 
-/// Bytes of the learning, for a sample with this many rows, d features and t targets.
+/// Returns the bytes of the learning, for a sample of this many rows, d inputs and t targets.
 pub(super) fn bytes(rows: usize, d: usize, t: usize) -> usize {
     let most = STAGES.iter().map(|stage| stage.landmarks).max().unwrap_or(0);
     let (n, m) = (rows.min(ROWS), most.min(rows));

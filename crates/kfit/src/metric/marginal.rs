@@ -1,5 +1,4 @@
-//! The marginal likelihood of a Nyström Gaussian process with a factor per feature, and its
-//! gradient.
+//! The marginal likelihood of a Nyström Gaussian process with a factor per input, and its gradient.
 //!
 //! Rows z = a ∘ x, kernel s²k, noise τ², m landmarks (the first rows), T targets with the same s²
 //! and τ²:
@@ -104,8 +103,8 @@ impl Sample<'_> {
     }
 
     /// Adds the derivative by log a. `by_kernel` (n x m) is the derivative by k_nm (with k_mm in
-    /// its first rows), `own` the derivative by the jitter, and `each` the derivative by every
-    /// k_ii.
+    /// its first rows), `jitter_slope` the derivative by the jitter, and `diagonal_slope` the
+    /// derivative by every k_ii.
     ///
     /// ∂/∂log a_k of Σ_ij G_ij k(z_i, z_j) is Σ_i z_ik Σ_j G_ij ∇_k k(z_i, z_j) + Σ_j z_jk
     /// Σ_i G_ij ∇_k k(z_j, z_i).

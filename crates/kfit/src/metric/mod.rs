@@ -1,5 +1,5 @@
-//! Metrics learned from a target: which features, and which of their combinations, the kernel
-//! should use.
+//! Metrics learned from a target: which inputs, and which of their combinations, the kernel should
+//! use.
 //!
 //! The learned function is f(x) = h(A(x − μ)/s), with h in the span of a kernel. A may drop
 //! directions along which f is constant, and should stretch directions along which f changes fast.
@@ -15,7 +15,7 @@
 //! eigenvectors.
 //!
 //! If the first fit explains almost nothing, its gradients are not informative; the rounds then
-//! start from a factor for each feature, found by marginal likelihood.
+//! start from one factor per input, learned by maximum marginal likelihood.
 //!
 //! *Cost*: the rounds use a uniform sample in memory; if the table has more rows, one round over
 //! all rows follows. *Passes over the table*: two for the sample, and five for that round.

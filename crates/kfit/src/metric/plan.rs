@@ -11,13 +11,13 @@ use kapprox::Real;
 use kapprox::map::{MapRequest, MapSpec};
 use kstore::Plan;
 
-/// Number of landmarks of the fits, for any rank of the model: gradients need fewer than
+/// Number of landmarks of the fits, for any rank of the model; gradients need fewer landmarks than
 /// predictions.
 pub const RANK: usize = 512;
 
-/// Number of landmarks with which a search relearns the metrics of its best kernels: gradients of a
+/// Number of landmarks with which a search relearns the metrics of its best kernels; gradients of a
 /// better fit give a better metric. Rounds that started from the metric of fewer landmarks ended
-/// with an error 25 % larger on pol, and 1 % on elevators.
+/// with an error 25 % larger on pol, and 1 % larger on elevators.
 pub const REFINED: usize = 2_000;
 
 /// Regularisation parameters of the fits, ascending.
@@ -30,20 +30,21 @@ const FOLDS: usize = 5;
 /// rows were no better.
 const SAMPLED: usize = 10_000;
 
-/// Maximum number of values in the sample: with more than 400 features it has fewer rows.
+/// Maximum number of values in the sample, which therefore has fewer rows if there are more than
+/// 400 inputs.
 const NUMBERS: usize = 4_000_000;
 
 /// Numbers of rows and landmarks of the fits that compare length scales.
 const LENGTH_ROWS: usize = 1_000;
 const LENGTH_RANK: usize = 200;
 
-/// Settings of the linear systems of the fits, at one rank, for centred targets.
+/// Returns the settings of the linear systems of the fits, at one rank, for centred targets.
 pub(super) fn ridge(rank: usize, lambdas: &[f64], target_centre: Vec<f64>) -> RidgeOptions {
     RidgeOptions { ranks: vec![rank], lambdas: lambdas.to_vec(), intercept: Intercept::default(), target_centre }
 }
 
-/// Options of the fits. At these ranks uniform landmarks predict as well as selected ones, and cost
-/// nothing.
+/// Returns the options of the fits. At these ranks uniform landmarks predict as well as selected
+/// ones, and cost nothing.
 pub(super) fn options(options: &TrainOptions, rank: usize) -> TrainOptions {
     let folds = match &options.folds {
         FoldSpec::None => FoldSpec::Hash(FOLDS),
@@ -62,13 +63,13 @@ pub(super) fn options(options: &TrainOptions, rank: usize) -> TrainOptions {
     }
 }
 
-/// Folds of the fits on n rows, if the main fit has none.
+/// Returns the folds of the fits on n rows, if the main fit has none.
 pub fn folds(seed: u64, n: u64) -> Result<Folds> {
     Folds::new(&FoldSpec::Hash(FOLDS), seed, 0..n, &[])
 }
 
-/// Pass shape of the fits, independent of the options: one lane, with all threads inside the
-/// products.
+/// Returns the pass shape of the fits, which does not depend on the options: one lane, with all
+/// threads inside the products.
 pub(super) fn cut_of<T: Real>(d: usize) -> PassShape {
     let tile = tile_rows(d, RANK, size_of::<T>());
     PassShape { tile, segment: (16 * tile) as u64, scan_lanes: 1, gram_lanes: 1, prefetch: 1 }
@@ -112,13 +113,13 @@ fn largest(what: &str, shape: &ProblemSize, cut: PassShape, budget: usize) -> Pl
     Plan { what: what.to_string(), ..most.unwrap_or_else(|| last(cut)) }
 }
 
-/// Returns the stage that finds the length scale; `None` if the kernel needs no search.
+/// Returns the stage that determines the length scale; `None` if the kernel needs no search.
 pub fn length_stage(work: &FitRequest<'_>, cut: PassShape) -> Result<Option<Stage>> {
     let (options, outer) = (&*work.options, &work.shape);
     if !options.finds_length() {
         return Ok(None);
     }
-    // the sample has about this many rows; ten standard deviations more never occur
+    // the size of the sample is random; ten standard deviations above its mean do not occur
     let held = length_rows(outer.n, outer.d);
     let held = held + 10 * held.isqrt();
     let shape = fits_of(&length_options(options, held), outer, held as u64)?;
@@ -126,12 +127,12 @@ pub fn length_stage(work: &FitRequest<'_>, cut: PassShape) -> Result<Option<Stag
     let plan = largest("length scale", &shape, PassShape { gram_lanes: 1, ..cut }, work.resources.memory).term(
         "sampled rows",
         held.saturating_mul(row),
-        "give the length of the `kernel`, such as gaussian(sigma=2)",
+        "give the length scale of the `kernel`, such as gaussian(sigma=2)",
     );
     Ok(Some(Stage { plan, passes: 1 }))
 }
 
-/// Options of the fits that compare length scales on this many rows.
+/// Returns the options of the fits that compare length scales on this many rows.
 pub(super) fn length_options(training: &TrainOptions, rows: usize) -> TrainOptions {
     let rank = training.rank.min(LENGTH_RANK).min(rows.div_ceil(2));
     TrainOptions { rank, ranks: vec![rank], folds: FoldSpec::None, ..options(training, RANK) }

@@ -1,4 +1,4 @@
-//! A round: a kernel ridge regression behind a metric, its held-out error, the gradients of its
+//! A round: kernel ridge regression after a metric, its held-out error, the gradients of its
 //! function, the next metric, and the variation of the metric over folds.
 
 use super::plan::{self, LAMBDAS};
@@ -18,7 +18,7 @@ use kstore::{Coded, MemoryRows, Pass, Reading, RowBlock, RowSource};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Number of rows of a fold that suffices to compare lambdas.
+/// Number of rows from which a single fold suffices to compare lambdas.
 const FOLD_ROWS: u64 = 400;
 
 #[doc(hidden)]
@@ -36,15 +36,15 @@ pub struct Rows<'a, T: Real> {
 }
 
 pub(super) struct Round<T> {
-    /// The metric of the fit; `None` for the unchanged features.
+    /// The metric of the fit; `None` for the unchanged inputs.
     pub(super) metric: Option<Arc<Metric>>,
     /// The kernel of the fit, with every parameter resolved to a number.
     pub(super) kernel: Kernel,
-    /// Index of its lambda in the grid.
+    /// Index of the fit's lambda in the grid.
     pub(super) lambda: usize,
-    /// Squared error on held-out rows at `scored`, by which rounds are compared.
+    /// Mean squared error on held-out rows, by which rounds are compared.
     pub(super) error: f64,
-    /// The rank and lambda of that error.
+    /// The rank and lambda of `error`.
     pub(super) scored: (usize, f64),
     /// The function, in the span of the landmarks' kernel sections.
     expansion: Expansion<T>,
@@ -56,7 +56,7 @@ impl<T: Real> Rows<'_, T> {
         MetricRows::new(self.source, metric.cloned())
     }
 
-    /// Returns the targets of some of the rows, t for each, in the order of `wanted`.
+    /// Returns the targets of these rows, t for each, in the order of `row_numbers`.
     pub(super) fn values_of(&self, wanted: &[u64]) -> Result<Vec<f64>> {
         let t = self.targets.count();
         let place: HashMap<u64, usize> = wanted.iter().enumerate().map(|(place, row)| (*row, place)).collect();
@@ -75,7 +75,7 @@ impl<T: Real> Rows<'_, T> {
         Ok(values)
     }
 
-    /// Calls `see` with the block, position and fold of each row.
+    /// Calls `visit` with the block, the position in it, and the fold of each row.
     pub(super) fn each_fold(&self, mut see: impl FnMut(&RowBlock<'_, T>, usize, usize) + Send) -> Result<()> {
         let observer = self.resources.stages.stage("rows of a fold", None);
         let pass = Pass { journal: None, ..self.cut.pass(1, self.resources, &*observer) };
@@ -116,7 +116,7 @@ impl<T: Real> Rows<'_, T> {
         Ok(surface.cells.iter().filter_map(|cell| cell.gcv).min_by(f64::total_cmp))
     }
 
-    /// Fits at the best lambda around index `near`.
+    /// Fits at the best lambda; the search starts at index `near_lambda`.
     pub(super) fn fit(&self, metric: Option<Arc<Metric>>, kernel: &Kernel, near: usize) -> Result<Round<T>> {
         let (mapped, gram, observer) = self.moments(metric.as_ref(), kernel)?;
         let workers = self.resources.workers;
@@ -130,9 +130,9 @@ impl<T: Real> Rows<'_, T> {
         Ok(Round { metric, kernel: mapped.kernel, lambda, error, scored, expansion, passes })
     }
 
-    /// Returns the rank and lambda at which a round is compared, and the error there: the fit's
-    /// own, unless the model has fewer features. The features are nested, so the leading ones form
-    /// such a model.
+    /// Returns the rank and lambda at which a round is compared, and the error there: those of the
+    /// fit, unless the model has a lower rank. The features are nested, so the leading features
+    /// form the model of lower rank.
     fn score(
         &self,
         gram: &GramState,
@@ -162,9 +162,9 @@ impl<T: Real> Rows<'_, T> {
         Ok(self.least(&gram, gram.features(), &*observer)?.map_or(f64::INFINITY, |(_, error)| error))
     }
 
-    /// Returns the index of the best lambda and its held-out error. The search goes downhill from
-    /// `near`, because a round resembles the previous one, and uses only the largest fold if that
-    /// has many rows. Of equal errors it prefers the larger lambda.
+    /// Returns the index of the best lambda and its held-out error. The search descends from
+    /// `near_lambda`, because a round resembles the previous one, and uses only the largest fold if
+    /// that fold has many rows. Among equal errors it prefers the larger lambda.
     fn lambda(&self, gram: &GramState, near: usize, observer: &dyn Observer) -> Result<(usize, f64)> {
         let workers = self.resources.workers;
         let mut system = System::new(gram.features(), &self.targets.centre(), Intercept::default());
@@ -213,7 +213,7 @@ impl<T: Real> Rows<'_, T> {
     /// respect to the rows before its metric; d x d.
     pub(super) fn products(&self, round: &Round<T>) -> Result<Mat<f64>> {
         let Expansion::Landmarks { landmarks, coefficients, .. } = &round.expansion else {
-            return Err(Error::option("metric", "", "it is learned through landmarks"));
+            return Err(Error::option("metric", "", "it can be learned only with a map on landmarks, such as nystrom"));
         };
         let source = self.through(round.metric.as_ref());
         let observer = self.resources.over("gradients", source.range());
@@ -231,7 +231,7 @@ impl<T: Real> Rows<'_, T> {
     }
 }
 
-/// Computes Aᵀ M A: the outer products with respect to x from the ones with respect to A x.
+/// Computes Aᵀ M A: the outer products of gradients by x from those by A x.
 fn pulled_back(m: &Mat<f64>, metric: &Metric) -> Mat<f64> {
     let (numbers, d, r) = (metric.numbers(), metric.inputs(), metric.outputs());
     if metric.is_diagonal() {
@@ -276,7 +276,7 @@ pub(super) fn root(m: &Mat<f64>, form: MetricForm) -> Result<Option<Metric>> {
     }))
 }
 
-/// Computes the standard deviation over folds of each feature's fraction of tr M, where M averages
+/// Computes the standard deviation over folds of each input's fraction of tr M, where M averages
 /// the gradients of the function of `round` over the rows of one fold. `None` if fewer than two
 /// folds have rows, or if a fold's gradients are 0.
 ///
@@ -298,7 +298,7 @@ pub(super) fn spread<T: Real>(rows: &Rows<'_, T>, round: &Round<T>) -> Result<Op
     Ok(deviations(&shares))
 }
 
-/// The rows of a fold, with their weights.
+/// Returns the rows of a fold, with their weights.
 fn of_fold<T: Real>(rows: &Rows<'_, T>, fold: usize) -> Result<MemoryRows<T>> {
     let shape = rows.source.shape();
     let (mut x, mut weights) = (Vec::new(), Vec::new());
@@ -311,7 +311,7 @@ fn of_fold<T: Real>(rows: &Rows<'_, T>, fold: usize) -> Result<MemoryRows<T>> {
     Ok(MemoryRows::new(x, shape.features)?.with_weights(Some(weights))?)
 }
 
-/// The sample standard deviation of each column; `None` for fewer than two rows.
+/// Returns the sample standard deviation of each column; `None` for fewer than two rows.
 fn deviations(rows: &[Vec<f64>]) -> Option<Vec<f64>> {
     let n = rows.len() as f64;
     let deviation = |j: usize| {

@@ -1,4 +1,4 @@
-//! The rounds of a search for a metric.
+//! The search for a metric, in rounds.
 
 use super::round::{Round, Rows, root, spread};
 use super::{likelihood, plan::LAMBDAS};
@@ -16,15 +16,15 @@ const PATIENCE: usize = 2;
 /// Factors of the kernel's length scales that are tried without a metric.
 const FACTORS: [f64; 4] = [0.25, 0.5, 1.0, 2.0];
 
-/// Number of rows for the median distance in each round: 45,000 pairs, which give it within 2 %.
+/// Number of rows for the median distance in each round; 45,000 pairs determine it within 2 %.
 const MEDIAN_ROWS: usize = 300;
 
 /// Maximum number of steps by a factor of two away from the median, if a kernel has several length
 /// scales.
 const STEPS: usize = 7;
 
-/// A form is abandoned from its second round on if its error exceeds another form's in the same
-/// round by this factor.
+/// From its second round on, a form is abandoned if its error exceeds another form's error in the
+/// same round by this factor.
 const HOPELESS: f64 = 1.25;
 
 /// Factors that are tried after the metric is found.
@@ -32,7 +32,8 @@ const LAST_FACTORS: [f64; 2] = [0.5, 2.0];
 
 pub use kmodel::model::RoundReport;
 
-/// The length scales of the kernel: the median distance on the sample times a factor, unless given.
+/// The length scales of the kernel: the median distance on the sample times a factor, or fixed
+/// numbers.
 pub(super) struct Lengths<'a, T> {
     kernel: Kernel,
     drawn: &'a RowSample<T>,
@@ -134,8 +135,8 @@ impl<'a, T: Real> Search<'a, T> {
             cv_mse: round.error,
             cv_r2: (self.variance > 0.0).then(|| 1.0 - round.error / self.variance),
         });
-        // called once for each number of rounds: an answer that depends on the number only is
-        // reproducible
+        // called once for each number of rounds, so that an answer that depends only on the number
+        // is reproducible
         self.over = self.over || (self.enough)(self.rounds.len());
         Ok(round)
     }
@@ -155,8 +156,9 @@ impl<'a, T: Real> Search<'a, T> {
         match kernel.build()?.typed::<f64>().differentiable() {
             true => Ok(()),
             false => {
-                let why =
-                    format!("the kernel {kernel} has no gradient to learn it by; take gaussian, exponential or matern");
+                let why = format!(
+                    "the kernel {kernel} has no gradient, which learning a metric needs; use gaussian, exponential or matern"
+                );
                 Err(Error::option("metric", "", why))
             }
         }
@@ -174,7 +176,8 @@ impl<'a, T: Real> Search<'a, T> {
         Ok(())
     }
 
-    /// Multiplies one of several length scales by a step while that helps; returns whether it did.
+    /// Multiplies one of several length scales by a step as long as the error falls; returns true
+    /// if it fell.
     fn walk(&mut self, rows: &Rows<'_, T>, place: usize, step: f64) -> Result<bool> {
         for steps in 0..STEPS {
             let Some(best) = self.best.as_ref().filter(|_| !self.over) else { return Ok(steps > 0) };
@@ -196,7 +199,7 @@ impl<'a, T: Real> Search<'a, T> {
         if self.variance > 0.0 { 1.0 - error / self.variance } else { 1.0 }
     }
 
-    /// Learns a factor for each feature by marginal likelihood, and fits with this metric.
+    /// Learns a factor for each input by maximum marginal likelihood, and fits with this metric.
     pub(super) fn lengths(&mut self, rows: &Rows<'_, T>, observer: &dyn Observer) -> Result<()> {
         let drawn = self.lengths.drawn;
         let (n, t) = (drawn.len().min(likelihood::ROWS), rows.targets.count());
@@ -210,7 +213,7 @@ impl<'a, T: Real> Search<'a, T> {
         self.scale(rows, Some(MetricForm::Diagonal), Some(metric))
     }
 
-    /// Fits with a metric at several length scales, if these are free.
+    /// Fits with a metric, at several length scales if these are free.
     fn scale(&mut self, rows: &Rows<'_, T>, form: Option<MetricForm>, metric: Option<Arc<Metric>>) -> Result<()> {
         for factor in if self.lengths.are_free() { &FACTORS[..] } else { &[1.0] } {
             let round = self.fit(rows, (form, 0), metric.clone(), *factor)?;
@@ -262,7 +265,7 @@ impl<'a, T: Real> Search<'a, T> {
         number > 1 && others.any(|other| error > HOPELESS * other.cv_mse)
     }
 
-    /// Tries other length scales for the best metric while they help.
+    /// Tries other length scales for the best metric as long as they reduce the error.
     pub(super) fn stretch(&mut self, rows: &Rows<'_, T>) -> Result<()> {
         if !self.lengths.are_free() {
             return Ok(());
@@ -281,7 +284,7 @@ impl<'a, T: Real> Search<'a, T> {
         Ok(())
     }
 
-    /// Returns the standard deviations over folds of the features' contributions in the best round;
+    /// Returns the standard deviations over folds of the inputs' contributions in the best round;
     /// `None` without a metric.
     pub(super) fn spread(&self, rows: &Rows<'_, T>) -> Result<Option<Vec<f64>>> {
         let best = self.best.as_ref().filter(|best| best.form.is_some());

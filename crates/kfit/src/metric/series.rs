@@ -1,5 +1,5 @@
-//! Tables whose rows are a series: random K-fold is too optimistic there, contiguous (blocked)
-//! K-fold is not.
+//! Tables whose rows are a series: for them random K-fold is too optimistic, and contiguous
+//! (blocked) K-fold is not.
 
 use crate::{FoldSpec, Folds, Result, Targets};
 use kapprox::Real;
@@ -9,8 +9,8 @@ use std::ops::Range;
 /// Number of contiguous blocks that replace random folds.
 pub const BLOCKS: usize = 6;
 
-/// Fraction of the variance between the means of blocks above which the table counts as sorted by
-/// its target: a held-out block would have targets unlike all others.
+/// Fraction of the variance that lies between the means of blocks, above which a table counts as
+/// sorted by its target: the targets of a held-out block would differ from all others.
 const SORTED: f64 = 0.5;
 
 /// Number of leading rows examined.
@@ -31,8 +31,8 @@ pub fn warning<T: Real>(source: &dyn RowSource<T>, targets: &Targets, folds: &Fo
     }
     Ok(alike(source, targets)?.map(|correlation| {
         format!(
-            "rows that follow each other have like targets (correlation {correlation:.2}): where they are a series or come from few \
-             subjects, random folds flatter, and what is learned by them may be worse on new ones; give `folds` blocks:6, or a column"
+            "consecutive rows have similar targets (correlation {correlation:.2}): if the rows are a series or come from few subjects, random \
+             folds underestimate the error on new rows or subjects; use `folds` blocks:6 or column:NAME"
         )
     }))
 }
@@ -52,12 +52,12 @@ pub fn series<T: Real>(
 #[doc(hidden)]
 pub fn told_of_blocks(correlation: f64, given: &FoldSpec) -> String {
     format!(
-        "rows that follow each other have like targets (correlation {correlation:.2}), as in a series: folds are {BLOCKS} blocks of rows; \
-         `folds` {given} takes rows at random, and `folds` column:NAME the values of a column"
+        "consecutive rows have similar targets (correlation {correlation:.2}), as in a series: folds are {BLOCKS} contiguous blocks of rows; \
+         use `folds` {given} for random folds, or column:NAME for one fold per value of a column"
     )
 }
 
-/// Calls `see` with the number of each row and its targets.
+/// Calls `visit` with the number of each row and its targets.
 fn each_row<T: Real>(
     source: &dyn RowSource<T>,
     range: Range<u64>,
@@ -102,7 +102,7 @@ fn alike<T: Real>(source: &dyn RowSource<T>, targets: &Targets) -> Result<Option
     Ok(correlation.filter(|correlation| *correlation > ALIKE))
 }
 
-/// Fraction of the variance of the targets between the means of folds.
+/// Returns the fraction of the targets' variance that lies between the means of folds.
 fn between<T: Real>(sample: &MemoryRows<T>, folds: &Folds, targets: &Targets) -> Result<f64> {
     let (t, k) = (targets.count(), folds.count());
     let (mut sums, mut sizes, mut squares) = (vec![0.0; k * t], vec![0.0; k], 0.0);

@@ -1,4 +1,4 @@
-//! Folds without buffers of their own.
+//! Folds that are defined by a function and need no scratch buffers.
 
 use crate::{Error, Result};
 use kapprox::Real;

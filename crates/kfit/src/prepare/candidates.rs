@@ -6,7 +6,8 @@ use kapprox::landmark::RowSample;
 use kstore::{Coded, Label, MemoryRows, Merge, Pass, RowBlock, RowSource, TableShape};
 use std::{ops::Range, sync::Arc};
 
-/// Returns the sample as a table in row order, so that passes over it do not depend on the draw.
+/// Returns the sample as a table in row order, so that passes over it do not depend on the order of
+/// the draw.
 pub fn in_row_order<T: Real>(sample: RowSample<T>) -> Result<MemoryRows<T>> {
     let mut order: Vec<usize> = (0..sample.len()).collect();
     order.sort_unstable_by_key(|i| sample.rows[*i]);

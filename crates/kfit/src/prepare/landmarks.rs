@@ -25,12 +25,12 @@ const AIM: f64 = 0.9;
 pub struct Mapped<T: Real> {
     pub map: Box<dyn FeatureMap<T>>,
     pub kernel: Kernel,
-    /// The second view; its features are the last features of the map.
+    /// The second view; its features follow those of the first in the map.
     pub with: Option<SecondView>,
     /// The landmarks, for a solver that combines their kernel sections itself; the map then has no
     /// features.
     pub set: Option<LandmarkSet<T>>,
-    /// Number of landmarks and of their candidate rows; `None` for a map without landmarks.
+    /// Number of landmarks and number of candidate rows; `None` for a map without landmarks.
     pub landmarks: Option<(usize, u64)>,
     pub passes: u64,
 }
@@ -40,7 +40,7 @@ pub struct SecondView {
     /// The kernel, with every parameter resolved to a number.
     pub kernel: Kernel,
     pub features: usize,
-    /// Number of basis functions of its features.
+    /// Number of basis functions that its features combine.
     pub functions: usize,
 }
 
@@ -57,7 +57,8 @@ struct Chosen<T> {
     passes: u64,
 }
 
-/// Input of a feature map: n rows of a source, the way they are read, and the shape of the passes.
+/// Input of a feature map: n rows of a source, how they are read, the options, and the shape of the
+/// passes.
 #[derive(Debug)]
 pub struct Mapping<'a, T: Real> {
     pub source: &'a dyn RowSource<T>,
@@ -69,7 +70,7 @@ pub struct Mapping<'a, T: Real> {
 }
 
 impl<T: Real> Mapping<'_, T> {
-    /// Builds the map. With two views, the features of both are concatenated.
+    /// Builds the map; for two views, the features of both are concatenated.
     pub fn map(&self) -> Result<Mapped<T>> {
         let first = self.view()?;
         let Some(kernel) = &self.options.with else { return Ok(first) };
@@ -134,7 +135,7 @@ impl<T: Real> Mapping<'_, T> {
             None => {
                 let error = state.certificate(there).trace_error;
                 let remedy = match there < self.options.rank {
-                    true => "raise `candidates`, or take `precision` f64",
+                    true => "raise `candidates`, or use `precision` f64",
                     false => "raise `rank`",
                 };
                 self.resources.stages.warn(format!(
@@ -145,23 +146,24 @@ impl<T: Real> Mapping<'_, T> {
         Ok(1)
     }
 
-    /// Draws candidates, resolves the kernel and chooses landmarks, for a solver that combines the
-    /// landmarks' kernel sections itself.
+    /// Draws candidates, resolves the kernel and chooses landmarks, without a map, for a solver
+    /// that combines the landmarks' kernel sections itself.
     pub(crate) fn unmapped(&self) -> Result<Mapped<T>> {
         let (Chosen { set, among, passes }, kernel) = self.select()?;
         let (map, landmarks) = (Box::new(StackedMaps(Vec::new())), Some((set.len(), among)));
         Ok(Mapped { map, kernel, with: None, set: Some(set), landmarks, passes })
     }
 
-    /// Resolves the kernel, for a solver that combines the kernel sections of all rows. One pass
-    /// has loaded these rows; passes over memory are not counted and not journaled.
+    /// Resolves the kernel, without landmarks and map, for a solver that combines the kernel
+    /// sections of all rows. One pass has loaded these rows; passes over memory are neither counted
+    /// nor journaled.
     pub(crate) fn of_rows(&self) -> Result<Mapped<T>> {
         let resources = &Resources { journal: None, ..*self.resources };
         let (kernel, _) = Mapping { resources, ..*self }.kernel()?;
         Ok(Mapped { map: Box::new(StackedMaps(Vec::new())), kernel, with: None, set: None, landmarks: None, passes: 1 })
     }
 
-    /// Resolves the kernel, so that every parameter is a number; also returns the number of passes.
+    /// Resolves every parameter of the kernel to a number; also returns the number of passes.
     pub fn kernel(&self) -> Result<(Kernel, u64)> {
         let Settled { kernel, passes, .. } = self.settle()?;
         Ok((kernel, passes))
@@ -214,7 +216,9 @@ impl<T: Real> Mapping<'_, T> {
         let wanted = shape.landmarks.unwrap_or(shape.p);
         match &self.options.landmarks {
             LandmarkSource::Scheme(name) => self.choose_by(name, kernel, sample, wanted),
-            LandmarkSource::File(path) => Err(Error::option("landmarks", path.display(), "its file is not open")),
+            LandmarkSource::File(path) => {
+                Err(Error::option("landmarks", path.display(), "its file is not open yet; Fit::opened opens it"))
+            }
             LandmarkSource::Rows(table) => self.read(table, wanted),
         }
     }
@@ -242,15 +246,15 @@ impl<T: Real> Mapping<'_, T> {
         }
         let count = candidates.len() as u64;
         let watch = Quiet(&*observer);
-        // Rows in memory cost nothing to read: one lane, with all threads inside the products, as
-        // in the Gram pass. No journal: a resumed run has the same rows.
+        // Reading rows in memory costs nothing, so one lane suffices, with all threads inside the
+        // products, as in the Gram pass. Not journaled: a resumed run draws the same rows.
         let pass = Pass { lanes: 1, journal: None, ..self.scan(&watch) };
         let data = Scan { source: &candidates, pass, count };
         let set = self.select_by(chooser, &data, kernel, wanted)?;
         Ok(Chosen { set, among: count, passes })
     }
 
-    /// Chooses `wanted` landmarks among these rows, or fewer if they reach the tolerance.
+    /// Chooses `landmark_count` landmarks among these rows, or fewer if they reach the tolerance.
     fn select_by(
         &self,
         chooser: &dyn Landmarks<T>,
@@ -265,7 +269,8 @@ impl<T: Real> Mapping<'_, T> {
         })
     }
 
-    /// Reads the first `wanted` rows of a table of landmarks, scaled like the training rows.
+    /// Reads the first `landmark_count` rows of a table of landmarks, scaled like the training
+    /// rows.
     fn read(&self, table: &Selected, wanted: usize) -> Result<Chosen<T>> {
         let source = table.rows::<T>(Reading { scaler: self.reading.scaler.clone(), ..Reading::default() })?;
         let source = MetricRows::new(source, self.options.metric.known().cloned());
@@ -283,7 +288,7 @@ impl<T: Real> Mapping<'_, T> {
         }
         let count = points.len() / d;
         if count == 0 {
-            let why = "the table of landmarks has no row; name another table, or a scheme".to_string();
+            let why = "the table of landmarks has no rows; name another table, or a scheme".to_string();
             return Err(kstore::Error::Empty { what: "`landmarks`".to_string(), why }.into());
         }
         self.options.kernel.check_values(MatRef::from_row_major_slice(&points, count, d), 0)?;
@@ -306,7 +311,7 @@ pub fn check_values<T: Real>(
     if kernel.domain() == Domain::Any {
         return Ok(0);
     }
-    let observer = resources.stages.stage("values the kernel is defined for", Some(n));
+    let observer = resources.stages.stage("check of the kernel's domain", Some(n));
     cut.pass(lanes, resources, &*observer).each(source, || (), |(), block, _| check(kernel, block))?;
     Ok(1)
 }
@@ -327,8 +332,9 @@ pub fn settle<T: Real>(kernel: &Kernel, sample: &RowSample<T>, seed: u64) -> Res
     Ok(settle_lengths(kernel, sample, seed, &[vec![1.0]])?.swap_remove(0))
 }
 
-/// Returns a kernel for each list of factors: each `auto` length scale is the median distance, as
-/// in [`settle`], times its factor. A list has one factor for all length scales, or one for each.
+/// Returns a kernel for each list of factors: each `median` or `auto` length scale is the median
+/// distance in a uniform subsample, times its factor. A list has one factor for all length scales,
+/// or one for each.
 pub(crate) fn settle_lengths<T: Real>(
     kernel: &Kernel,
     sample: &RowSample<T>,

@@ -11,19 +11,19 @@ use kapprox::landmark::{Effort, RpCholesky};
 use kapprox::{NystromMap, map::nystrom::STRIP};
 use kstore::Plan;
 
-/// Tiles per segment if every thread has a lane: few enough that lanes end together. Each segment
-/// allocates and merges one state: 24 bytes of traffic per entry and fold for 36,864 rows, about
-/// 1 % of the work per fold.
+/// Number of tiles per segment if every thread has a lane: small enough that lanes end together.
+/// Each segment allocates and merges one state: 24 bytes of traffic per entry and fold for 36,864
+/// rows, about 1 % of the work per fold.
 const TILES_PER_SEGMENT: usize = 16;
 
 const TILES_PER_LARGE_SEGMENT: usize = 32;
 
-/// Number of features up to which a state is small enough (512 KiB) to give every thread a lane.
-/// Above it, one lane with all threads inside the products is as fast and needs fewer states.
+/// Number of features up to which a state is small enough (512 KiB) for one lane per thread. Above
+/// it, one lane with all threads inside the products is as fast and needs fewer states.
 const LANE_FEATURES: usize = 256;
 
-/// Returns the pass shape with the most lanes within the budget, and its plans. If none fits,
-/// returns the smallest, which the caller's check rejects.
+/// Returns the pass shape with the most lanes that fit in the budget, and its plans. If no shape
+/// fits, returns the smallest, which the caller's check rejects.
 pub fn cut(shape: &ProblemSize, last: &dyn Fn(PassShape) -> Plan, budget: usize) -> (PassShape, Vec<Plan>) {
     let tile = tile_rows(shape.d, shape.map.p, shape.element);
     let (gram_lanes, tiles) = match shape.map.p <= LANE_FEATURES {
@@ -56,8 +56,8 @@ pub(crate) fn last(
 }
 
 /// Returns the stages of a run on features: statistics, landmarks, map, the solver's first pass
-/// over the features, and the rest of the solver, to whose plan `add` adds the solver's own memory.
-/// `own` is the solver's number of passes before and after that first pass.
+/// over the features, and the rest of the solver. `add` adds the solver's memory to the last plan;
+/// `solver_passes` are the solver's numbers of passes before and after its first pass.
 pub(crate) fn on_features(
     work: &FitRequest<'_>,
     add: &dyn Fn(Plan, PassShape) -> Plan,
@@ -73,7 +73,7 @@ pub(crate) fn featured(work: &FitRequest<'_>, plans: Vec<Plan>, [before, after]:
     plans.into_iter().zip(passes).map(|(plan, passes)| Stage { plan, passes }).collect()
 }
 
-/// Returns the memory plan of each stage; `last` plans the solver's work after its first pass.
+/// Returns the memory plan of each stage; `last_plan` plans the solver's work after its first pass.
 pub(crate) fn plans(shape: &ProblemSize, last: &dyn Fn(PassShape) -> Plan, cut: PassShape, budget: usize) -> Vec<Plan> {
     vec![
         scan(shape, cut, budget),
@@ -89,7 +89,7 @@ pub const RANK: &str = "lower `rank`";
 const TARGET_FEATURES: &str = "leave `target_kernel` out";
 const UNIFORM: &str = "choose `landmarks` uniform or lower `rank`";
 
-/// Names of the stages that solve a system without its Gram matrix.
+/// Names of the stages of solvers that do not form the Gram matrix.
 pub(crate) const ITERATION: &str = "conjugate gradient";
 pub const FACTOR: &str = "Cholesky factor";
 
@@ -107,7 +107,7 @@ pub fn rows(plan: Plan, shape: &ProblemSize, cut: PassShape, lanes: usize, eleme
     )
 }
 
-/// Bytes of the f64 feature strips, which f32 rows need.
+/// Returns the bytes of the f64 feature strips, which only f32 rows need.
 fn strips(shape: &ProblemSize) -> usize {
     if shape.element == 8 {
         0
@@ -118,7 +118,7 @@ fn strips(shape: &ProblemSize) -> usize {
 
 pub fn scan(shape: &ProblemSize, cut: PassShape, budget: usize) -> Plan {
     let shape = &ProblemSize { d: shape.columns, ..shape.clone() };
-    // the smallest keys of every lane and their merge, and a copy of the values
+    // the rows with the smallest keys of every lane and of the merge, and a copy of the values
     let medians = (cut.scan_lanes + 2) * shape.medians * (shape.d * 8 + 40);
     rows(base("scaling statistics", shape, budget), shape, cut, cut.scan_lanes, 8).term(
         "rows for medians",
@@ -139,7 +139,7 @@ fn selection(shape: &ProblemSize, cut: PassShape, budget: usize, factor: bool, r
     let few = MEDIAN_ROWS.min(n);
     let drawn = shape.candidates.filter(|_| shape.map.landmarks.is_some()).unwrap_or(0).max(MEDIAN_ROWS).min(n);
     let plan = plan
-        // twice: while the smallest keys are collected, and while they are sorted into row order
+        // two copies: while the smallest keys are collected, and while the rows are sorted
         .term("candidate rows", drawn.saturating_mul(2 * (shape.d * e + 40)), "lower `candidates`")
         .term("distances for the length scale", few * 8 * (shape.d + few), DATA);
     let Some(m) = shape.map.landmarks else { return plan };
@@ -166,8 +166,8 @@ pub(crate) fn one_lane(shape: &ProblemSize) -> PassShape {
     PassShape { tile, segment: 32 * tile as u64, scan_lanes: shape.threads, gram_lanes: 1, prefetch: 2 }
 }
 
-/// Returns the stages of a solver that uses the landmarks only: statistics, landmarks, and the
-/// solver, to whose plan `add` adds the solver's own memory.
+/// Returns the stages of a solver that uses only the landmarks: statistics, landmarks, and the
+/// solver, to whose plan `add` adds the solver's memory.
 pub(crate) fn landmark_stages(work: &FitRequest<'_>, add: &dyn Fn(Plan, PassShape) -> Plan) -> (PassShape, Vec<Stage>) {
     let (shape, memory) = (&work.shape, work.resources.memory);
     let (cut, [rounds, _]) = (one_lane(shape), work.options.passes_of_map());
@@ -187,7 +187,7 @@ pub(crate) fn choosing(shape: &ProblemSize, cut: PassShape, landmarks: &Landmark
 
 fn map(shape: &ProblemSize, budget: usize) -> Plan {
     base("feature map", shape, budget).term("the map", shape.map.footprint.fixed, RANK).term(
-        "matrices it is made of",
+        "matrices to build the map",
         shape.map.making,
         RANK,
     )
@@ -206,14 +206,14 @@ fn gram(shape: &ProblemSize, cut: PassShape, budget: usize) -> Plan {
     plan.term(name, states * state, remedy)
         .term("feature map", shape.map.footprint.fixed, RANK)
         .term("features of a tile", lanes * features + strips(shape), RANK)
-        .term("rows waiting by fold", lanes * parts * bin, "lower `folds`")
+        .term("buffered rows of each fold", lanes * parts * bin, "lower `folds`")
         .term("panels", lanes * panels(shape, cut), RANK)
         .term("features of the target", if columns == t { 0 } else { 8 * lanes * cut.tile * columns }, TARGET_FEATURES)
         .term("map of the target", target_map(shape), TARGET_FEATURES)
         .term("products of the threads", shape.threads * (4 << 20), "lower `threads`")
 }
 
-/// Bytes of the map from targets to target features; 0 without one.
+/// Returns the bytes of the map from targets to target features; 0 without such a map.
 fn target_map(shape: &ProblemSize) -> usize {
     match shape.moment_columns == shape.t {
         true => 0,
@@ -221,7 +221,7 @@ fn target_map(shape: &ProblemSize) -> usize {
     }
 }
 
-/// Bytes of one lane's panels in the pass that fills the Gram matrix.
+/// Returns the bytes of one lane's panels in the pass that fills the Gram matrix.
 fn panels(shape: &ProblemSize, cut: PassShape) -> usize {
     let bytes = if shape.element == 4 { GramScratch::<f32>::bytes } else { GramScratch::<f64>::bytes };
     bytes(shape.map.p, shape.moment_columns, cut.tile, shape.threads)
@@ -238,15 +238,16 @@ pub fn pass_features(what: &str, shape: &ProblemSize, cut: PassShape, budget: us
         .term("products of the threads", shape.threads * (4 << 20), "lower `threads`")
 }
 
-/// Name and remedy of the term for the Gram matrices; mentions folds only if there are several.
+/// Returns name and remedy of the term for the Gram matrices; mentions folds only if there are
+/// several.
 fn gram_term(shape: &ProblemSize, copies: &str) -> (String, &'static str) {
     match (shape.folds, shape.classes) {
         (0 | 1, 1) => (format!("Gram matrix ({copies})"), RANK),
         (0 | 1, classes) => {
-            (format!("Gram matrices ({classes} classes, {copies})"), "take `within` pooled or lower `rank`")
+            (format!("Gram matrices ({classes} classes, {copies})"), "use `within` pooled or lower `rank`")
         }
         (folds, 2..) => {
-            (format!("Gram matrices of each class ({folds} folds, {copies})"), "take `within` pooled or lower `rank`")
+            (format!("Gram matrices of each class ({folds} folds, {copies})"), "use `within` pooled or lower `rank`")
         }
         (folds, _) => (format!("Gram matrices ({folds} folds, {copies})"), "lower `rank` or `folds`"),
     }

@@ -1,4 +1,4 @@
-//! The first pass: feature scaling, class labels, and checks that the rows can be learned from.
+//! The first pass: scaling of the inputs, class labels, and checks of the rows.
 
 use crate::request::{MEDIANS, PassShape, Resources, Scaling, Stages, TrainOptions};
 use crate::task::Task;
@@ -19,7 +19,7 @@ pub struct Survey {
     weight_unit: Option<f64>,
 }
 
-/// Integer weights up to 2⁵³ have exact sums.
+/// Largest total of integer weights with an exact sum in f64, 2⁵³.
 const MOST_COUNTED: f64 = 9_007_199_254_740_992.0;
 
 /// Returns the divisor of the row weights: 1 if all are integers (frequency weights), else their
@@ -34,7 +34,7 @@ impl Survey {
         self.statistics.rows
     }
 
-    /// Number of regression targets: the numeric targets, or the codes of the classes.
+    /// Returns the number of regression targets: numeric targets, or codes of the classes.
     pub(crate) fn targets(&self) -> usize {
         self.classes.as_ref().map_or(self.numeric().len(), Classes::targets)
     }
@@ -53,7 +53,7 @@ impl Survey {
         variances.iter().sum::<f64>() / variances.len().max(1) as f64
     }
 
-    /// Sum of the row weights; `None` if rows have no weights.
+    /// Returns the sum of the row weights; `None` if rows have no weights.
     pub(crate) fn weight(&self) -> Option<f64> {
         weight_of(&self.statistics)
     }
@@ -83,21 +83,21 @@ impl Survey {
         }
     }
 
-    /// Half the distance in a scaled feature between one standard deviation below and above its
-    /// mean: 1 for standard scaling.
+    /// Returns half the difference between the scaled values of mean + deviation and mean −
+    /// deviation of an input: 1 for standard scaling.
     pub(crate) fn spread(&self, j: usize) -> f64 {
         let Some(feature) = self.statistics.features.get(j) else { return 1.0 };
         let at = |value: f64| self.scaler.apply(j, value);
         (at(feature.mean + feature.deviation()) - at(feature.mean - feature.deviation())) / 2.0
     }
 
-    /// Divisor of the row weights.
+    /// Returns the divisor of the row weights; 1 without weights.
     pub fn weight_unit(&self) -> f64 {
         self.weight_unit.unwrap_or(1.0)
     }
 }
 
-/// Sum of the row weights; `None` if rows have no weights.
+/// Returns the sum of the row weights; `None` if rows have no weights.
 pub fn weight_of(statistics: &Statistics) -> Option<f64> {
     statistics.weights.first().map(|weights| weights.weight)
 }
@@ -181,29 +181,30 @@ pub fn of(
     Ok(Survey { statistics, scaler, classes, groups, weight_unit })
 }
 
-/// Maximum number of distinct integers that may be class labels.
+/// Maximum number of distinct integers that are likely to be class labels.
 pub const FEW_WHOLE: usize = 20;
 
-/// The first target, if it is an integer column with few distinct values, which may be classes.
+/// Returns the first target if it is an integer column with a small range, whose values may be
+/// classes.
 fn few_whole(statistics: &Statistics) -> Option<&Moments> {
     let few = |target: &&Moments| target.whole && (1.0..FEW_WHOLE as f64).contains(&(target.max - target.min));
     statistics.targets.first().filter(few)
 }
 
-/// Warns of a numeric target that may hold classes.
+/// Warns of a numeric target whose values may be classes.
 pub fn warn_of_classes(selected: &Selected, statistics: &Statistics, task: Task, stages: &dyn Stages) {
     if let (Some(name), Some(target), Task::Regression) =
         (&selected.target_names().first(), few_whole(statistics), task)
     {
         stages.warn(format!(
-            "target {name} holds whole numbers from {} to {}, which are learned as a quantity; `task` classification (ridge), or \
-             logistic and svm, learn them as classes",
+            "target {name} has integer values from {} to {} but is treated as numeric (regression); for classes, use \
+             `task` classification (ridge), logistic or svm",
             target.min, target.max
         ));
     }
 }
 
-/// Rejects rows that nothing can be learned from, and warns of constant features.
+/// Rejects rows without usable weights or targets, and warns of constant inputs and targets.
 fn check(selected: &Selected, statistics: &Statistics, options: &TrainOptions, stages: &dyn Stages) -> Result<()> {
     statistics.check(selected.class_name().unwrap_or_default(), selected.group_name().unwrap_or_default())?;
     match statistics.weights.first() {
@@ -216,7 +217,7 @@ fn check(selected: &Selected, statistics: &Statistics, options: &TrainOptions, s
         0 => {
             let blank = if selected.missing() == Missing::Drop { selected.blank()? } else { Vec::new() };
             let why = match blank.first() {
-                Some(column) => format!("no row is left: column {column:?} has no value in any of them; leave it out"),
+                Some(column) => format!("no row is left: column {column:?} has no values in these rows; leave it out"),
                 None => "no row is left to learn from; check `rows`, `where` and `missing`".to_string(),
             };
             return Err(kstore::Error::Empty { what: "the selection".to_string(), why }.into());
@@ -245,7 +246,7 @@ fn check(selected: &Selected, statistics: &Statistics, options: &TrainOptions, s
     if options.task == Task::Classification && !lone.is_empty() {
         let what = if lone.len() == 1 { "class has" } else { "classes have" };
         stages.warn(format!(
-            "{} {what} one row only: {}; nothing tells how such rows vary: bring more of them, or leave them out by `where`",
+            "{} {what} one row only: {}; one row does not show how a class varies: add rows of these classes, or exclude them with `where`",
             lone.len(),
             shown(&lone)
         ));
@@ -254,13 +255,13 @@ fn check(selected: &Selected, statistics: &Statistics, options: &TrainOptions, s
     let whole = labels.iter().filter(|(label, _)| matches!(label, Label::Int(_))).count();
     if options.task == Task::Classification && whole > FEW_WHOLE {
         stages.warn(format!(
-            "the target has {whole} different whole numbers, and each becomes a class; if they are a measurement, take a regression \
+            "the target has {whole} distinct integer values, and each becomes a class; if the target is numeric, use a regression \
              (ridge, svr)"
         ));
     }
     if options.task == Task::Regression {
         for (name, _) in selected.target_names().iter().zip(&statistics.targets).filter(|(_, t)| constant(t)) {
-            stages.warn(format!("target {name} is constant over the training rows: there is nothing to explain"));
+            stages.warn(format!("target {name} is constant over the training rows and has no variance to explain"));
         }
     }
     Ok(())

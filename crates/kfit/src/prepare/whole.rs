@@ -13,16 +13,16 @@ pub(crate) fn cut(shape: &ProblemSize) -> PassShape {
     PassShape { tile, segment: 16 * tile as u64, scan_lanes: shape.threads, gram_lanes: 1, prefetch: 2 }
 }
 
-/// Plans rows, targets, weights, codes and row numbers, twice: the model is a second copy.
+/// Plans two copies of rows, targets, weights, codes and row numbers; the model is the second.
 pub(crate) fn plan(what: &str, shape: &ProblemSize, budget: usize) -> Plan {
     let row = shape.d * shape.element + 8 * (shape.t + 2 + usize::from(shape.weighted));
     let fewer = "learn from fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
     plan::base(what, shape, budget).term("rows, which are the model", 2 * shape.n as usize * row, fewer)
 }
 
-/// Reads all rows in one pass with one lane, so that they arrive in order, into buffers of the
-/// right size. Targets are the centred regression targets. Weights, if any, are in the units of the
-/// table. Class and group codes are included.
+/// Reads all rows in one pass into buffers of the right size; one lane keeps their order. Targets
+/// are the centred regression targets. Weights, if any, are in the units of the table. Class and
+/// group codes are included.
 pub(crate) fn load<T: Real>(
     source: &dyn RowSource<T>,
     (targets, weight_unit): (&Targets, f64),

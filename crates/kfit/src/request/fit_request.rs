@@ -1,4 +1,4 @@
-//! The request to a solver, and its access to the rows.
+//! The request to a solver: options, resources and sizes; and how the solver accesses the rows.
 
 use crate::request::{ProblemSize, Resources, TrainOptions};
 use crate::{Error, Result};
@@ -9,13 +9,14 @@ use std::borrow::Cow;
 pub enum RowAccess {
     /// As features of a map.
     Features,
-    /// As kernel values with landmarks z: the solver combines the kernel sections k(·, z) itself.
+    /// As kernel values with the landmarks z; the solver combines the kernel sections k(·, z)
+    /// itself.
     Landmarks,
-    /// Directly, all in memory: the solver combines the kernel sections of all rows.
+    /// Directly, all rows in memory; the solver combines the kernel sections of all rows.
     Rows,
 }
 
-/// The request to a solver, as far as it is resolved.
+/// The request to a solver. Its sizes are upper bounds until the rows are counted.
 #[derive(Debug)]
 pub struct FitRequest<'a> {
     /// Options, which define the result.
@@ -27,10 +28,11 @@ pub struct FitRequest<'a> {
 }
 
 impl FitRequest<'_> {
-    /// Rejects weighted rows: `what` does not support weights, and `remedy` names what does.
+    /// Rejects weighted rows, because `what` does not support weights; `remedy` names an
+    /// alternative.
     pub(crate) fn refuse_weights(&self, what: &str, remedy: &str) -> Result<()> {
         match self.shape.weighted {
-            true => Err(Error::option("weights", "", format!("{what} takes no weights; {remedy}"))),
+            true => Err(Error::option("weights", "", format!("{what} does not support weights; {remedy}"))),
             false => Ok(()),
         }
     }

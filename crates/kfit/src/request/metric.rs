@@ -1,4 +1,4 @@
-//! Where a fit takes its metric from.
+//! Sources of the metric of a fit.
 
 use crate::{AnyModel, Error, Result, model::either};
 use kapprox::metric::Metric;
@@ -17,7 +17,7 @@ const TILE: usize = 256;
 pub enum MetricForm {
     /// Diagonal or full, whichever has the smaller held-out error: `learn`.
     Best,
-    /// One factor per feature: `diagonal`.
+    /// One factor per input: `diagonal`.
     Diagonal,
     /// A d x d matrix: `full`.
     Full,
@@ -54,11 +54,11 @@ impl FromStr for MetricForm {
     }
 }
 
-/// Where the metric of a fit comes from.
+/// The source of the metric of a fit.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum MetricSource {
-    /// No metric: the kernel sees the scaled features.
+    /// No metric; the kernel sees the scaled inputs.
     #[default]
     None,
     /// A metric known before the fit.
@@ -70,7 +70,7 @@ pub enum MetricSource {
 }
 
 impl MetricSource {
-    /// Wraps a known metric, for the features as scaled by the fit.
+    /// Wraps a metric for inputs as scaled by the fit.
     pub fn of(metric: Arc<Metric>) -> Self {
         Self::Given(KnownMetric { metric, scaler: None })
     }
@@ -87,7 +87,7 @@ impl MetricSource {
         }
     }
 
-    /// Returns the known metric, if any, for features scaled by `scaler`.
+    /// Returns the provided metric, if any, converted to inputs scaled by `scaler`.
     #[doc(hidden)]
     pub fn known_for(&self, scaler: &Scaler) -> Result<Option<Arc<Metric>>> {
         match self {
@@ -96,7 +96,7 @@ impl MetricSource {
         }
     }
 
-    /// Number of columns that the kernel sees, for rows of d features.
+    /// Returns the number of columns that the kernel sees, for rows of d inputs.
     #[doc(hidden)]
     pub fn outputs(&self, d: usize) -> usize {
         match self {
@@ -137,9 +137,9 @@ impl FromStr for MetricSource {
 #[doc(hidden)]
 #[derive(Clone, Debug, PartialEq)]
 pub struct KnownMetric {
-    /// The metric, for features scaled by `scaler`.
+    /// The metric, for inputs scaled by `scaler`.
     pub metric: Arc<Metric>,
-    /// Scaling of the features that the metric was learned with; `None` for the scaling of the
+    /// Scaling of the inputs in the fit that learned the metric; `None` for the scaling of the
     /// current fit.
     pub scaler: Option<Scaler>,
 }
@@ -152,29 +152,33 @@ impl KnownMetric {
         format!("{} of {} features, {}", self.metric.outputs(), self.metric.inputs(), Digest::of(&bytes))
     }
 
-    /// Returns the metric for features scaled by `scaler`: converted if the divisors differ,
+    /// Returns the metric for inputs scaled by `scaler`: converted if the divisors differ,
     /// unchanged if both scalings are nonlinear.
     fn scaled(&self, scaler: &Scaler) -> Result<Arc<Metric>> {
         let scale = &scaler.scale;
         if self.metric.inputs() != scale.len() {
             let got = format!("of {} features", self.metric.inputs());
-            return Err(Error::option("metric", got, format!("the rows have {}; give a number for each", scale.len())));
+            return Err(Error::option(
+                "metric",
+                got,
+                format!("the rows have {} features; give one number for each", scale.len()),
+            ));
         }
         let before = match &self.scaler {
             None => return Ok(self.metric.clone()),
             Some(before) if before.knots != scaler.knots => {
-                let why = "it was learned with other quantiles of the features, which no metric can make up for; learn it again";
+                let why = "it was learned with other quantiles of the features and cannot be converted; learn it again";
                 return Err(Error::option("metric", "", why));
             }
             Some(before) if before.asinh != scaler.asinh => {
-                let (has, want) = if before.asinh { ("behind", "asinh") } else { ("without", "standard") };
-                let why = format!("it was learned {has} asinh, which no metric can make up for; set `scale` {want}");
+                let (has, want) = if before.asinh { ("with", "asinh") } else { ("without", "standard") };
+                let why = format!("it was learned {has} asinh scaling and cannot be converted; set `scale` {want}");
                 return Err(Error::option("metric", "", why));
             }
             Some(before) if before.bends() => return Ok(self.metric.clone()),
             Some(before) => &before.scale,
         };
-        // a constant feature has divisor 0 and no effect, in either scaling
+        // a constant input has divisor 0 and no effect, in either scaling
         let ratio = |(now, before): (&f64, &f64)| if *before == 0.0 { 0.0 } else { now / before };
         let ratios: Vec<f64> = scale.iter().zip(before).map(ratio).collect();
         Ok(match ratios.iter().all(|ratio| *ratio == 1.0) {
@@ -185,28 +189,27 @@ impl KnownMetric {
 }
 
 impl MetricSource {
-    /// Takes the metric of a model, for rows with these feature names. If the divisors of the
-    /// features differ from the model's, the fit converts the metric, so that it means the same in
+    /// Returns the metric of a model, for rows with these input columns. If the divisors of the
+    /// inputs differ from the model's, the fit converts the metric, so that it stays the same in
     /// the table's units.
     ///
-    /// # Errors
-    /// [`Error::Option`] for a model without a metric, or with other features.
+    /// # Errors [`Error::Option`] for a model without a metric, or with other inputs.
     #[doc(hidden)]
     pub fn of_model(model: &AnyModel, features: &[String]) -> Result<Self> {
         let (metric, scaler) = either!(AnyModel: model, model => (&model.metric, &model.scaler));
         let Some(metric) = metric else {
-            let why = "the model has no metric; take one that was fitted with `metric` learn";
+            let why = "the model has no metric; name one that was fitted with `metric` learn";
             return Err(Error::option("metric", "a model", why));
         };
         if model.card().features != features {
-            let why = "its features are not those of the rows, in their order";
+            let why = "its features differ from the features of the rows, or their order does; name a model of the same columns";
             return Err(Error::option("metric", "a model", why));
         }
         Ok(Self::Given(KnownMetric { metric: metric.clone(), scaler: Some(scaler.clone()) }))
     }
 
-    /// Reads the metric from a table with one column per feature: one row is a diagonal, r rows are
-    /// an r x d matrix. It applies to the features as scaled by the fit.
+    /// Reads the metric from a table with one column per input: one row is a diagonal, r rows are
+    /// an r x d matrix. It applies to the inputs as scaled by the fit.
     ///
     /// # Errors
     /// A table without rows or with more than 100,000; invalid numbers; read errors.
@@ -215,7 +218,11 @@ impl MetricSource {
         let range = RowSource::<f64>::range(&source);
         if range.end - range.start > MOST_ROWS {
             let got = format!("{} rows", range.end - range.start);
-            return Err(Error::option("metric", got, "give one row for a diagonal, or a matrix of a few rows"));
+            return Err(Error::option(
+                "metric",
+                got,
+                "expected at most 100,000 rows: one row for a diagonal, or the rows of a matrix",
+            ));
         }
         let (mut cursor, mut tile) = (RowSource::<f64>::open(&source, range)?, RowBuf::new(TILE));
         let (mut numbers, mut rows) = (Vec::new(), 0);

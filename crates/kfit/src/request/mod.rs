@@ -1,8 +1,8 @@
 //! The request for a fit: options, sizes, stages and resources.
 //!
 //! Solvers depend on this module. [`TrainOptions`] define the result and [`Resources`] do not
-//! change a bit of it; [`ProblemSize`] and [`PassShape`] determine memory and passes;
-//! [`FitRequest`] combines them.
+//! affect it; [`ProblemSize`] and [`PassShape`] determine memory and passes; [`FitRequest`]
+//! combines them.
 
 mod fit_request;
 mod metric;

@@ -12,11 +12,11 @@ use kstore::encoding::Weighing;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Error message for `map` exact with a solver that needs a map.
+/// Reason in the error for `map` exact with a solver that needs a feature map.
 pub const NO_EXACT: &str =
-    "only ridge, svm, svr and oneclass learn with the kernel itself; leave it out, or raise `rank` of the default map";
+    "only ridge, svm, svr and oneclass support the exact kernel; leave it out, or raise `rank` of the default map";
 
-/// Scaling of the features before the kernel.
+/// Scaling of the inputs before the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scaling {
     /// Mean 0 and population standard deviation 1 over the training rows.
@@ -57,7 +57,7 @@ impl Scaling {
         matches!(self, Self::Robust | Self::Asinh | Self::Quantile)
     }
 
-    /// How the scaling weights the entries of sparse rows; `None` if it would fill zeros.
+    /// Returns how the scaling weights the entries of sparse rows; `None` if it would fill zeros.
     pub(crate) fn weighing(self) -> Option<Weighing> {
         WEIGHINGS.iter().find(|(scaling, _)| *scaling == self).map(|(_, weighing)| *weighing)
     }
@@ -66,11 +66,11 @@ impl Scaling {
         Error::option(
             "scale",
             self,
-            "it is for sparse rows, and for texts (`text`) without other columns; take standard, or another",
+            "it applies only to sparse rows, and to texts (`text`) without other columns; use standard, or another",
         )
     }
 
-    /// The scaling that weights the entries of sparse rows this way.
+    /// Returns the scaling that weights the entries of sparse rows this way.
     pub(crate) fn of(weighing: Weighing) -> Self {
         WEIGHINGS.iter().find(|(_, known)| *known == weighing).map_or(Self::None, |(scaling, _)| *scaling)
     }
@@ -87,12 +87,12 @@ pub enum LandmarkSource {
     Scheme(String),
     /// The rows of the table in this file, which [`crate::job::Fit::opened`] opens.
     File(PathBuf),
-    /// The first rows of a table with the features of the training table, in its units.
+    /// The first rows of a table with the inputs of the training table, in its units.
     Rows(Box<Selected>),
 }
 
 impl LandmarkSource {
-    /// The scheme; `None` for a table or an unknown name.
+    /// Returns the scheme; `None` for a table or an unknown name.
     #[doc(hidden)]
     pub fn scheme(&self) -> Option<&'static Scheme> {
         match self {
@@ -101,7 +101,7 @@ impl LandmarkSource {
         }
     }
 
-    /// The open table of landmarks, if there is one.
+    /// Returns the open table of landmarks; `None` for a scheme or a file.
     #[doc(hidden)]
     pub fn table(&self) -> Option<&Selected> {
         match self {
@@ -144,9 +144,9 @@ impl Default for LandmarkSource {
     }
 }
 
-/// Passes over its rows by randomly pivoted Cholesky: 7 to 9 rounds with rejections were measured
-/// on kin40k and beijing-pm25 at ranks 300 and 1,000. Other schemes that need more than a draw take
-/// about as many.
+/// Number of passes of randomly pivoted Cholesky over its rows: 7 to 9 rounds with rejections were
+/// measured on kin40k and beijing-pm25 at ranks 300 and 1,000. Other schemes with several rounds
+/// need a similar number.
 const ROUNDS: u64 = 8;
 
 /// Everything except the rows that defines the result of a training run.
@@ -154,18 +154,18 @@ const ROUNDS: u64 = 8;
 pub struct TrainOptions {
     /// Regression, classification, or the task of another solver.
     pub task: Task,
-    /// Scaling of the features.
+    /// Scaling of the inputs.
     pub scaling: Scaling,
-    /// True if predictions clip each feature to its training range.
+    /// True if predictions clip each input to its training range.
     pub clip: bool,
     /// Metric before the kernel.
     pub metric: MetricSource,
-    /// Kernel; an unresolved length scale is found on a sample.
+    /// Kernel; an unresolved length scale is determined from a sample.
     pub kernel: Kernel,
     /// Kernel of a second view, whose features follow the features of `kernel`; `None` for one
     /// view.
     pub with: Option<Kernel>,
-    /// Map from rows to features.
+    /// Map from rows to features phi.
     pub map: MapSpec,
     /// Landmark scheme or table of landmarks, for maps with landmarks.
     pub landmarks: LandmarkSource,
@@ -173,7 +173,7 @@ pub struct TrainOptions {
     pub candidates: Option<usize>,
     /// Number of features of the map, which is the largest rank.
     pub rank: usize,
-    /// Relative trace error; the rank is the smallest one whose error is at most this.
+    /// Relative trace error; the fit uses the smallest rank with at most this error.
     pub tolerance: Option<f64>,
     /// Ranks of the cross-validation surface, ascending, at most `rank`.
     pub ranks: Vec<usize>,
@@ -184,8 +184,8 @@ pub struct TrainOptions {
 }
 
 impl TrainOptions {
-    /// Options of a kernel at one rank, with default values: standard scaling, landmarks by
-    /// randomly pivoted Cholesky among all rows, no folds, seed 0.
+    /// Returns the options of a kernel at one rank with default values: standard scaling, landmarks
+    /// by randomly pivoted Cholesky among all rows, no folds, seed 0.
     pub fn new(task: Task, kernel: Kernel, rank: usize) -> Self {
         Self {
             task,
@@ -205,13 +205,13 @@ impl TrainOptions {
         }
     }
 
-    /// True if the target determines a length scale before the fit. Metric learning finds it
-    /// itself.
+    /// Returns true if a search determines the length scale from the target before the fit; metric
+    /// learning determines it itself.
     pub(crate) fn finds_length(&self) -> bool {
         self.kernel.is_auto() && self.task.has_target() && !matches!(self.metric, MetricSource::Learned(_))
     }
 
-    /// Number of passes that choose the landmarks, and that build the map from them.
+    /// Returns the number of passes that choose the landmarks, and of passes that build the map.
     pub(crate) fn passes_of_map(&self) -> [u64; 2] {
         let scheme = self.landmarks.scheme().filter(|_| !self.map.is_without_rows());
         let (chooses, views) = (scheme.is_some(), 1 + u64::from(self.with.is_some()));
@@ -231,12 +231,13 @@ impl TrainOptions {
         self.check_metric()?;
         let name = self.map.family().name;
         if self.tolerance.is_some() && self.map.is_without_rows() {
-            let remedy = format!("the map {name} is no projection and has no trace error; leave it out");
+            let remedy = format!("the map {name} is not a projection and has no trace error; leave it out");
             return Err(Error::option("tolerance", "a tolerance", remedy));
         }
         if self.tolerance.is_some() && !self.map.family().nested && !self.map.is_exact() {
-            let remedy =
-                format!("the features of the map {name} are not nested, so that no rank can be cut; give a `rank`");
+            let remedy = format!(
+                "the features of the map {name} are not nested, so it cannot be truncated to a rank; give a `rank`"
+            );
             return Err(Error::option("tolerance", "a tolerance", remedy));
         }
         if self.ranks.len() > 1 && !self.map.family().nested {
@@ -246,27 +247,28 @@ impl TrainOptions {
         Ok(())
     }
 
-    /// Number of landmarks if `rank` counts nodes: the landmarks are the first nodes.
+    /// Returns the number of landmarks. For solvers on a graph, `rank` counts the nodes, and the
+    /// landmarks are the first nodes.
     pub(crate) fn landmark_count(&self) -> usize {
         self.ranks.first().map_or(self.rank, |rank| (*rank).min(self.rank))
     }
 
-    /// Rejects a metric without a target to learn from, or one that the kernel does not support.
+    /// Rejects a learned metric without a target, and a metric that the kernel does not support.
     fn check_metric(&self) -> Result<()> {
         let refuse = |why: &str| Err(Error::option("metric", &self.metric, why));
         let combines = match &self.metric {
             MetricSource::None => return Ok(()),
-            MetricSource::File(_) => return refuse("its file is not open"),
+            MetricSource::File(_) => return refuse("its file is not open yet; Fit::opened opens it"),
             MetricSource::Given(given) => !given.metric.is_diagonal(),
             MetricSource::Learned(_) if !self.task.has_target() => {
                 return refuse(
-                    "it is learned from a target, and this solver has none; give the model of a fit that learned one",
+                    "it is learned from a target, and this solver has none; name the model of a fit that learned a metric",
                 );
             }
             MetricSource::Learned(form) => matches!(form, MetricForm::Full | MetricForm::LowRank(_)),
         };
         match combines && self.kernel.looks_at_columns() {
-            true => refuse("the kernel looks at columns by their names, and this metric combines them; take diagonal"),
+            true => refuse("the kernel selects columns by name, and this metric combines columns; use diagonal"),
             false => Ok(()),
         }
     }

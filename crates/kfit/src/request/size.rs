@@ -10,15 +10,15 @@ use kapprox::map::nystrom::STRIP;
 use kapprox::{Real, landmark::ChoiceSize};
 use kstore::{Footprint, Reading, RowBuf, RowSource, Selected};
 
-/// Sample size for the median distance: half a million pairs give the median within 1 %.
+/// Sample size for the median distance; half a million pairs determine the median within 1 %.
 pub const MEDIAN_ROWS: usize = 1000;
 
-/// Sample size for the medians of the scaling. The sample median usually lies within 1.5 % of the
-/// rows of the true one.
+/// Sample size for the medians of the scaling. The rank of the sample median usually differs from
+/// 50 % of the rows by at most 1.5 %.
 pub const MEDIANS: usize = 2000;
 
-/// Rows of a tile, eight strips: enough that adding its Gram matrix (24 bytes of traffic per entry)
-/// costs little compared with computing it (2 x 2,304 flops per entry).
+/// Maximum number of rows of a tile, eight strips: adding a tile's Gram matrix (24 bytes of traffic
+/// per entry) costs little compared with computing it (2 x 2,304 flops per entry).
 const TILE: usize = 8 * STRIP;
 
 /// Maximum bytes of a tile's rows and features; the tile is shortened to fit.
@@ -29,10 +29,10 @@ const TILE_BYTES: usize = 128 << 20;
 pub struct ProblemSize {
     /// Number of rows, or an upper bound.
     pub n: u64,
-    /// Number of features of a row in the table.
+    /// Number of input columns in the table.
     pub columns: usize,
-    /// Number of columns that the kernel sees: outputs of the metric if there is one, else
-    /// features.
+    /// Number of columns that the kernel sees: the outputs of the metric if there is one, else the
+    /// inputs.
     pub d: usize,
     /// Number of regression targets.
     pub t: usize,
@@ -42,21 +42,21 @@ pub struct ProblemSize {
     pub moment_columns: usize,
     /// Sizes of the feature map.
     pub map: kapprox::map::MapShape,
-    /// Number of landmarks, if the solver has more nodes than landmarks; else the map's.
+    /// Number of landmarks: fewer than the nodes for solvers on a graph, else the map's.
     pub landmarks: usize,
     /// Number of folds.
     pub folds: usize,
     /// Number of classes with separate second moments; 1 for moments of all rows.
     pub classes: usize,
-    /// Number of ranks compared.
+    /// Number of ranks that are compared.
     pub ranks: usize,
     /// Bytes of an element.
     pub element: usize,
     /// Number of candidate rows; `None` if all rows are candidates, read by passes.
     pub candidates: Option<usize>,
-    /// Bytes of the landmark scheme in addition to the candidates.
+    /// Bytes that the landmark scheme needs in addition to the candidates.
     pub scheme: usize,
-    /// Number of rows for the medians of the scaling.
+    /// Number of sampled rows for the medians of the scaling.
     pub medians: usize,
     /// Bytes of an open cursor.
     pub cursor: Footprint,
@@ -68,7 +68,7 @@ pub struct ProblemSize {
     pub keeps: bool,
 }
 
-/// Number of rows of a tile, for rows of d columns mapped to p features.
+/// Returns the number of rows of a tile, for rows of d columns that are mapped to p features.
 pub fn tile_rows(d: usize, p: usize, element: usize) -> usize {
     let fit = TILE_BYTES / ((d + p).max(1) * element);
     (fit / STRIP * STRIP).clamp(STRIP, TILE)
@@ -87,7 +87,8 @@ impl ProblemSize {
         Self::of(&source, options, threads, t, folds)
     }
 
-    /// The sizes of a fit of the rows of `source` with `t` targets and the given number of folds.
+    /// Returns the sizes of a fit to the rows of `source`, with `t` targets and the given number of
+    /// folds.
     pub fn of<T: Real>(
         source: &dyn RowSource<T>,
         options: &TrainOptions,
@@ -102,7 +103,8 @@ impl ProblemSize {
         let mut map = map_shape::<T>(options, d, n)?;
         let scheme = match (options.landmarks.scheme(), map.landmarks) {
             (Some(scheme), Some(m)) => {
-                // four copies of the targets: with the candidates, separate, centred, and residuals
+                // four copies of the targets: in the candidates, separate, centred, and as
+                // residuals
                 let targets = if scheme.needs_targets { 4 * 8 * (t + 1) } else { 0 };
                 let targets = usize::try_from(rows).unwrap_or(usize::MAX).saturating_mul(targets);
                 (scheme.bytes)(ChoiceSize { element: size_of::<T>(), n: rows, d, m }).saturating_add(targets)
@@ -117,7 +119,7 @@ impl ProblemSize {
         let (mut cursor, mut held) = (source.footprint(), source.held());
         let mut candidates = options.candidates;
         if options.metric != MetricSource::None {
-            // rows before the metric
+            // the rows before the metric need a second buffer
             cursor.per_row += RowBuf::<T>::bytes_per_row(&source.shape());
         }
         if let LandmarkSource::Rows(table) = &options.landmarks {
@@ -151,8 +153,8 @@ impl ProblemSize {
     }
 }
 
-/// Returns the shape of the requested map on `n` rows of `d` columns; it has at most `n` landmarks.
-/// Plans use the number of stored rows as n, runs the number of rows that remain.
+/// Returns the shape of the requested map for `n` rows of `d` columns, with at most `n` landmarks.
+/// Plans pass the number of stored rows; runs pass the number of rows that remain after filtering.
 pub fn map_shape<T: Real>(options: &TrainOptions, d: usize, n: u64) -> Result<kapprox::map::MapShape> {
     let rows = match &options.landmarks {
         LandmarkSource::Rows(table) => table.range().end - table.range().start,

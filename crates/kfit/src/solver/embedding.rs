@@ -22,13 +22,13 @@ pub(super) fn facts(solver: &'static str) -> SolverFacts {
 pub(super) fn landmarks<'a, T: Real>(data: &FitData<'a, T>) -> Result<&'a LandmarkSet<T>> {
     match data.points {
         Points::Landmarks(set, _) => Ok(set),
-        _ => Err(Error::option("map", &data.options.map, "the solver looks at landmarks; leave it out")),
+        _ => Err(Error::option("map", &data.options.map, "the solver uses landmarks and no feature map; omit `map`")),
     }
 }
 
 /// Rejects a number of coordinates that is not less than the number of points.
 pub(super) fn check_components(components: usize, points: usize, what: &str) -> Result<()> {
-    let why = format!("{points} {what} have at most {} coordinates; lower it", points.saturating_sub(1));
+    let why = format!("{points} {what} have at most {} coordinates; lower `components`", points.saturating_sub(1));
     refuse(components >= points, COMPONENTS.name, components, why)
 }
 
@@ -63,7 +63,7 @@ impl ClassicalScaling {
         if kept.is_empty() {
             return Err(Error::NoVariance);
         }
-        data.warn_of_fewer(q, kept.len(), "the distances of the landmarks span no more");
+        data.warn_of_fewer(q, kept.len(), "the distances between the landmarks have no further dimensions");
         let scales: Vec<f64> = kept.iter().map(|j| sign(vectors.as_ref(), *j) / values[*j].sqrt()).collect();
         let offs: Vec<f64> = kept.iter().map(|j| vectors.col(*j).iter().sum::<f64>() / m as f64).collect();
         let weights = Mat::from_fn(m, kept.len(), |i, q| scales[q] * (vectors[(i, kept[q])] - offs[q]));

@@ -8,7 +8,8 @@ use kapprox::{MapSpec, PrecisionPair, Real};
 use kstore::{Plan, Reading, Selected, named::Named, pass::Observer};
 use std::{borrow::Cow, fmt::Debug};
 
-/// Returns [`Error::Option`] for the value of an option if `is` holds; `why` says what is expected.
+/// Returns [`Error::Option`] for the value of an option if a condition holds; the last argument
+/// says what is expected.
 pub(super) fn refuse(is: bool, option: &'static str, given: impl ToString, why: impl Into<String>) -> Result<()> {
     if is { Err(Error::option(option, given, why)) } else { Ok(()) }
 }
@@ -21,8 +22,8 @@ pub(super) fn heed(observer: &dyn Observer) -> Result<()> {
 /// Properties of a solver that are known before it reads a row.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SolverFacts {
-    /// True for a solver that reads the features in many passes, by
-    /// [`crate::features::StoredFeatures`]: they are stored if there is room.
+    /// True for a solver that reads the features in many passes through
+    /// [`crate::features::StoredFeatures`], which stores them if they fit.
     pub keeps: bool,
     /// True for a solver that uses validation rows to choose its regularisation parameter or to
     /// learn probabilities.
@@ -42,11 +43,11 @@ pub struct SolverFacts {
     pub dense: bool,
     /// True for a solver that needs validation rows even if there is nothing to choose.
     pub needs_folds: bool,
-    /// Name of a solver that uses distances between landmarks and no map.
+    /// Name of the solver if it uses distances between landmarks instead of a feature map.
     pub by_distances: Option<&'static str>,
-    /// Number of landmarks unless a rank is requested; `None` for the default of [`crate::job`].
+    /// Default number of landmarks; `None` for the default of [`crate::job`].
     pub usual_rank: Option<usize>,
-    /// Landmark scheme unless one is named; `None` for the default of [`crate::job`].
+    /// Default landmark scheme; `None` for the default of [`crate::job`].
     pub usual_landmarks: Option<&'static str>,
 }
 
@@ -60,8 +61,8 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
     fn has_probabilities(&self) -> bool {
         false
     }
-    /// Returns the number of target columns in the second moments of the features: t targets, or
-    /// features of the targets.
+    /// Returns the number of target columns in the second moments of the features: t, or the number
+    /// of target features.
     fn moment_columns(&self, _options: &TrainOptions, t: usize) -> usize {
         t
     }
@@ -85,25 +86,25 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
     fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
         let (facts, map, exact) = (self.facts(), &work.options.map, work.options.map.is_exact());
         if let Some(solver) = facts.by_distances {
-            let why = format!("{solver} looks at distances between rows and has no map; leave it out");
+            let why = format!("{solver} uses distances between rows instead of a feature map; leave it out");
             refuse(*map != MapSpec::default(), "map", map, why)?;
             return Ok(RowAccess::Landmarks);
         }
         refuse(exact && !facts.exact, "map", map, NO_EXACT)?;
         Ok(if exact { RowAccess::Rows } else { RowAccess::Features })
     }
-    /// Returns the name of the pass if the fit makes a single pass over the features under these
-    /// options. The rows of such a fit may be folded in shards (`ksolve::shards`).
+    /// Returns the name of the pass if a fit with these options makes a single pass over the
+    /// features. Such a pass can be split into shards (`ksolve::shards`).
     ///
     /// # Errors
-    /// Why the fit makes several passes, or what to change.
+    /// The reason for several passes, or what to change.
     fn only_pass(&self, _options: &TrainOptions) -> Result<&'static str, &'static str> {
         Err("it reads the features more than once")
     }
     /// Adds the memory of the solver, without rows and map, to the plan of its stage.
     fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan;
-    /// Returns the numbers of the solver's own passes over the table, before and after the pass
-    /// over the features.
+    /// Returns the numbers of further passes that the solver makes over the table, before and after
+    /// the pass over the features.
     fn own_passes(&self, _work: &FitRequest<'_>) -> [u64; 2] {
         [0, 0]
     }
@@ -155,11 +156,11 @@ pub struct SolverFamily {
     pub parameters: &'static [Parameter],
     /// Builds the solver from its settings.
     pub make: fn(&Settings) -> Result<Box<dyn AnySolver>>,
-    /// Parameters that are chosen with the rank, in addition to `ranks`: a fit at another rank
-    /// omits them.
+    /// Parameters that are chosen together with the rank, in addition to `ranks`; a fit at another
+    /// rank omits them.
     pub of_rank: &'static [Parameter],
     /// Converts the options of a fit on a map to the options of the same fit on the exact kernel.
-    /// `ranks`, `tolerance`, `folds` and `of_rank` are already removed.
+    /// `ranks`, `tolerance`, `folds` and `rank_parameters` are already removed.
     pub on_kernel: fn(Options) -> Options,
 }
 
@@ -184,8 +185,8 @@ impl SolverFamily {
         (self.make)(settings)
     }
 
-    /// Returns true if the solver reads this parameter. Code outside the solvers' files asks this
-    /// instead of comparing names of solvers.
+    /// Returns true if the solver reads this parameter. Other modules call this method instead of
+    /// comparing solver names.
     pub fn reads(&self, parameter: &Parameter) -> bool {
         self.parameters.iter().any(|own| own.name == parameter.name)
     }

@@ -32,7 +32,7 @@ impl<T: Real> Solver<T> for MapFeatures {
     }
 
     fn stages(&self, _: RowAccess, work: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {
-        // planned like stored features, because no pass sums moments
+        // no pass sums moments, so the plan is that of stored features
         let (shape, budget) = (ProblemSize { keeps: true, ..work.shape.clone() }, work.resources.memory);
         let last =
             |cut: PassShape| Solver::<T>::plan(self, plan::pass_features("solve", &shape, cut, budget), &shape, cut);

@@ -79,8 +79,8 @@ const WITHIN: Parameter = Parameter {
         covariances, in which every class has the same weight [default: pooled]",
 };
 
-/// Discriminants whose ratio is below this many roundings of the largest are dropped: the class
-/// means are linearly dependent.
+/// Discriminants whose ratio is below this many roundings of the largest are dropped; the class
+/// means are then linearly dependent.
 const NOISE: f64 = 1e3;
 
 #[derive(Clone, Debug)]
@@ -236,7 +236,7 @@ impl<T: Real> Solver<T> for Fisher {
     fn only_pass(&self, options: &TrainOptions) -> Result<&'static str, &'static str> {
         match options.folds {
             FoldSpec::None => Ok(GRAM),
-            _ => Err("the held-out classes take a pass of their own; give one `lambda` and no `folds`"),
+            _ => Err("cross-validation needs a second pass; give one `lambda` and no `folds`"),
         }
     }
 
@@ -247,7 +247,7 @@ impl<T: Real> Solver<T> for Fisher {
             shape.folds > 1,
             "functions of the folds",
             functions,
-            "compare fewer penalties",
+            "compare fewer values of `lambda`",
         )
     }
 
@@ -258,7 +258,7 @@ impl<T: Real> Solver<T> for Fisher {
     fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
         let classes = data.classes().map_or(0, |classes| classes.labels().len());
         if let Some(q) = self.components.filter(|q| *q >= classes) {
-            let why = format!("{classes} classes have {} discriminants; ask for no more", classes.saturating_sub(1));
+            let why = format!("{classes} classes have {} discriminants; lower `components`", classes.saturating_sub(1));
             return Err(Error::option(COMPONENTS.name, q, why));
         }
         let state = data.moments_of_classes(if self.equal { classes } else { 1 })?;
@@ -277,9 +277,9 @@ impl<T: Real> Solver<T> for Fisher {
             && head.intercept.len() < asked
         {
             let there = head.intercept.len();
-            data.resources
-                .stages
-                .warn(format!("the class means span {there} directions, no more: {there} of {asked} components"));
+            data.resources.stages.warn(format!(
+                "components reduced from {asked} to {there}: the class means span no further directions"
+            ));
         }
         let (certificate, lambda, passes) = (state.certificate, Some(lambda), 1 + u64::from(held_out.is_some()));
         let mut figures = vec![Figure { name: "discriminant ratio", values: found.ratios }];

@@ -18,15 +18,15 @@ pub struct Found<T> {
     pub basis: Option<Basis<T>>,
     /// Transformation of the features or kernel functions before the coefficients multiply them.
     pub form: Form,
-    /// True if those functions are needed in f64 although the rows are f32.
+    /// True if predictions must evaluate the kernel functions in f64 although the rows are f32.
     pub wide: bool,
     /// Meaning of the functions if it differs from the task of the fit: components learned from a
     /// target.
     pub task: Option<Task>,
-    /// Directions of the scaled rows; the model projects on them instead of using functions of the
-    /// features.
+    /// Directions in the space of the scaled rows; if present, the model projects rows on them
+    /// instead of using functions of the features.
     pub projection: Option<Projection>,
-    /// Root mean square slope of the functions along each feature, d numbers, if requested.
+    /// Root mean square slope of the functions along each input, d numbers, if requested.
     pub slopes: Option<Vec<f64>>,
     /// Function that maps scores to probabilities.
     pub link: Option<Link>,
@@ -34,8 +34,8 @@ pub struct Found<T> {
     pub pairs: bool,
     /// A quadratic function of the features that the model stores with the linear ones.
     pub quadratic: Option<Quadratic>,
-    /// Coordinates of the rows, linear in the features, that the model stores in addition to the
-    /// predictions.
+    /// Functions of the features that give coordinates of the rows, which the model stores in
+    /// addition to the predictive functions.
     pub components: Option<Head>,
     /// Local models in cells of the input space; the splits are functions of the features.
     pub leaves: Option<Leaves<T>>,
@@ -53,7 +53,7 @@ pub struct Found<T> {
     pub left_out: Option<f64>,
     /// Mean squared error of the training rows, and the fraction of variance explained.
     pub train: Option<(f64, Option<f64>)>,
-    /// Further numbers of the report: eigenvalues, gradient norm, duality gap.
+    /// Further numbers for the report, such as eigenvalues, gradient norm or duality gap.
     pub figures: Vec<Figure>,
     /// Number of passes over the rows.
     pub passes: u64,
@@ -96,7 +96,7 @@ pub struct Projection {
     pub solver: &'static str,
     /// The directions, as the rows of a metric.
     pub metric: Arc<Metric>,
-    /// Importance of each feature for the directions, d numbers that sum to 1.
+    /// Importance of each input for the directions, d numbers that sum to 1.
     pub importance: Vec<f64>,
 }
 
@@ -124,8 +124,8 @@ pub struct Solved {
     pub why: String,
 }
 
-/// Returns the mean squared error over targets, and the fraction of their variance that is
-/// explained, from sums over the targets.
+/// Returns the mean squared error, averaged over targets, and R², the fraction of explained
+/// variance. `mse` and `variance` are sums over the targets.
 pub fn explained(mse: f64, variance: f64, targets: usize) -> (f64, Option<f64>) {
     (mse / targets.max(1) as f64, (variance > 0.0).then(|| 1.0 - mse / variance))
 }

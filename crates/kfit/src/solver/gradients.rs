@@ -2,7 +2,7 @@
 //! pass.
 //!
 //! For f(x) = wᵀφ(x) with t columns of w, M = (1/n) Σ_i J_i J_iᵀ with J_i = ∂f(x_i)/∂x, d x t.
-//! √M_jj is the root mean square of the slope along the scaled column j, in units of f: the
+//! √M_jj is the root mean square slope along the scaled column j, in units of f. It measures the
 //! importance of the column.
 //!
 //! *Passes*: one. *Flops*: 5nmdt. *Bytes*: about d² numbers for each lane.
@@ -20,12 +20,12 @@ pub(super) fn check(work: &FitRequest<'_>) -> Result<()> {
     refuse(work.options.map.is_without_rows(), "map", &work.options.map, WHY)
 }
 
-const WHY: &str = "gradients are those of kernel functions of landmarks; take a map that has some, such as nystrom";
+const WHY: &str = "gradients need kernel functions of landmarks; use a map with landmarks, such as nystrom";
 
 pub(super) fn plan(plan: Plan, shape: &ProblemSize, cut: PassShape, t: usize) -> Plan {
     let (m, d) = (shape.map.landmarks.unwrap_or(shape.map.p), shape.d);
     plan::rows(plan, shape, cut, cut.gram_lanes, shape.element)
-        .term("functions of the landmarks", 2 * 8 * m * (d + t), "lower `rank`")
+        .term("kernel functions of the landmarks", 2 * 8 * m * (d + t), "lower `rank`")
         .term(
             "gradients",
             cut.gram_lanes * OuterProducts::scratch_bytes(m, d, shape.threads),
@@ -37,12 +37,13 @@ pub(super) fn plan(plan: Plan, shape: &ProblemSize, cut: PassShape, t: usize) ->
 /// Returns the kernel of the features, or an error if it has no gradients.
 pub(crate) fn kernel<T: Real>(data: &FitData<'_, T>) -> Result<Arc<dyn KernelFunction<f64>>> {
     let kernel = data.kernel.build()?.typed::<f64>();
-    let why = "its gradient is not known; take a kernel that has one, such as gaussian()";
+    let why = "its gradient is not implemented; use a kernel with a gradient, such as gaussian()";
     refuse(!kernel.differentiable(), "kernel", data.kernel, why)?;
     Ok(kernel)
 }
 
-/// Computes the sums of M for the functions wᵀφ, p x t, and the number of their rows.
+/// Computes Σ_i J_i J_iᵀ for the functions wᵀφ with weights p x t, and the number of rows in the
+/// sum.
 pub(super) fn products<T: Real>(
     data: &FitData<'_, T>,
     kernel: Arc<dyn KernelFunction<f64>>,

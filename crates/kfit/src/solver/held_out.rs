@@ -1,10 +1,9 @@
 //! Cross-validation of regularisation parameters, for solvers that store the features.
 //!
-//! For every fold and regularisation parameter the solver learns from the rows outside the fold.
-//! The features of all rows are stored; the rows of the fold have no effect on the fit. The fitted
-//! functions score the rows of the fold: so every row has, for each parameter, scores of functions
-//! that have not seen it. The parameter with the least error of these scores is chosen, on ties the
-//! strongest, and the solver is refitted on all rows.
+//! For every fold and regularisation parameter the solver learns from the rows outside the fold,
+//! and the fitted functions score the rows of the fold. So every row has, for each parameter,
+//! scores of functions that were fitted without it. The parameter whose scores have the smallest
+//! error is chosen, on ties the strongest, and the solver is refitted on all rows.
 //!
 //! *Cost*: one fit for every fold and parameter, and one more. *Bytes*: the scores of all rows for
 //! every parameter.
@@ -16,13 +15,13 @@ use crate::{FoldGram, Result, request::ProblemSize, row_weights::RowWeights};
 use kapprox::Real;
 use kstore::{Plan, pass::Observer};
 
-/// End of the names of the errors by which regularisation parameters are chosen.
+/// Suffix of the name of a figure with one cross-validated error per regularisation parameter.
 pub const AT_EACH: &str = "at each";
 
 /// A linear function of the features: its weights, p numbers, and its intercept.
 pub(super) type Function<'a> = (&'a [f64], f64);
 
-/// Scores of rows by functions that have not seen them.
+/// Scores of rows by functions that were fitted without them.
 pub(super) struct HeldOutScores<T> {
     /// Number of scores per row.
     t: usize,
@@ -34,8 +33,8 @@ pub(super) struct HeldOutScores<T> {
 /// The chosen regularisation parameter, with the scores behind the choice.
 pub(super) struct Compared<T> {
     pub(super) penalty: Penalty,
-    /// Scores of the rows at the chosen parameter by functions that have not seen them; empty
-    /// without folds.
+    /// Scores of the rows at the chosen parameter, by functions that were fitted without them;
+    /// empty without folds.
     pub(super) scores: Vec<T>,
     pub(super) figures: Vec<Figure>,
     pub(super) passes: u64,
@@ -46,7 +45,7 @@ pub(super) fn plan(plan: Plan, shape: &ProblemSize, t: usize, penalties: usize) 
     let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
     let scores = n.saturating_mul(t * penalties).saturating_mul(shape.element);
     let bytes = scores.saturating_add(features::values_bytes(n.saturating_mul(t), shape.element));
-    plan.term_if(shape.folds > 1, "scores of rows held out", bytes, "compare fewer penalties")
+    plan.term_if(shape.folds > 1, "scores of the validation rows", bytes, "compare fewer regularisation parameters")
 }
 
 impl<T: Real> HeldOutScores<T> {
@@ -55,7 +54,7 @@ impl<T: Real> HeldOutScores<T> {
     }
 
     /// Scores the rows of a fold by functions learned at one regularisation parameter, and stores
-    /// the scores from column `first`: one pass.
+    /// the scores in the columns from a first one: one pass.
     pub(super) fn score(
         &mut self,
         kept: &StoredFeatures<'_, T>,
@@ -105,8 +104,8 @@ impl<T: Real> HeldOutScores<T> {
     }
 }
 
-/// For every fold, learns from the rows outside at every regularisation parameter, and scores the
-/// rows of the fold by k functions. The strongest parameter comes first; each fit starts from the
+/// For every fold and regularisation parameter, learns k functions from the rows outside the fold
+/// and scores the rows of the fold. The strongest parameter comes first; each fit starts from the
 /// previous solution. `loss` returns the loss of the rows outside a fold, and their weight.
 pub(super) fn by_newton<T: Real, L: Objective<T>>(
     kept: &StoredFeatures<'_, T>,
@@ -132,8 +131,8 @@ pub(super) fn by_newton<T: Real, L: Objective<T>>(
     Ok(found)
 }
 
-/// [Chooses](choose) a regularisation parameter by the scores that `found` computes, or takes the
-/// first one without folds. `error` receives the position of a row and its scores.
+/// Returns the regularisation parameter whose held-out scores have the smallest error, or the first
+/// one without folds. `error` receives the position of a row and its scores.
 pub(super) fn compare<T: Real>(
     penalties: &[Penalty],
     data: &FitData<'_, T>,
@@ -151,9 +150,9 @@ pub(super) fn compare<T: Real>(
     Ok(Compared { penalty, scores, figures: figures.into(), passes: found.passes })
 }
 
-/// Chooses the regularisation parameter with the least of `errors`, on ties the first, which is the
-/// strongest; NaN is worse than any number. Returns its index and the two report entries; `what` is
-/// the name of the errors.
+/// Returns the index of the regularisation parameter with the smallest error, on ties the first,
+/// which is the strongest, and two figures for the report: the parameters and the errors. NaN is
+/// worse than any number.
 pub(super) fn choose(penalties: &[Penalty], weight: f64, errors: Vec<f64>, what: &'static str) -> (usize, [Figure; 2]) {
     let error = |at: usize| if errors[at].is_nan() { f64::INFINITY } else { errors[at] };
     let at = (0..errors.len()).fold(0, |best, at| if error(at) < error(best) { at } else { best });

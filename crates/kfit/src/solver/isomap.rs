@@ -12,7 +12,7 @@
 //! ```
 //!
 //! linear in δ(x); the model stores the nodes and g ([`crate::model::Form::Paths`]). Distances are
-//! Euclidean, of the scaled features.
+//! Euclidean, of the scaled columns.
 //!
 //! *Passes*: one that draws the nodes. *Time*: 3N²d flops for the neighbours, m searches of
 //! N(k + log N), 9m³ for the eigenvectors. *Bytes*: 8Nm, 72Nk, and about 40m².

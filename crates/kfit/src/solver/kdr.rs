@@ -18,7 +18,7 @@
 //!
 //! The model is the projection of the scaled rows, Uᵀx, as its [metric](kapprox::metric):
 //! predictions are the coordinates, and any other solver can use the projection as its `metric`.
-//! M_jj is the mean square of the slope along feature j: the importance of the feature. Signs: the
+//! M_jj is the mean square of the slope along column j: the importance of the column. Signs: the
 //! largest entry of each direction is positive.
 //!
 //! *Passes*: two, and one for the sample of the targets. *Flops*: the map and np² + 2npt; 5nmdt for
@@ -81,7 +81,7 @@ impl<T: Real> Solver<T> for KernelDimensionReduction {
     }
 
     fn check(&self, work: &FitRequest<'_>) -> Result<()> {
-        let why = "the directions are those of the columns as they are; leave it out";
+        let why = "kdr learns a metric of its own; omit `metric`";
         refuse(work.options.metric != MetricSource::None, "metric", &work.options.metric, why)?;
         gradients::check(work)?;
         target::check(self.target_kernel.as_ref(), work.options.task)
@@ -131,7 +131,7 @@ impl<T: Real> Solver<T> for KernelDimensionReduction {
         data.warn_of_fewer(self.components, there, &why);
         let mut figures = vec![
             Figure { name: "share of the slopes", values: values.iter().map(|v| v / total).collect() },
-            Figure { name: "slope of each feature", values: slopes },
+            Figure { name: "slope of each column", values: slopes },
         ];
         figures.extend(target.map(|target| Figure::of("features of the target", target.dims().1 as f64)));
         let rows: Vec<f64> = vectors.col_iter().flat_map(|column| column.iter().copied()).collect();
@@ -171,15 +171,15 @@ fn regression(moments: &FoldGram, classes: bool, lambda: f64) -> Option<Mat<f64>
     Some(g.llt(Side::Lower).ok()?.solve(&b))
 }
 
-/// Returns the `q` leading eigenvalues of M, descending, and their directions, d x q; fewer if the
-/// others are rounding.
+/// Returns the `q` leading eigenvalues of M, descending, and their directions, d x q. Eigenvalues
+/// that are rounding are omitted.
 fn directions(products: &Products, q: usize) -> Result<(Vec<f64>, Mat<f64>)> {
     let (sums, d) = (products.sums(), products.sums().nrows());
     let m = Mat::from_fn(d, d, |i, j| sums[(i.max(j), i.min(j))] / products.weight);
     let (values, vectors) = symmetric_eigen(m.as_ref())?;
     let floor = NOISE * f64::EPSILON * values[d - 1];
     let kept: Vec<usize> = (0..d).rev().take(q).take_while(|j| values[*j] > floor && values[*j] > 0.0).collect();
-    let why = "the regression has no slope: the kernel or `lambda` does not suit the rows";
+    let why = "the regression is constant and has no directions; lower `lambda`, or choose another kernel";
     refuse(kept.is_empty(), COMPONENTS.name, q, why)?;
     let signs: Vec<f64> = kept.iter().map(|j| sign(vectors.as_ref(), *j)).collect();
     let vectors = Mat::from_fn(d, kept.len(), |i, k| signs[k] * vectors[(i, kept[k])]);

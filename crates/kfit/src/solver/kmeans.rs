@@ -50,7 +50,7 @@ impl<T: Real> Solver<T> for KernelKMeans {
         let half = |j: usize| found.centroids.col(j).iter().map(|v| v * v).sum::<f64>() / 2.0;
         let figures = vec![
             Figure::of("mean squared distance", found.squares / kept.weight_outside(None)),
-            Figure { name: "rows of each group", values: found.sizes },
+            Figure { name: "rows of each cluster", values: found.sizes },
         ];
         Ok(Found {
             intercept: (0..self.0.clusters).map(|j| -half(j)).collect(),

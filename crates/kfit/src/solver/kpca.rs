@@ -126,7 +126,7 @@ impl<T: Real> Solver<T> for KernelPca {
             self.novelty,
             "distances",
             Quadratic::making_bytes(p, p),
-            "leave `novelty` out",
+            "omit `novelty`",
         )
     }
 

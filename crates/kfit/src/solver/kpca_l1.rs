@@ -80,9 +80,9 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
         let (p, q) = (shape.map.p, self.components.min(shape.map.p));
-        plan.term("directions", 8 * p * (4 * (q + 2) + features::STATES), "ask for fewer `components`")
-            .term("scores of a tile", cut.tile * (q + 2) * size_of::<f64>(), "ask for fewer `components`")
-            .term_if(self.novelty, "distances", Quadratic::making_bytes(p, p), "leave `novelty` out")
+        plan.term("directions", 8 * p * (4 * (q + 2) + features::STATES), "lower `components`")
+            .term("scores of a tile", cut.tile * (q + 2) * size_of::<f64>(), "lower `components`")
+            .term_if(self.novelty, "distances", Quadratic::making_bytes(p, p), "omit `novelty`")
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
@@ -289,7 +289,7 @@ impl<T: Real> Search<'_, '_, T> {
         let squared = dot(&row, row.iter());
         let floor = NOISE * T::EPSILON * self.so_far.longest.first().copied().unwrap_or(0.0);
         if !squared.is_finite() {
-            return Err(Error::NotFinite { what: "a feature", remedy: "scale the features, or choose another kernel" });
+            return Err(Error::NotFinite { what: "a feature", remedy: "scale the columns, or choose another kernel" });
         }
         if squared <= floor || squared <= 0.0 {
             return Ok(None);
@@ -299,7 +299,8 @@ impl<T: Real> Search<'_, '_, T> {
         Ok(Some((row, squared)))
     }
 
-    /// Iterates from a direction until no score changes sign. Scores up to `zero` count as 0.
+    /// Iterates from a direction until no score changes sign. Absolute scores up to `zero` count as
+    /// 0.
     fn climb(&mut self, start: Vec<f64>, steps: usize, zero: f64) -> Result<Maximum> {
         let (mut v, mut before, mut step) = (start, f64::NEG_INFINITY, 0);
         // the previous stationary direction and its sum
@@ -319,7 +320,10 @@ impl<T: Real> Search<'_, '_, T> {
             if stopped || step >= steps {
                 if !stopped {
                     let j = self.found().len() + 1;
-                    self.data.resources.stages.warn(format!("component {j} still changed after {steps} `steps`"));
+                    self.data
+                        .resources
+                        .stages
+                        .warn(format!("component {j} has not converged after {steps} steps; raise `steps`"));
                 }
                 let (direction, total) = kept.filter(|_| !higher).unwrap_or((v, total));
                 return Ok(Maximum { direction, total, iterations: step });

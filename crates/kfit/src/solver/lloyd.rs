@@ -1,15 +1,15 @@
 //! K-means of points that are linear in the features: Lloyd's iterations, one pass each.
 //!
 //! Minimises Σ_i w_i min_j ‖e_i − c_j‖² over k centroids, where w_i is 1 or the weight of the row,
-//! and e_i is φ_i or Aᵀφ_i, on the sphere divided by its norm. An iteration assigns every point to
-//! its nearest centroid and moves every centroid to the mean of its points, so the sum never
-//! increases. The features are [stored](crate::features::StoredFeatures) between iterations.
-//! Initial centroids come from a sample of max(2,000, 100 k) rows: several k-means++ starts, each
-//! iterated on the sample until nothing changes; the best one continues on all rows. A centroid
-//! without points moves to a point that is far from every centroid.
+//! and e_i is φ_i or Aᵀφ_i, divided by its norm if points lie on the sphere. An iteration assigns
+//! every point to its nearest centroid and moves every centroid to the mean of its points, so the
+//! sum never increases. The features are [stored](crate::features::StoredFeatures) between
+//! iterations. Initial centroids come from a sample of max(2,000, 100 k) rows: several k-means++
+//! starts, each iterated on the sample until nothing changes; the best one continues on all rows. A
+//! centroid without points moves to a point that is far from every centroid.
 //!
 //! *Passes*: one for the sample and one for each iteration. *Flops*: the map and 2kq a row.
-//! *Bytes*: kq numbers in f64 for each state and each strip of a bin, and the sample.
+//! *Bytes*: kq numbers in f64 for each state and each strip of a tile, and the sample.
 //!
 //! References: Lloyd, "Least squares quantization in PCM", IEEE Trans. Inf. Theory 28, 1982;
 //! Arthur, Vassilvitskii, "k-means++", SODA 2007. On the sphere: Dhillon, Modha, "Concept
@@ -32,7 +32,7 @@ pub(super) struct ClusteringOptions {
 
 impl ClusteringOptions {
     pub(super) fn new(settings: &Settings) -> Result<Self> {
-        let missing = || Error::missing(CLUSTERS.name, settings.solver, "it is the number of groups, such as 8");
+        let missing = || Error::missing(CLUSTERS.name, settings.solver, "the number of clusters, such as 8");
         let clusters = settings.count(&CLUSTERS).ok_or_else(missing)?;
         Ok(Self { clusters, starts: settings.required(&STARTS, Settings::count) })
     }
@@ -43,8 +43,8 @@ const STRIP: usize = 288;
 /// Number of sampled rows for each cluster; below, the minimum in total.
 const SAMPLE: usize = 100;
 const FEWEST: usize = 2000;
-/// Candidates for centroids without points; if more lose all points at once, the rest wait for the
-/// next iteration.
+/// Candidates for centroids without points. If more centroids lose all points at once, the others
+/// wait for the next iteration.
 const FAR: usize = 16;
 /// Maximum number of iterations on the sample; below, over all rows.
 const ITERATIONS: usize = 300;
@@ -77,7 +77,7 @@ pub(super) fn plan(plan: Plan, shape: &ProblemSize, cut: PassShape, q: usize, k:
     // the number of clusters is checked once the number of rows is known
     let rows = usize::try_from(shape.n).unwrap_or(usize::MAX);
     let (q, k, sample) = (q.min(rows), k.min(rows), rows_of_sample(k).min(rows));
-    plan.term("sums of clusters", copies * 8 * (k + FAR) * q, "ask for fewer `clusters`")
+    plan.term("sums of clusters", copies * 8 * (k + FAR) * q, "lower `clusters`")
         .term("sample of points", sample * (8 * q + shape.element * shape.map.p), "lower `rank`")
         .term("points of a strip", shape.threads * STRIP * 8 * (q + shape.map.p + k), "lower `rank`")
 }
@@ -172,7 +172,7 @@ impl<'a> Assign<'a> {
 type Buffers = Pool<(Vec<f64>, Vec<f64>)>;
 
 impl Assign<'_> {
-    /// Adds the rows of a tile to `groups`.
+    /// Adds the rows of a tile to the sums of their clusters.
     fn tile<T: Real>(
         &self,
         kept: &StoredFeatures<'_, T>,
@@ -236,7 +236,7 @@ pub(super) fn cluster<T: Real>(
         let settled = groups.squares >= lloyd.before * (1.0 - GAIN);
         if settled || iteration == PASSES {
             if !settled {
-                data.resources.stages.warn(format!("clusters still changed after {PASSES} passes"));
+                data.resources.stages.warn(format!("the clusters have not converged after {PASSES} passes"));
             }
             return Ok(ordered(&lloyd.centroids, &groups, q, iteration + 1));
         }

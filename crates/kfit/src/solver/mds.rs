@@ -12,7 +12,7 @@
 //! Each v_j sums to 0, so k(x, x) cancels and the coordinates are linear in the landmarks' kernel
 //! sections. With a linear kernel they are the principal components of the landmarks. Other rows
 //! are not used: kernel principal components (`kpca`) fit all rows, while this solver fits the
-//! distances among landmarks exactly and needs a pass less.
+//! distances among landmarks exactly and needs one pass less.
 //!
 //! *Passes*: the landmark scheme's. *Flops*: 9m³ for the eigenvectors. *Bytes*: about 5m² numbers
 //! in f64.
@@ -70,7 +70,7 @@ impl<T: Real> Solver<T> for LandmarkMds {
         let x = MatRef::from_row_major_slice(&wide, m, d);
         let k = kernel_matrix(&*kernel, x, x, data.resources.workers);
         if !k.col_iter().all(|column| column.iter().all(|v| v.is_finite())) {
-            let remedy = "scale the features or choose another kernel";
+            let remedy = "scale the columns, or choose another kernel";
             return Err(Error::NotFinite { what: "a kernel value of two landmarks", remedy });
         }
         let diag: Vec<f64> = (0..m).map(|l| k[(l, l)]).collect();

@@ -9,12 +9,12 @@
 //! ```
 //!
 //! and the score is c − d², where a fraction nu of the training rows has d² > c: it is negative for
-//! outliers. If k(x, x) is constant, the score is twice the mean of the k(x, x_i), a density
-//! estimate (Parzen's, for kernels that are densities), minus a constant, and orders rows like the
-//! one-class support vector machine at nu = 1. Otherwise, as with polynomials, a large μᵀφ shows a
-//! large norm of the row, not proximity.
+//! outliers. If k(x, x) is constant, the score is a density estimate, twice the mean of the
+//! k(x, x_i), minus a constant (Parzen's estimate, for kernels that are densities), and orders rows
+//! like the one-class support vector machine at nu = 1. Otherwise, as with polynomials, a large μᵀφ
+//! shows a large norm of the row, not proximity.
 //!
-//! k(x, x) is the kernel's value, or ‖φ‖² for maps that are not projections.
+//! For maps that are not projections, ‖φ‖² replaces k(x, x).
 //!
 //! *Passes*: one for the features, two over the stored features. *Flops*: the map and 4np. *Bytes*:
 //! the features, 32n.

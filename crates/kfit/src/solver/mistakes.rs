@@ -1,4 +1,4 @@
-//! Held-out errors of classifiers that were learned from moments.
+//! Cross-validated error rates of classifiers that are fitted from moments.
 
 use crate::bins::Bins;
 use crate::feature_fold::Take;
@@ -11,9 +11,9 @@ use kstore::Workers;
 /// Rows that one thread scores at once: 256 x 4,000 features in f64 are 8 MB.
 const STRIP: usize = 256;
 
-/// Counts the classification errors of `cv_error`. [`FeatureFold`](crate::FeatureFold) passes it
-/// the features of every row, and the coefficients that were not fitted to the row's fold classify
-/// the row.
+/// A fold that counts the held-out classification errors for [`Cell::cv_error`](crate::Cell).
+/// [`FeatureFold`](crate::FeatureFold) passes it the features of every row, which it classifies by
+/// the coefficients that were fitted without the row's fold.
 ///
 /// *Cost per row*: the map, and 2·rank·t flops for each cell.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub struct CvErrorState {
 }
 
 impl CvErrorState {
-    /// Returns the error rate of a cell; `None` if it has no coefficients.
+    /// Returns the error rate of a cell; `None` if no row was scored.
     pub fn error(&self, cell: usize) -> Option<f64> {
         (self.rows[cell] > 0).then(|| self.wrong[cell] as f64 / self.rows[cell] as f64)
     }
@@ -76,7 +76,7 @@ impl<T: Real> Take<T> for Mistakes<'_> {
     }
 }
 
-/// Counts in `wrong[cell]` the errors of each cell's linear head on these rows.
+/// Counts the errors of each cell's linear head on these rows, one number per cell.
 fn count_wrong<T: Real>(
     phi: MatRef<'_, T>,
     y: MatRef<'_, f64>,

@@ -1,10 +1,11 @@
 //! Solvers: methods that learn linear functions of the features.
 //!
 //! A solver reads rows as features `phi` (and targets `y`), in as many passes as it needs, and
-//! returns t linear functions of the features: wᵀphi(x) + c. Its [`crate::Task`] defines what they
-//! mean: values, class scores, coordinates, or similarity to centres. Saving, predicting and
-//! evaluating depend only on these functions and the task. A solver that needs no features may
-//! instead combine kernel functions of landmarks, or of all rows ([`crate::request::RowAccess`]).
+//! returns t linear functions of the features: wᵀphi(x) + c. Its [`crate::Task`] defines their
+//! meaning: regression values, class scores, coordinates, or similarities to centres. Saving,
+//! predicting and evaluating depend only on these functions and the task. A solver that needs no
+//! features may combine kernel functions of landmarks or of all rows instead
+//! ([`crate::request::RowAccess`]).
 //!
 //! To add a solver: one file here with its `FAMILY`, one line in [`registry()`].
 
@@ -168,8 +169,8 @@ mod tests {
         found
     }
 
-    /// Adds the paths of a tree such as `super::{a::b, c}` to `found`, from the crate root; returns
-    /// the index of the next token.
+    /// Collects the paths of a tree such as `super::{a::b, c}`, from the crate root; returns the
+    /// index of the next token.
     fn expand(tokens: &[&str], mut at: usize, mut path: Vec<String>, found: &mut Vec<Vec<String>>) -> usize {
         loop {
             match tokens.get(at).copied().unwrap_or(";") {
@@ -191,8 +192,8 @@ mod tests {
         }
     }
 
-    /// Returns the solver modules that sources name, for every module that `reads` accepts, except
-    /// a solver's references to itself.
+    /// Returns the references to solver modules in the sources of every accepted module, except a
+    /// solver's references to itself.
     fn named_solvers(reads: impl Fn(&[String]) -> bool) -> Vec<String> {
         let (registry, mut sources) = (include_str!("mod.rs"), Vec::new());
         let families = registry.split("Registry::new(&[").nth(1).and_then(|rest| rest.split("]);").next()).unwrap();
@@ -220,16 +221,16 @@ mod tests {
         named
     }
 
-    /// Code that several solvers need is in a module that is not a solver, so that each solver can
-    /// be read, changed and removed alone.
+    /// Solvers share code only through modules that are not solvers, so that each solver can be
+    /// read, changed and removed alone.
     #[test]
     fn no_solver_names_the_module_of_another() {
         let named = named_solvers(|module| module.first().is_some_and(|first| first == "solver"));
         assert!(named.is_empty(), "{}", named.join("\n"));
     }
 
-    /// Whatever a job must know about a solver is a field of its `SolverFamily` or of
-    /// `SolverFacts`, so that solvers of other crates provide it too.
+    /// A job reads every property of a solver from its `SolverFamily` or `SolverFacts`, so that
+    /// solvers of other crates can provide it too.
     #[test]
     fn nothing_outside_of_the_solvers_names_the_module_of_one() {
         let named = named_solvers(|module| module.first().is_none_or(|first| first != "solver"));

@@ -12,8 +12,8 @@ pub(super) struct NeighbourOptions {
     /// Number of coordinates q, less than the number of landmarks, or of nodes if all are
     /// landmarks.
     pub(super) components: usize,
-    /// Number k of nearest nodes that each node is connected to, less than N; `None` starts at
-    /// [`DEFAULT`] and allows up to [`MOST`].
+    /// Number k of nearest nodes that each node is connected to, less than N; `None` selects the
+    /// default, which grows until the graph is connected.
     pub(super) neighbours: Option<usize>,
 }
 
@@ -23,8 +23,8 @@ impl NeighbourOptions {
     }
 }
 
-/// The default number of neighbours of a node, and the maximum: it grows by halves until the graph
-/// is connected.
+/// The default number of neighbours of a node, and its maximum: the number grows by half until the
+/// graph is connected.
 const DEFAULT: usize = 10;
 const MOST: usize = 40;
 
@@ -59,7 +59,8 @@ impl NeighbourGraph {
         resources: &Resources<'_>,
     ) -> Result<Self> {
         if let Some(k) = requested.filter(|k| *k >= set.len()) {
-            let why = format!("a node has {} others; lower it, or raise `nodes`", set.len().saturating_sub(1));
+            let why =
+                format!("each node has {} others; lower `neighbours`, or raise `nodes`", set.len().saturating_sub(1));
             return Err(Error::option(NEIGHBOURS.name, k, why));
         }
         let _stage = resources.stages.stage("neighbours", None);
@@ -77,7 +78,7 @@ impl NeighbourGraph {
                 1 => return Ok(Self { k, nodes, lists, graph }),
                 _ if k == most => return Err(graph.apart(k)),
                 parts => resources.stages.warn(format!(
-                    "with {k} neighbours the nodes fall into {parts} parts with no path between them; {more} are tried"
+                    "with {k} neighbours the graph has {parts} connected components; trying {more} neighbours"
                 )),
             }
             k = more;

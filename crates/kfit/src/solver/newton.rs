@@ -1,9 +1,9 @@
 //! Newton's method for a smooth loss of the scores Wᵀφ + c: its inner iteration, and the
 //! preconditioner of that iteration.
 //!
-//! Steps are halved until F falls enough (Armijo), so the iteration converges from any start. It
-//! begins at a large lambda and divides it by ten per step, which keeps the iterates in the region
-//! of full Newton steps.
+//! A backtracking line search halves each step until F decreases enough (Armijo), so the iteration
+//! converges from any start. It begins at a large lambda and divides it by ten per step, which
+//! keeps the iterates in the region of full Newton steps.
 
 use super::{Figure, Found};
 use crate::linalg::cholesky::{factor_at_once, substitute};
@@ -103,31 +103,31 @@ fn gradient<T: Real>(loss: &impl Objective<T>, point: &Point, w: &[f64], lambda:
 /// Returns the ‖∇F‖/‖∇F(0)‖ at which the iteration ends: 1e-5 in f32, 1e-10 in f64, well above the
 /// rounding of the gradient.
 ///
-/// Scores have the error ε‖W‖, and ‖W‖ is in the hundreds at a small lambda: f32 cannot reach 1e-6
-/// then, and steps towards it took most of the time (measured on `dsa`: 99 s instead of 34 s,
+/// Scores have the error ε‖W‖, and ‖W‖ is in the hundreds at a small lambda. f32 cannot reach 1e-6
+/// then, and further steps took most of the time (measured on `dsa`: 99 s instead of 34 s,
 /// depending on the seed).
 pub(super) fn tolerance<T: Real>() -> f64 {
     (84.0 * T::EPSILON).max(1e-10)
 }
 
-/// Warns if the iteration of `what` ended above the required gradient norm.
+/// Warns if the iteration ended above the required gradient norm.
 fn warn_of_gradient<T: Real>(what: &str, found: &Optimum, gradient: f64, resources: &Resources<'_>) {
     let remedy = match (found.converged, size_of::<T>() < size_of::<f64>()) {
         _ if gradient <= tolerance::<T>() => return,
         (false, _) => "raise `steps`",
-        (true, true) => "the rounding of f32 hides what is left: use `precision` f64, or raise `lambda`",
-        (true, false) => "rounding hides what is left: raise `lambda`",
+        (true, true) => "rounding in f32 prevents further progress: use `precision` f64, or raise `lambda`",
+        (true, false) => "rounding prevents further progress: raise `lambda`",
     };
     resources.stages.warn(format!(
-        "{what} ended after {} Newton steps at a relative gradient norm of {:.2} times the {:.0e} that it should have; {remedy}",
+        "{what} did not converge: after {} Newton steps the relative gradient norm is {:.2} times the tolerance of {:.0e}; {remedy}",
         found.steps,
         gradient / tolerance::<T>(),
         tolerance::<T>()
     ));
 }
 
-/// Learns from all rows, and evaluates the result with the f64 loss that `proof` makes. Returns the
-/// functions, this loss, and its value without the penalty term.
+/// Learns from all rows, and evaluates the result with the loss in f64 that the last closure
+/// returns. Returns the functions, this loss, and its value without the penalty term.
 pub(super) fn fit<T: Real, P: Objective<f64>>(
     what: &str,
     data: &FitData<'_, T>,
@@ -153,9 +153,8 @@ pub(super) fn fit<T: Real, P: Objective<f64>>(
     Ok((fitted, proof, point.loss))
 }
 
-/// Minimises F, with at most `most` steps at the last lambda. `moments` of the features make the
-/// preconditioner. The iteration starts at `from`, the solution for a somewhat larger lambda, if
-/// provided.
+/// Minimises F with a limited number of steps at the last lambda. The second moments of the
+/// features define the preconditioner. If provided, the solution for a larger lambda is the start.
 pub(super) fn newton<T: Real>(
     loss: &mut impl Objective<T>,
     moments: &FoldGram,
@@ -258,7 +257,7 @@ fn step<T: Real>(
     let direction = conjugate_gradients(loss, &factors, &gradient, now, forcing)?;
     let slope = dot(&gradient, &direction);
     let before = point.loss + now * squares(loss, w);
-    // the predicted decrease is below the rounding of the loss: only the gradient, which is far
+    // if the predicted decrease is below the rounding of the loss, only the gradient, which is far
     // more accurate, can compare the points
     let rounding = 4.0 * T::EPSILON * before.abs();
     let flat = now == lambda && -slope <= rounding;
@@ -339,9 +338,9 @@ fn conjugate_gradients<T: Real>(
 /// Solves for `right` ((p + 1) x k row-major) with one factor per column of W, or one for all.
 /// Entries beyond the order of the factor stay 0.
 ///
-/// The mean over several columns is subtracted. Softmax does not depend on it, so gradients and
-/// minima have a zero mean; blocks per class would introduce one, with almost no curvature, and it
-/// would take most of the iterations.
+/// If there are several columns, their mean is subtracted. Softmax does not depend on the mean, so
+/// gradients and minima have a zero mean. Blocks per class would introduce a nonzero mean, a
+/// direction with almost no curvature that would take most of the iterations.
 fn precondition(factors: &[Mat<f64>], right: &[f64], k: usize, workers: &Workers) -> Vec<f64> {
     let order = factors[0].nrows();
     let mut columns: Vec<f64> = (0..k).flat_map(|j| (0..order).map(move |i| right[i * k + j])).collect();

@@ -11,8 +11,8 @@ use faer::{Mat, MatRef};
 use kapprox::{Real, decompose::symmetric_eigen};
 use kstore::{Plan, Workers};
 
-/// Minimum degree, as a fraction of the mean. Rows below it are not near a landmark: their degrees
-/// are rounding, of either sign.
+/// Minimum degree, as a fraction of the mean. Rows below it are far from every landmark: their
+/// degrees are rounding errors, of either sign.
 const FLOOR: f64 = 1e-6;
 
 /// Second moments of the features, divided by the degrees.
@@ -65,8 +65,8 @@ impl NormalisedMoments {
         let lifted = lifted.0[0];
         if lifted > 0.0 {
             stages.warn(format!(
-                "{lifted} rows are connected to nothing the landmarks see, and count as connected to {FLOOR:e} of the mean; \
-                 raise `rank` or sigma"
+                "{lifted} rows have no landmark nearby; their degrees are set to {FLOOR:e} of the mean degree; raise \
+                 `rank` or sigma"
             ));
         }
         Ok(Self { gram, sums, floor })

@@ -1,4 +1,4 @@
-//! On-line regression: each row in turn is first predicted, then learned.
+//! On-line regression: predicts each row in turn, then learns it.
 //!
 //! φ are the features of a row, followed by a 1 for the intercept c, and e = y − wᵀφ is its error
 //! before it is learned. Two rules update w:
@@ -9,17 +9,17 @@
 //! lms:  w += rate (e φ − lambda w) / (‖φ‖² + lambda)
 //! ```
 //!
-//! After i rows, recursive least squares has the w that minimises
-//! Σ_j f^(i−j) (y_j − wᵀφ_j)² + f^i n lambda ‖w‖². With f = 1 (`forgetting`) one pass ends at the
-//! coefficients of ridge regression. With f < 1 past rows fade, mostly those before the last 1/(1 −
-//! f), and w follows a target that changes. Normalised least mean squares (Widrow, Hoff) takes a
-//! step for the current row only: with `rate` 1 and lambda 0 it would then predict the row exactly,
-//! and a rate up to 1 is stable for any scale of the features. Lambda does not regularise the
-//! intercept; rls regularises it by a billionth of a row with target 0. More `passes` repeat the
-//! rows, as if the table were longer.
+//! After i rows, the w of recursive least squares minimises Σ_j f^(i−j) (y_j − wᵀφ_j)² + f^i n
+//! lambda ‖w‖². With f = 1 (`forgetting`), one pass ends at the coefficients of ridge regression.
+//! With f < 1, the weights of past rows decay, w depends on about the last 1/(1 − f) rows, and
+//! follows a target that changes. Normalised least mean squares (Widrow, Hoff) makes a step for the
+//! current row only. With `rate` 1 and lambda 0, the updated w predicts the row exactly; a rate up
+//! to 1 is stable for any scale of the features. Lambda does not regularise the intercept; rls
+//! regularises it by a billionth of a row with target 0. Several `passes` have the effect of a
+//! table that repeats its rows.
 //!
-//! The mean of e² over the rows of a pass, the running mse, is reported: in the first pass it is an
-//! error on rows not seen before.
+//! The report contains the mean of e² over the rows of each pass, the running mse. In the first
+//! pass it is an error on rows not seen before.
 //!
 //! Rls learns blocks of rows at once. With `std` it stores P in the model, for standard deviations
 //! and for further learning: see `linalg::recursion`.
@@ -60,8 +60,9 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     |settings| Ok(Box::new(Online::new(settings)?)),
 );
 
-/// Regularisation of the intercept, in rows with target 0: it changes predictions by 1e-8 of the
-/// target if the features are nearly constant; a smaller value would lose more digits to rounding.
+/// Regularisation of the intercept, as a number of rows with target 0. It changes predictions by
+/// 1e-8 of the target if the features are nearly constant; a smaller value would lose more digits
+/// to rounding.
 const FREE: f64 = 1e-9;
 
 const RULE: Parameter = Parameter {
@@ -90,7 +91,7 @@ const FORGETTING: Parameter = Parameter {
 
 const PASSES: Parameter = Parameter {
     name: "passes",
-    kind: ParameterKind::Count { most: 1_000_000, reason: "rows that were seen so often teach nothing more" },
+    kind: ParameterKind::Count { most: 1_000_000, reason: "further passes change the result by no more than rounding" },
     default: Some("1"),
     about: "Number of passes over the rows, in their order",
 };
@@ -113,11 +114,11 @@ impl Online {
         let recursive = settings.word(&RULE) == Some("rls");
         let (unread, other) = if recursive { (&RATE, "lms") } else { (&FORGETTING, "rls") };
         if let Some(value) = settings.number(unread) {
-            let why = format!("only `rule` {other} has it; take that, or leave it out");
+            let why = format!("only `rule` {other} reads it; use that rule, or leave it out");
             return Err(Error::option(unread.name, value, why));
         }
         let variance = settings.flag(&STD);
-        let why = "only `rule` rls keeps what it needs; take that, or leave it out";
+        let why = "only `rule` rls computes standard deviations; use that rule, or leave it out";
         refuse(variance && !recursive, STD.name, "", why)?;
         Ok(Self {
             recursive,
@@ -130,23 +131,25 @@ impl Online {
         })
     }
 
-    /// Returns the initial state for n rows.
+    /// Returns the initial state of recursive least squares for n rows.
     fn recursion(&self, dims: (usize, usize), n: f64) -> Recursion {
         Recursion::new(dims, self.one, 1.0 / (n * self.lambda), 1.0 / FREE)
     }
 
-    /// The error of an inverse of the moments that exceeds the range of f64.
+    /// Returns the error for an inverse of the moments that exceeds the range of f64.
     fn beyond(&self) -> Error {
         let (option, given, more) = match self.forgetting < 1.0 {
             true => (FORGETTING.name, self.forgetting.to_string(), ", raise `lambda`"),
             false => (LAMBDA.name, format!("{:e}", self.lambda), ""),
         };
-        let why = format!("the inverse of the moments of the features is beyond f64; raise it{more}, or lower `rank`");
+        let why = format!(
+            "the inverse of the second moments of the features exceeds the range of f64; raise it{more}, or lower `rank`"
+        );
         Error::option(option, given, why)
     }
 
-    /// Learns rows one by one; returns the sum of their squared errors. `y` has t numbers for each
-    /// row.
+    /// Learns rows one by one by least mean squares; returns the sum of their squared errors. `y`
+    /// has t numbers for each row.
     fn approach<T: Real>(&self, w: &mut [f64], (p, t): (usize, usize), phi: &[T], y: &[f64]) -> f64 {
         let mut squares = 0.0;
         for (phi, y) in phi.chunks_exact(p).zip(y.chunks_exact(t)) {
@@ -175,7 +178,7 @@ impl<T: Real> Solver<T> for Online {
         let inverse = Recursion::bytes(q - 1, shape.t, shape.threads);
         plan.term("targets of all rows", values_bytes(n.saturating_mul(shape.t), 8), "")
             .term("coefficients", 3 * 8 * q * shape.t, "lower `rank`")
-            .term_if(self.recursive, "inverse of the moments", inverse, "take `rule` lms or lower `rank`")
+            .term_if(self.recursive, "inverse of the moments", inverse, "use `rule` lms or lower `rank`")
             .term_if(self.variance, "variances", Quadratic::making_bytes(q, q), "leave `std` out")
     }
 
@@ -226,8 +229,8 @@ impl<T: Real> Solver<T> for Online {
     }
 }
 
-/// The state of the learning: for lms, the functions one after another, each followed by its
-/// intercept.
+/// The state of the learning. For lms, `w` contains the functions one after another, each followed
+/// by its intercept.
 #[derive(Clone)]
 struct State {
     w: Vec<f64>,

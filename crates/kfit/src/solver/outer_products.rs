@@ -31,14 +31,14 @@ pub(crate) struct OuterProducts<'a> {
     keys: Stream,
 }
 
-/// Maximum number of gradient values of a row, t functions of r features: 19 classes of 50
-/// features. For more, the fraction of rows used is reduced so that a pass costs no more; averages
-/// over thousands of rows differ little.
+/// Number of gradient values of a row (t functions of r columns, such as 20 classes of 50 columns)
+/// above which a smaller fraction of the rows is used, so that a pass costs no more. Averages over
+/// thousands of rows differ little.
 const NUMBERS: usize = 1000;
 
-/// Minimum and maximum number of rows used for one function, if available: with 5,000 rows the
-/// features' contributions have a relative error of about 1 %. For t functions the minimum is
-/// divided by √t, because their gradients at a row are partly alike.
+/// Minimum and maximum number of rows used for one function, if available. With 5,000 rows the
+/// contributions of the columns have a relative error of about 1 %. For t functions the minimum is
+/// divided by √t, because their gradients at a row are correlated.
 const FEWEST: f64 = 2000.0;
 const MOST: f64 = 5000.0;
 
@@ -72,8 +72,8 @@ impl<'a> OuterProducts<'a> {
         Self { kernel, landmarks, coefficients, r, share: 1.0, keys: Stream::new(0, Purpose::Gradients, 0) }
     }
 
-    /// Uses only as many of the `n` rows as the average needs, so that the pass does not cost more
-    /// than the fit.
+    /// Uses a random sample of the `n` rows that is large enough for the average, so that the pass
+    /// costs no more than the fit.
     pub(crate) fn among(self, n: u64, seed: u64) -> Self {
         let t = self.coefficients.ncols().max(1);
         let of_rows = |rows: f64| rows / n.max(1) as f64;
@@ -82,7 +82,7 @@ impl<'a> OuterProducts<'a> {
         Self { share, keys: Stream::new(seed, Purpose::Gradients, 0), ..self }
     }
 
-    /// Copies the selected rows of a block, starting at `first`, to `x`, and their weights.
+    /// Copies the selected rows of a chunk of a block, which starts at `first`, and their weights.
     fn choose<T: Real>(&self, block: &RowBlock<'_, T>, first: usize, x: &mut Vec<f64>, weights: &mut Vec<f64>) {
         let rows = first..block.rows.len().min(first + CHUNK);
         x.clear();
@@ -93,7 +93,7 @@ impl<'a> OuterProducts<'a> {
         }
     }
 
-    /// Bytes of a lane's buffers, for m landmarks and r features on this many threads.
+    /// Returns the bytes of a lane's buffers, for m landmarks and r columns on this many threads.
     pub(crate) fn scratch_bytes(m: usize, r: usize, threads: usize) -> usize {
         8 * (2 * CHUNK * r + threads.max(1) * STRIP * 3 * m)
     }

@@ -1,16 +1,16 @@
 //! The kernel perceptron and its averaged form.
 //!
-//! Sweeps over the rows in order; only a row on the wrong side changes the function:
+//! The solver sweeps over the rows in order; only a misclassified row changes the functions:
 //!
 //! ```text
 //! two classes:  y (wᵀφ + c) ≤ 0         →  w += yφ, c += y
 //! more:         f_j ≥ f_class, j ≠ class  →  w_class += φ, w_j −= φ at the largest f_j; same for c
 //! ```
 //!
-//! With `intercept` none c stays 0. If a function with margin γ > 0 separates the rows and ‖φ‖ ≤ R,
-//! there are at most (R/γ)² mistakes in total (Novikoff 1962), and a sweep without a mistake ends
-//! the search. Otherwise w keeps changing; its average over all rows seen is stable and predicts
-//! better, and is used unless `last` is set.
+//! With `intercept` none, c stays 0. If a function with margin γ > 0 separates the rows and
+//! ‖φ‖ ≤ R, there are at most (R/γ)² mistakes in total (Novikoff 1962), and a sweep without a
+//! mistake ends the iteration. Otherwise w keeps changing. Its average over all rows seen is stable
+//! and predicts better, and is the result unless `last` is set.
 //!
 //! *Passes*: one that stores the features, then one for each sweep. *Flops*: 2pk a row. *Bytes*:
 //! 2(p + 1)k numbers in f64.
@@ -43,7 +43,6 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     },
 );
 
-/// Uses the last functions of the search instead of their average.
 const LAST: Parameter = Parameter::flag("last", "Use the last weights instead of their average over all steps");
 
 #[derive(Clone, Copy, Debug)]
@@ -96,7 +95,8 @@ impl<T: Real> Solver<T> for Perceptron {
     }
 }
 
-/// The state of the search: functions one after another, each followed by its intercept.
+/// The state of the iteration. The vectors contain the functions one after another, each followed
+/// by its intercept.
 #[derive(Clone)]
 struct State {
     p: usize,
@@ -117,7 +117,7 @@ impl State {
         Self { p, one, w: zeros(), late: zeros(), seen: 0 }
     }
 
-    /// Learns a row; returns whether it was on the wrong side.
+    /// Learns a row; returns true if it was misclassified before.
     fn learn<T: Real>(&mut self, phi: &[T], class: usize) -> bool {
         let scores: Vec<f64> = self.w.chunks_exact(self.p + 1).map(|w| score(w, phi)).collect();
         let mistaken = if let [score] = scores[..] {
@@ -157,7 +157,7 @@ impl State {
         sum[q - 1] += late * self.one;
     }
 
-    /// The mean of w over the rows seen, taken after each row.
+    /// Returns the average, over the rows seen, of w after each row.
     fn average(&self) -> Vec<f64> {
         let seen = self.seen.max(1) as f64;
         self.w.iter().zip(&self.late).map(|(w, late)| w - late / seen).collect()

@@ -65,9 +65,7 @@ impl<T: Real> Solver<T> for SupervisedPca {
 
     fn only_pass(&self, options: &TrainOptions) -> Result<&'static str, &'static str> {
         match target::needed(self.target_kernel.as_ref(), options.task) {
-            Some(_) => {
-                Err("features of the target are made of a sample, in a pass of its own; leave `target_kernel` out")
-            }
+            Some(_) => Err("`target_kernel` needs a second pass, over a sample of the targets; omit it"),
             None => Ok(GRAM),
         }
     }
@@ -96,7 +94,7 @@ impl<T: Real> Solver<T> for SupervisedPca {
         let n = moments.rows as f64;
         let covariance = covariance(moments);
         let (values, directions) = leading(covariance.as_ref(), self.components, least(moments, state.gram.epsilon()))?;
-        let why = "no direction of the features depends on the target: check the target and the kernels";
+        let why = "no direction of the features depends on the target; check the target and the kernels";
         refuse(values.is_empty(), COMPONENTS.name, self.components, why)?;
         data.warn_of_fewer(self.components, values.len(), "no more directions depend on the target");
         let along = |j: usize| (0..directions.nrows()).map(|i| directions[(i, j)] * moments.s[i]).sum::<f64>();
@@ -139,8 +137,8 @@ fn least(moments: &FoldGram, epsilon: f64) -> f64 {
     NOISE * epsilon * (trace.max(0.0) * squares.max(0.0)).sqrt()
 }
 
-/// Returns the `q` largest singular values of B with their left singular vectors, fewer if the
-/// others are at most `least`.
+/// Returns the `q` largest singular values of B with their left singular vectors. Values that are
+/// rounding are omitted.
 fn leading(b: MatRef<'_, f64>, q: usize, least: f64) -> Result<(Vec<f64>, Mat<f64>)> {
     let (p, t) = (b.nrows(), b.ncols());
     let norm = b.norm_l2();

@@ -68,7 +68,7 @@ impl<T: Real> Solver<T> for Spectral {
         let figures = vec![
             Figure { name: "eigenvalue", values: eigenvalues },
             Figure::of("mean squared distance", found.squares / kept.weight_outside(None)),
-            Figure { name: "rows of each group", values: found.sizes },
+            Figure { name: "rows of each cluster", values: found.sizes },
         ];
         let intercept = vec![0.0; self.0.clusters];
         Ok(Found {

@@ -14,9 +14,9 @@ pub(super) struct Swept<S> {
 
 kstore::persist!(where [S: Persist] Swept<S> { part "state": state, read "losses": losses });
 
-/// Learns in sweeps over all rows, in order, while `goes_on` returns true for the losses so far.
+/// Learns in sweeps over all rows, in order, while a function of the losses so far returns true.
 ///
-/// `learn` updates a state by a tile and returns the loss of the tile. A resumed run continues
+/// `learn` updates the state with a tile and returns the loss of the tile. A resumed run continues
 /// after its last complete sweep.
 pub(super) fn sweep<T: Real, S: Persist + Clone + Send>(
     kept: &StoredFeatures<'_, T>,

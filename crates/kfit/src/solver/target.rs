@@ -1,4 +1,5 @@
-//! Target features, for solvers with a kernel on the target: a Nyström map on some of the targets.
+//! Target features, for solvers with a kernel on the target: a Nyström map whose landmarks are a
+//! sample of the targets.
 
 use super::parameter::{COMPONENTS, Parameter, ParameterKind};
 use crate::features::{FitData, Values};
@@ -29,7 +30,7 @@ pub(super) const SAMPLE: usize = 2000;
 /// A target that varies by less than this many roundings is constant.
 const NOISE: f64 = 64.0;
 
-/// Fraction of the trace below which more target features change nothing.
+/// Residual of the trace, as a fraction, below which no more target features are added.
 const ENOUGH: f64 = 1e-13;
 
 /// Returns the kernel on the targets if it needs a map; `None` if the targets or their codes are
@@ -45,9 +46,9 @@ pub(crate) fn passes(kernel: Option<&Kernel>, task: Task) -> u64 {
 
 pub(super) fn check(kernel: Option<&Kernel>, task: Task) -> Result<()> {
     let Some(kernel) = needed(kernel, task) else { return Ok(()) };
-    let why = "labels are equal or not, which is delta(); leave it out, or learn from a number (`task` regression)";
+    let why = "labels are equal or not, so classification uses delta(); leave it out, or use a numeric target (`task` regression)";
     refuse(task == Task::Classification, TARGET_KERNEL.name, kernel, why)?;
-    let why = "it has to be positive definite, and on all of the targets";
+    let why = "expected a positive definite kernel that reads all targets";
     refuse(kernel.looks_at_columns() || !kernel.positive_definite(), TARGET_KERNEL.name, kernel, why)
 }
 
@@ -56,11 +57,12 @@ pub(super) fn require_varying(moments: &FoldGram, components: usize) -> Result<(
     let (n, total) = (moments.rows as f64, moments.yy.iter().sum::<f64>());
     let squares: f64 = moments.yy.iter().zip(&moments.sy).map(|(yy, sy)| yy - sy * sy / n).sum();
     let varies = squares > NOISE * f64::EPSILON * total;
-    let why = "the target does not vary: no direction tells anything of it; check the target";
+    let why = "the target does not vary, so no direction can predict it; check the target";
     refuse(!varies, COMPONENTS.name, components, why)
 }
 
-/// Number of moment columns for t targets: the maximum number of target features, or t.
+/// Returns the number of moment columns for t targets: the maximum number of target features, or t
+/// if the targets need no map.
 pub(super) fn columns(kernel: Option<&Kernel>, task: Task, t: usize) -> usize {
     needed(kernel, task).map_or(t, |_| MOST)
 }
@@ -71,8 +73,7 @@ pub(super) fn plan(plan: Plan, shape: &ProblemSize) -> Plan {
     plan.term_if(made, "sample of the target", sample, "leave `target_kernel` out")
 }
 
-/// Builds the map of `kernel` on the centred targets, from a sample of them, in one pass over the
-/// rows.
+/// Builds the map of a kernel on the centred targets from a sample of them: one pass over the rows.
 pub(super) fn features<T: Real>(kernel: &Kernel, data: &FitData<'_, T>) -> Result<NystromMap<f64>> {
     let (t, keys) = (data.targets.count(), Stream::new(data.options.seed, Purpose::Median, 1));
     let share = (SAMPLE as f64 / data.rows.max(1) as f64).min(1.0);

@@ -1,5 +1,6 @@
-//! The forecast of a run: stages with their memory, passes, and bytes read per row. It has no
-//! times: these depend on solver, map and machine, and each stage shows its own rate while it runs.
+//! The forecast of a run: stages with their memory, passes, and bytes read per row. It contains no
+//! times, because these depend on solver, map and computer; each stage shows its rate while it
+//! runs.
 
 use crate::features::FeatureTier;
 use crate::request::{FitRequest, Forecast, PassShape, Resources, RowAccess, Stage, TrainOptions, fit};
@@ -22,7 +23,7 @@ pub(super) fn own_folds<'a, T: Real>(
 ) -> Result<Cow<'a, TrainOptions>> {
     let facts = solver.facts();
     if matches!(options.folds, FoldSpec::Forward { .. }) && facts.holds_out && !facts.forward {
-        let why = "this solver learns from all folds but one; give blocks:6, or take ridge, which tests later rows by earlier ones";
+        let why = "this solver trains on all folds but one; use blocks:6, or ridge, which predicts later rows from earlier ones";
         return Err(Error::option("folds", &options.folds, why));
     }
     Ok(match facts.holds_out || options.folds == FoldSpec::None {
@@ -68,7 +69,8 @@ pub(super) fn announce<T: Real>(
     work: &FitRequest<'_>,
 ) -> Result<()> {
     let Resources { stages, journal, .. } = *work.resources;
-    // the forecast of one process says little about a shared run, and its rows may be elsewhere
+    // the forecast of one process does not describe a shared run, and the rows may be on other
+    // computers
     if !stages.wants_plan() || journal.is_some_and(Journal::is_shared) {
         return Ok(());
     }
@@ -87,7 +89,7 @@ fn of<T: Real>(
     work: &FitRequest<'_>,
 ) -> Result<Forecast> {
     let (cut, stages) = all_stages(solver, view, work)?;
-    // a plan that does not fit reads no rows
+    // a plan that exceeds the budget reads no rows
     let row_bytes = if fit(&stages) { row_bytes(selected, cut)? } else { None };
     let add = |plan, cut| solver.plan(plan, &work.shape, cut);
     let kept_nowhere = || plan::last(&work.shape, &add, cut, work.resources).0 == FeatureTier::Recomputed;
@@ -98,7 +100,7 @@ fn of<T: Real>(
 fn row_bytes(selected: &Selected, cut: PassShape) -> Result<Option<f64>> {
     let selected = selected.counting_apart();
     let (source, range) = (selected.rows::<f64>(Reading::default())?, selected.range());
-    // read one segment only: a rare condition could search the whole table
+    // read one segment only, because a condition that few rows satisfy would read the whole table
     let range = range.start..range.end.min(range.start + cut.segment);
     let mut cursor = RowSource::<f64>::open(&source, range.clone())?;
     let (mut buf, mut read) = (RowBuf::new(cut.tile), range.start);

@@ -52,8 +52,8 @@ impl<T: Real> Prepared<T> {
         }
     }
 
-    /// Returns the solver's view of the rows; `keep` is where it stores their features, and `plan`
-    /// its memory plan.
+    /// Returns the solver's input; `tier` is the storage of the features, and `plan` the solver's
+    /// memory plan.
     pub fn features<'p>(
         &'p self,
         keep: FeatureTier,
@@ -79,14 +79,14 @@ impl<T: Real> Prepared<T> {
         }
     }
 
-    /// Holds out only rows that a learned metric has not seen, if the solver supports it; else
+    /// Holds out only rows that were not used to learn the metric, if the solver supports it; else
     /// warns that held-out errors are too small.
     pub(crate) fn hold_out(&mut self, facts: SolverFacts, resources: &Resources<'_>) {
         let learned = self.learned.as_ref().filter(|learned| learned.metric.is_some() && self.folds.count() > 1);
         match learned.map(|learned| &learned.judged) {
             Some(Some(judged)) if facts.forward => self.folds = self.folds.only(judged.fold),
             Some(_) => resources.stages.warn(
-                "the rows of each fold have taught the metric: errors on them are less than those of new rows"
+                "the metric was learned from the rows of all folds: cross-validation errors are smaller than errors on new rows"
                     .to_string(),
             ),
             None => {}
@@ -102,15 +102,15 @@ impl<T: Real> Prepared<T> {
     }
 }
 
-/// Rows of a tile of labels, which are narrow: a segment has 16 tiles, as in passes over whole
-/// rows.
+/// Number of rows of a tile of labels, which are narrow; a segment has 16 tiles, as in passes over
+/// whole rows.
 const LABELS: usize = lanes::SEGMENT as usize / 16;
 
-/// Returns the numbers of targets and of folds. Counts classes and fold labels first, in a pass
-/// over these columns alone.
+/// Returns the numbers of targets and of folds. First counts classes and fold labels, in a pass
+/// over these columns only.
 ///
-/// Also counts labels of rows that are later dropped for a missing feature; the survey, which knows
-/// the remaining rows, rejects too few labels.
+/// Also counts labels of rows that are later dropped because an input is missing; the survey counts
+/// the remaining rows and rejects too few labels.
 pub fn known(selected: &Selected, options: &TrainOptions, resources: &Resources<'_>) -> Result<(usize, usize)> {
     let found = selected.labels().map(|labels| count(&labels, resources)).transpose()?.unwrap_or_default();
     let labels = |counts: &LabelCounts| counts.sorted().into_iter().map(|(label, _)| label).collect::<Vec<_>>();
@@ -122,8 +122,8 @@ pub fn known(selected: &Selected, options: &TrainOptions, resources: &Resources<
     Ok((t, folds.map_or(1, |folds| folds.count())))
 }
 
-/// Counts labels with any budget: with at least one lane, so that a rejected plan can name the
-/// required memory.
+/// Counts labels whatever the budget, with at least one lane, so that a rejected plan can report
+/// the required memory.
 pub fn count(labels: &Selected, resources: &Resources<'_>) -> Result<Statistics> {
     let (source, workers) = (labels.rows::<f64>(Reading::default())?, resources.workers);
     let most = LABEL_LIMIT + labels.group_name().map_or(0, |_| GROUP_LIMIT);
@@ -139,15 +139,15 @@ pub fn count(labels: &Selected, resources: &Resources<'_>) -> Result<Statistics>
 
 /// Rejects a plan that exceeds the budget; returns the bytes of its largest stage.
 pub fn check(mut plans: Vec<Plan>) -> Result<usize> {
-    // the largest stage shows best what to lower
+    // the largest stage first, because its terms show what to lower
     plans.sort_by_key(|plan| std::cmp::Reverse(plan.bytes()));
     let largest = plans.first().map_or(0, Plan::bytes);
     plans.into_iter().try_for_each(|plan| plan.check().map(drop))?;
     Ok(largest)
 }
 
-/// Computes statistics, scaling, landmarks and map, by passes of this shape. Checks the plans
-/// first.
+/// Computes statistics, scaling, landmarks and map in passes of this shape, after checking the
+/// plans.
 pub fn prepare<T: Real>(
     selected: &Selected,
     options: &TrainOptions,
@@ -203,9 +203,10 @@ fn warn_of_rank<T: Real>(mapped: &Mapped<T>, survey: &Survey, options: &TrainOpt
     } else {
         match T::NAME {
             "f32" => {
-                "f32 tells no more landmarks apart; `precision` f64 tells more, and the error may be lower".to_string()
+                "more landmarks are linearly dependent in f32; `precision` f64 allows more, and may lower the error"
+                    .to_string()
             }
-            _ => format!("{got} landmarks suffice, more would add rounding alone"),
+            _ => format!("{got} landmarks suffice; more would add only rounding errors"),
         }
     };
     resources.stages.warn(format!("rank reduced from {asked} to {got}: {why}"));
@@ -213,8 +214,8 @@ fn warn_of_rank<T: Real>(mapped: &Mapped<T>, survey: &Survey, options: &TrainOpt
 
 /// Writes the decoded and scaled rows to the scratch folder; returns `None` without one.
 ///
-/// One pass with one lane, so that rows arrive in order. Folds over the cache and over the rows are
-/// bit-identical. Not journaled: a resumed run writes its cache again.
+/// One pass with one lane keeps the order of the rows. Folds over the cache and over the source are
+/// bit-identical. Not journaled: a resumed run writes the cache again.
 ///
 /// # Errors
 /// Errors of the source; [`kstore::Error::OverScratch`] and [`kstore::Error::ScratchFull`] if the

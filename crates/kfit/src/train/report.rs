@@ -9,19 +9,19 @@ use kstore::Label;
 use kstore::shown::{count, number};
 use std::fmt;
 
-/// The convention of lambda.
+/// The convention of lambda of solvers without the regularisation parameter C.
 pub const LAMBDA: &str = "lambda is per row: (1/n) sum loss + lambda |w|^2 (scikit-learn's alpha = lambda n)";
 
-/// The convention of solvers with the regularisation parameter C.
+/// The convention of lambda of solvers with the regularisation parameter C.
 const LAMBDA_AND_C: &str = "lambda is per row: (1/n) sum loss + lambda |w|^2 (scikit-learn's C = 1/(2 n lambda))";
 
-/// Returns the convention of a solver's lambda, with its name in scikit-learn.
+/// Returns the convention of a solver's lambda, with the corresponding parameter of scikit-learn.
 pub fn convention(solver: &str) -> &'static str {
     let by_c = by_name(solver).is_some_and(|family| family.reads(&C));
     if by_c { LAMBDA_AND_C } else { LAMBDA }
 }
 
-/// The report of a fit: what was learned, from what, and at what cost.
+/// The report of a fit: the data, the chosen parameters, the errors and the cost.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 #[non_exhaustive]
 pub struct FitReport {
@@ -32,10 +32,10 @@ pub struct FitReport {
     /// Sum of their weights; `None` if rows have no weights.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<f64>,
-    /// Number of features, d.
+    /// Number of inputs, d.
     pub features: usize,
-    /// Columns of categories, and numeric columns with a missing-value feature, each with its
-    /// encoding, such as `12 values`; empty if every feature is a numeric column.
+    /// Categorical columns, and numeric columns with a missing-value indicator, each with its
+    /// encoding, such as `12 values`; empty if every input is a numeric column.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<(String, String)>,
     /// Number of target columns; 1 for classes.
@@ -51,7 +51,7 @@ pub struct FitReport {
     pub landmarks: Option<LandmarkReport>,
     /// The kernel, with every parameter resolved to a number.
     pub kernel: String,
-    /// How an `auto` length scale was found.
+    /// How an `auto` length scale was determined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub length: Option<LengthReport>,
     /// Number of nearest nodes that each node of a graph, and each new row, is connected to;
@@ -65,7 +65,7 @@ pub struct FitReport {
     pub rank: usize,
     /// Lambda of the chosen cell; `None` for solvers without lambda.
     pub lambda: Option<f64>,
-    /// [`convention`] of the solver.
+    /// The convention of the solver's lambda.
     pub lambda_convention: &'static str,
     /// The folds of cross-validation, such as `5` or `blocks:6`; `none` without cross-validation.
     pub folds: String,
@@ -78,7 +78,7 @@ pub struct FitReport {
     /// The method of ridge regression, if it did not solve from a Gram matrix.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<Solved>,
-    /// Numbers that the solver reports about its result, such as eigenvalues.
+    /// Further results of the solver, such as eigenvalues.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub figures: Vec<Figure>,
     /// Number of passes over the rows.
@@ -86,25 +86,25 @@ pub struct FitReport {
     /// Planned bytes of memory.
     pub planned_bytes: usize,
     /// The instruction set of the processor; results are bit-identical on processors with the same
-    /// one.
+    /// instruction set.
     pub instruction_set: String,
     /// The type of rows and features: `f32` or `f64`.
     pub precision: &'static str,
     /// Seconds of each stage, in order of completion.
     #[serde(skip)]
     pub seconds: Vec<(String, f64)>,
-    /// The warnings of the run, one sentence each: rank reduced, constant feature, tolerance not
+    /// The warnings of the run, one sentence each: rank reduced, constant input, tolerance not
     /// reached, …
     #[serde(skip)]
     pub warnings: Vec<String>,
-    /// Name, shift and divisor of each feature.
+    /// Name, shift and divisor of each input.
     #[serde(skip)]
     pub scaling: Vec<(String, f64, f64)>,
     /// The metric before the kernel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric: Option<MetricReport>,
-    /// Features by importance, the largest first, if requested: root mean square of the slope along
-    /// the scaled feature, in units of the targets.
+    /// Inputs by importance, the largest first, if requested: root mean square of the slope along
+    /// the scaled input, in units of the targets.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub importance: Vec<(String, f64)>,
     /// Relative trace error at each rank of the surface.
@@ -130,7 +130,8 @@ impl fmt::Display for FitReport {
 pub struct LandmarkReport {
     /// Name of the scheme.
     pub scheme: String,
-    /// Number of landmarks kept, which is the largest rank of the surface.
+    /// Number of landmarks without linearly dependent ones, which is the largest rank of the
+    /// surface.
     pub count: usize,
     /// Number of candidate rows.
     pub candidates: u64,

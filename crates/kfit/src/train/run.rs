@@ -11,8 +11,8 @@ use kstore::{Plan, Selected};
 
 /// Learns with a solver.
 ///
-/// *Passes*: the labels alone, if any; statistics; candidates, or one pass per round of a landmark
-/// scheme that selects among all rows; the solver's passes. *Bytes*: as planned by
+/// *Passes*: one over the labels alone, if there are any; statistics; candidates, or one pass per
+/// round of a landmark scheme on all rows; the solver's passes. *Bytes*: as planned by
 /// [`super::forecast()`].
 ///
 /// # Errors
@@ -59,14 +59,14 @@ pub fn train<T: Real>(
     let (asked, mut again) = (prepared.mapped.map.dims().1, 0);
     let (mut fitted, certificates) = loop {
         match fit(&prepared) {
-            // rounding makes the features exceed the kernel: repeat with a more accurate map
+            // because of rounding the features exceed the kernel: repeat with a more accurate map
             Err(Error::Overshoot { .. }) if prepared.mapped.map.widen() => again += 1,
             found => break found?,
         }
     };
     let kept = prepared.mapped.map.dims().1;
     if kept < asked {
-        let why = "more would add rounding alone";
+        let why = "more would add only rounding errors";
         resources.stages.warn(format!("rank reduced from {asked} to {kept}: {why}"));
     }
     fitted.passes += prepared.passes() + again;

@@ -11,7 +11,7 @@ use kstore::encoding::{Code, CodedColumn};
 use kstore::{Scaler, Selected, Workers, statistics::Moments};
 use std::sync::Arc;
 
-/// The range of a feature that is not clipped.
+/// The range of an input that is not clipped.
 pub const ENDLESS: [f64; 2] = [f64::MIN, f64::MAX];
 
 /// A model and its report. The caller adds the solver's name, its intercept and the options to the
@@ -34,12 +34,12 @@ pub(super) struct Parts<'a, T: Real> {
     pub(super) prepared: &'a Prepared<T>,
     pub(super) view: RowAccess,
     pub(super) fitted: Found<T>,
-    /// Certificates at the ranks of interest.
+    /// Certificates at the ranks of the surface, or at the rank of the result.
     pub(super) certificates: Vec<(usize, Certificate)>,
 }
 
 impl<T: Real> Parts<'_, T> {
-    /// Expands functions of the features into functions of the rows.
+    /// Assembles the model: expands functions of the features into functions of the rows.
     pub(super) fn assemble(mut self, workers: &Workers) -> Trained<T> {
         let map = &*self.prepared.mapped.map;
         let card = self.card();
@@ -88,8 +88,8 @@ impl<T: Real> Parts<'_, T> {
         Trained { model, report, wide }
     }
 
-    /// The rank of the result. A projection is learned from all features of the map, and keeps none
-    /// of them.
+    /// Returns the rank of the result. A projection of the inputs is learned from all features of
+    /// the map, and its model contains none of them.
     fn rank(&self) -> usize {
         match self.fitted.projection {
             Some(_) => self.prepared.mapped.map.dims().1,
@@ -132,14 +132,15 @@ impl<T: Real> Parts<'_, T> {
         }
     }
 
-    /// Clipping ranges of new rows. Novelty detectors and unbounded or periodic kernels are not
-    /// clipped.
+    /// Returns the ranges to which inputs of new rows are clipped; empty for novelty detectors and
+    /// unbounded or periodic kernels.
     fn ranges(&self) -> Vec<[f64; 2]> {
         let Self { options, prepared: Prepared { survey, mapped, .. }, fitted, .. } = self;
         let clips = options.clip && fitted.task.unwrap_or(options.task).has_target() && mapped.kernel.settles();
         let clips = clips && self.selected.sparse().is_none();
-        // Target encodings of new rows may exceed the out-of-fold encodings of training rows;
-        // periodic features have no end; and a short text gives its words larger weights.
+        // Not clipped: target encodings, because those of new rows may exceed the out-of-fold
+        // encodings of training rows; periodic inputs, which have no ends; and texts, because a
+        // short text gives its words larger weights.
         let endless = |column: &CodedColumn| {
             let (all, behind) =
                 (matches!(column.code, Code::Effects(_) | Code::Entries(_)), matches!(column.code, Code::Time(_)));
@@ -155,7 +156,7 @@ impl<T: Real> Parts<'_, T> {
         features.zip(endless.chain(std::iter::repeat(false))).map(of).collect()
     }
 
-    /// Builds the report; moves report-only values out of the solver's result.
+    /// Builds the report; moves values that only the report needs out of the solver's result.
     fn report(&mut self, card: &Card) -> FitReport {
         let (rank, metric) = (self.rank(), self.metric());
         let Self { selected, options, prepared: Prepared { survey, mapped, planned_bytes, .. }, fitted, .. } = self;
@@ -241,7 +242,7 @@ pub fn target_names(selected: &Selected) -> Vec<String> {
     }
 }
 
-/// Sorts features by these numbers, the largest first.
+/// Sorts inputs by these numbers, the largest first.
 fn by_size(names: Vec<String>, numbers: &[f64]) -> Vec<(String, f64)> {
     let mut named: Vec<(String, f64)> = names.into_iter().zip(numbers.iter().copied()).collect();
     named.sort_by(|a, b| b.1.total_cmp(&a.1));

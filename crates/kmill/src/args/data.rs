@@ -76,7 +76,7 @@ impl TextArgs {
     }
 }
 
-/// What is done with rows that a verb cannot learn from, or score.
+/// The treatment of rows without a target.
 #[derive(Clone, Copy, Debug, Args)]
 #[command(next_help_heading = "Table")]
 pub(crate) struct MissingTargetArgs {
@@ -85,7 +85,7 @@ pub(crate) struct MissingTargetArgs {
     pub(crate) missing_target: MissingTarget,
 }
 
-/// Files, and which of their rows.
+/// The files of a table, and the selection of its rows.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Table")]
 pub(crate) struct SelectArgs {
@@ -112,7 +112,7 @@ fn paths_help() -> String {
     format!("Files ({formats}), folders or globs, read as one table in sorted path order")
 }
 
-/// Which columns are categories, and of which the words are counted.
+/// The encoding of text, category and time columns as features.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Table")]
 pub(crate) struct CategoryArgs {

@@ -8,25 +8,25 @@ use std::ffi::{OsStr, OsString};
 
 /// Options of other programs, several per line, and the replies that name the option here.
 const ELSEWHERE: [(&str, &str); 19] = [
-    ("alpha", "the penalty is --lambda; it is per row, so that scikit-learn's alpha is lambda * n"),
+    ("alpha", "the regularisation parameter is --lambda; it is per row, so that scikit-learn's alpha is lambda * n"),
     (
         "gamma sigma bandwidth length-scale",
         "the width is part of the kernel: --kernel 'gaussian(sigma=2)'; scikit-learn's gamma is 1/(2 sigma^2)",
     ),
     ("cv", "folds are --folds, such as --folds 5 or --folds column:subject"),
     ("n-components", "components are --components, such as --components 10; the number of landmarks is --rank"),
-    ("n-clusters k", "groups are --clusters, such as --clusters 5"),
+    ("n-clusters k", "the number of clusters is --clusters, such as --clusters 5"),
     ("centers", "the number of landmarks is --rank, such as --rank 2000"),
     ("label labels", "the column to predict is --target, such as --target label"),
-    ("drop", "columns are left out by --features, such as --features '*,!id'"),
+    ("drop", "columns are excluded by --features, such as --features '*,!id'"),
     ("random-state", "the seed is --seed, such as --seed 1"),
     ("n-jobs", "threads are --threads, such as --threads 4"),
-    ("max-iter", "the number of steps is --steps, such as --steps 500 (of solvers that take steps)"),
+    ("max-iter", "the maximum number of iterations is --steps, such as --steps 500 (iterative solvers)"),
     ("degree", "the degree is part of the kernel: --kernel 'polynomial(degree=3)'"),
-    ("tol", "the machines stop at --gap, a relative duality gap, such as --gap 1e-4 (svm, svr, oneclass)"),
-    ("n-init", "starts are --starts, such as --starts 10"),
-    ("contamination", "the share of unusual rows is --nu, such as --nu 0.01 (oneclass, mean)"),
-    ("probability", "probabilities are --probabilities, of fit svm and of predict; logistic has them without"),
+    ("tol", "the SVM solvers stop at --gap, a relative duality gap, such as --gap 1e-4 (svm, svr, oneclass)"),
+    ("n-init", "the number of random starts is --starts, such as --starts 10"),
+    ("contamination", "the fraction of outliers is --nu, such as --nu 0.01 (oneclass, mean)"),
+    ("probability", "probabilities are --probabilities, of fit svm and of predict; logistic always has them"),
     ("return-std", "standard deviations are --std, of fit ridge and of predict"),
     (
         "sample-weight",
@@ -40,9 +40,9 @@ const RELATIVES: [(&str, &str, &str); 4] = [
     (
         "coordinates",
         "kernel scale metric map landmarks candidates precision categories hash times text",
-        "the matrix holds the distances or kernel values themselves, in f64; --of tells which",
+        "the matrix contains the distances or kernel values, in f64; --of selects which",
     ),
-    ("features herd test", "target weights folds task lambda combine", "it learns from no target; kmill fit does"),
+    ("features herd test", "target weights folds task lambda combine", "it uses no target; kmill fit does"),
     ("plan", "output report resume checkpoint-every states", "it runs nothing and writes nothing"),
     ("tune", "combine", "it chooses among kernels; kmill fit --combine learns the weights of a sum"),
 ];
@@ -73,7 +73,7 @@ const SOLVERS: [(&str, &str); 5] = [
 
 /// Kernel names of other programs, and the names here.
 const KERNELS: [(&str, &str); 6] = [
-    ("rbf", "gaussian here, with sigma in the place of gamma = 1/(2 sigma^2): gaussian(sigma=2)"),
+    ("rbf", "gaussian here, with sigma instead of gamma = 1/(2 sigma^2): gaussian(sigma=2)"),
     ("se", "gaussian here: gaussian(sigma=2)"),
     ("squared_exponential", "gaussian here: gaussian(sigma=2)"),
     ("poly", "polynomial here: polynomial(degree=3)"),
@@ -96,7 +96,7 @@ pub(crate) fn answer(error: &clap::Error, command: &Command, verb: Option<&str>)
             let option = said(ContextKind::InvalidArg).filter(|option| option.starts_with('-'))?;
             let word = option.trim_start_matches('-').replace('_', "-").to_ascii_lowercase();
             if let Some(answer) = find(&ELSEWHERE, &word) {
-                return Some(format!("there is no option {option}: {answer}"));
+                return Some(format!("unknown option {option}: {answer}"));
             }
             let reason = RELATIVES
                 .iter()
@@ -119,7 +119,7 @@ pub(crate) fn answer(error: &clap::Error, command: &Command, verb: Option<&str>)
             let named = said(ContextKind::InvalidValue)?;
             let plain = named.to_ascii_lowercase().replace(['-', '_'], "");
             let own = find(&SOLVERS, &plain)?;
-            Some(format!("there is no solver {named}: it is called {own} here (kmill help which chooses one)"))
+            Some(format!("unknown solver {named}: it is called {own} here (kmill help which helps to choose a solver)"))
         }
         _ => None,
     }
@@ -188,10 +188,9 @@ mod tests {
                 let given = RELATIVES.iter().find(|(v, o, _)| is_among(v, name) && is_among(o, option));
                 match given {
                     Some((_, _, reason)) => assert!(text.contains(reason), "{line:?}: {text}"),
-                    None => assert!(
-                        text.contains(" (an option of ") || text.contains("there is no option"),
-                        "{line:?}: {text}"
-                    ),
+                    None => {
+                        assert!(text.contains(" (an option of ") || text.contains("unknown option"), "{line:?}: {text}")
+                    }
                 }
             }
         }

@@ -134,7 +134,7 @@ fn filled(text: &str, expected: &str) -> Result<String, String> {
 pub(crate) fn costs(text: &str) -> Result<[f64; 2], String> {
     let cost = |text: &str| text.trim().parse::<f64>().ok().filter(|cost| cost.is_finite() && *cost >= 0.0);
     let both = text.split_once(':').and_then(|(alarm, miss)| Some([cost(alarm)?, cost(miss)?]));
-    both.ok_or_else(|| "expected the costs of a false alarm and of a missed row, such as 1:20".to_string())
+    both.ok_or_else(|| "expected the costs of a false positive and of a false negative, such as 1:20".to_string())
 }
 
 /// Parses any number; the subcommand checks its range.
@@ -255,7 +255,7 @@ pub fn missing(text: &str) -> Result<Missing, String> {
 pub fn missing_of_conversion(text: &str) -> Result<Missing, String> {
     match Missing::named(text) {
         Some(Missing::Mean | Missing::Indicator) => Err(format!(
-            "a conversion learns no means; use --missing drop or --missing {KEEP} here, or --missing {text} with fit"
+            "a conversion does not compute means; use --missing drop or --missing {KEEP} here, or --missing {text} with fit"
         )),
         Some(missing) => Ok(missing),
         None if text == KEEP => Ok(Missing::Mean),
@@ -326,10 +326,10 @@ mod tests {
             ["uniform", "additive(steps=3, interval=0.5)", "greedy"]
         );
         for (wrong, why) in [
-            ("uniform,unifrom", "no landmark scheme and no map"),
+            ("uniform,unifrom", "unknown landmark scheme or map"),
             ("greedy,greedy", "greedy is named twice"),
-            ("", "no landmark scheme"),
-            ("uniform,", "no landmark scheme"),
+            ("", "unknown landmark scheme"),
+            ("uniform,", "unknown landmark scheme"),
             ("ensemble(parts=4", "not closed"),
         ] {
             let error = methods(wrong).unwrap_err();

@@ -131,7 +131,7 @@ impl RunArgs {
         if let Some(there) = kstore::budget::available().filter(|there| memory > *there) {
             let (asked, there) = (kstore::budget::bytes(memory), kstore::budget::bytes(there));
             progress.warn(format!(
-                "--memory allows {asked}, but this process may have {there}: more than that ends the run"
+                "--memory {asked} exceeds the {there} available to this process, beyond which the system may end it; lower --memory"
             ));
         }
         Run { memory, threads: self.threads.unwrap_or_else(cores), json: self.json, progress }

@@ -40,18 +40,18 @@ impl CellsFile {
         Ok(Self { place: Some((path, manifest)), cells, saved })
     }
 
-    /// Returns the cells of a file from which the curve continues.
+    /// Returns the stored cells if the curve resumes from them; otherwise none.
     fn held(path: &Path, manifest: &Manifest, resume: Resume, progress: &Progress) -> Result<Vec<CurveCell>> {
         let refuse = |why: &str, remedy: &str| Err(Error::option("--resume", path.display(), why, remedy));
-        let another = "move it, or give -o another name";
+        let another = "move it, or choose another name for -o";
         if path.is_symlink() {
-            return refuse("finished cells are kept here, and this is a link", another);
+            return refuse("finished cells are stored in this file, but it is a link", another);
         }
         let bytes = match std::fs::read(path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 if resume == Resume::Required {
-                    progress.note(&format!("note: there is no {}: starting afresh", path.display()));
+                    progress.note(&format!("note: {} does not exist: starting from the beginning", path.display()));
                 }
                 return Ok(Vec::new());
             }
@@ -66,7 +66,7 @@ impl CellsFile {
         };
         match (other, resume) {
             (Some(difference), Resume::Required) => {
-                return refuse(&difference, "use the command of that curve, or start afresh with --fresh");
+                return refuse(&difference, "use the command of that curve, or start from the beginning with --fresh");
             }
             (None, Resume::IfSame | Resume::Required) => {}
             (other, _) => {
@@ -110,8 +110,10 @@ impl CellsFile {
         if error.is_interruption() {
             return Error::Stopped { checkpoint: path.clone() };
         }
-        progress
-            .note(&format!("note: what was done is kept in {}; the same command continues from there", path.display()));
+        progress.note(&format!(
+            "note: the completed work is saved in {}; run the same command again to continue",
+            path.display()
+        ));
         error
     }
 
@@ -120,7 +122,7 @@ impl CellsFile {
             && self.saved
             && let Err(error) = std::fs::remove_file(&path)
         {
-            progress.warn(format!("{} is not needed any more, but: {error}", path.display()));
+            progress.warn(format!("{} is no longer needed, but cannot be removed: {error}", path.display()));
         }
     }
 }

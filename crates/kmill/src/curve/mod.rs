@@ -29,17 +29,17 @@ use std::path::Path;
 /// to the first output. Processes that share the passes must have the same remaining cells.
 pub(crate) fn run(args: &CurveArgs, run: &Run) -> Result<CurveReport> {
     let kinds = [Kind::Page, Kind::Picture, Kind::Json, Kind::Table];
-    let remedy = format!("end it with {}", request::outputs());
-    let outputs = Outputs::new(&args.output, &kinds, "its extension names no kind of report", &remedy)?;
+    let remedy = format!("choose a name that ends with {}", request::outputs());
+    let outputs = Outputs::new(&args.output, &kinds, "its extension is not that of a report", &remedy)?;
     if let Some(cells) = outputs.paths().next().map(CellsFile::path)
         && outputs.paths().any(|path| output::is_same(path, &cells))
     {
-        let why = "finished cells are kept there, and it goes at the end";
-        return Err(Error::option("-o", cells.display(), why, "give it another name"));
+        let why = "finished cells are stored in this file, which is removed at the end";
+        return Err(Error::option("-o", cells.display(), why, "choose another name"));
     }
     if args.resume && args.output.is_empty() {
-        let remedy = "give the -o of the curve that was stopped";
-        return Err(Error::option("--resume", "", "finished cells are kept beside an output", remedy));
+        let remedy = "repeat the -o of the interrupted curve";
+        return Err(Error::option("--resume", "", "finished cells are stored next to an output", remedy));
     }
     let request = Request::new(args, run)?;
     output::protect_inputs(outputs.0.iter().map(|(path, _)| path), output::inputs(request.train.table()))?;

@@ -113,15 +113,17 @@ impl Request {
             return Err(Error::Missing { option: "--target", solver: "--test-where".to_string(), why });
         }
         if args.test_where.is_none() && !data.target.is_empty() {
-            progress.note("note: without --test-where the target is left out of the features, and nothing is learned");
+            progress.note(
+                "note: without --test-where the target is excluded from the features, and no test error is computed",
+            );
         }
         let task = args.task.unwrap_or_default();
         if !task.has_target() {
             return Err(Error::option(
                 "--task",
                 task,
-                "a test error is that of values or classes",
-                "regression or classification",
+                "a test error needs a target",
+                "choose regression or classification",
             ));
         }
         let text = data.select.text.options();
@@ -129,7 +131,14 @@ impl Request {
         let (train, test, train_where) = rows(args, job, &table, &targets, task)?;
         let lambda = match kmodel::lists::penalties("lambda", &args.lambda)?[..] {
             [one] => one,
-            _ => return Err(Error::option("--lambda", &args.lambda, "a curve has one", "give one number")),
+            _ => {
+                return Err(Error::option(
+                    "--lambda",
+                    &args.lambda,
+                    "a curve has one regularisation parameter",
+                    "choose one number",
+                ));
+            }
         };
         let options = CurveOptions {
             methods: args.methods.clone(),
@@ -193,8 +202,8 @@ fn landmarks(args: &CurveArgs) -> Result<&'static Scheme> {
     let reads = |method: &Method| matches!(method, Method::Map(spec) if !spec.is_without_rows());
     match args.landmarks {
         Some(scheme) if !args.methods.iter().any(reads) => {
-            let why = "no map of --methods is made on landmarks of another scheme";
-            Err(Error::option("--landmarks", scheme.name, why, "leave it out, or compare a map such as eigen"))
+            let why = "no map among --methods uses landmarks of another scheme";
+            Err(Error::option("--landmarks", scheme.name, why, "omit it, or compare a map such as eigen"))
         }
         Some(scheme) => Ok(scheme),
         None => Ok(kapprox::landmark::usual()),

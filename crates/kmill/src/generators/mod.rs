@@ -143,20 +143,20 @@ impl Recipe {
     ) -> Result<Self> {
         let name = generator.name;
         if rows < generator.fewest_rows {
-            let why = format!("{name} needs at least {}", generator.fewest_rows);
-            return Err(Error::option("--rows", rows, why, "ask for more rows"));
+            let why = format!("{name} needs at least {} rows", generator.fewest_rows);
+            return Err(Error::option("--rows", rows, why, "raise --rows"));
         }
         let features = match (features, generator.fewest_features) {
             (None, _) => generator.features,
             (Some(d), Some(fewest)) if d >= fewest => d,
             (Some(d), Some(fewest)) => {
                 let why = format!("{name} has at least {fewest} features");
-                return Err(Error::option("--features", d, why, format!("ask for {fewest} or more")));
+                return Err(Error::option("--features", d, why, format!("choose {fewest} or more")));
             }
             (Some(d), None) if d == generator.features => d,
             (Some(d), None) => {
                 let why = format!("{name} always has {} features", generator.features);
-                return Err(Error::option("--features", d, why, "leave the option out"));
+                return Err(Error::option("--features", d, why, "omit this option"));
             }
         };
         let noise = match (noise, generator.noise) {
@@ -164,11 +164,11 @@ impl Recipe {
             (Some(noise), Some(_)) if noise >= 0.0 && noise.is_finite() => noise,
             (Some(noise), Some(_)) => {
                 let why = "noise is a standard deviation";
-                return Err(Error::option("--noise", number(noise), why, "give a number that is zero or positive"));
+                return Err(Error::option("--noise", number(noise), why, "choose a number that is zero or positive"));
             }
             (Some(noise), None) => {
-                let why = format!("{name} is exact, without noise");
-                return Err(Error::option("--noise", number(noise), why, "leave the option out"));
+                let why = format!("{name} does not support noise");
+                return Err(Error::option("--noise", number(noise), why, "omit this option"));
             }
         };
         Ok(Self { rows, features, seed, noise })

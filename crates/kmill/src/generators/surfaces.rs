@@ -1,5 +1,5 @@
-//! Generators with numeric targets: smooth functions of features in a cube, and the position on a
-//! sheet in three dimensions, with noise in all coordinates.
+//! Generators with numeric targets: smooth functions of features in a cube, and the position
+//! along a curved surface in three dimensions, with noise in all coordinates.
 
 use super::{Generator, Recipe, Target};
 use std::f64::consts::PI;

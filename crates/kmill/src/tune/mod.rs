@@ -97,11 +97,11 @@ pub(crate) fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
     let asked = [("--resume", args.disk.resume), ("--fresh", args.disk.fresh)];
     if let Some((option, _)) = asked.iter().find(|(_, asked)| *asked).filter(|_| outputs.model().is_none()) {
         let why = "only the fit keeps a checkpoint, and without a model nothing is fitted";
-        return Err(Error::option(option, "", why, "leave it out, or name a model with -o"));
+        return Err(Error::option(option, "", why, "omit it, or name a model with -o"));
     }
     if args.disk.engine.states.is_some() && outputs.model().is_none() {
         let why = "processes share the passes of the fit, and without a model nothing is fitted";
-        return Err(Error::option("--states", "", why, "leave it out, or name a model with -o"));
+        return Err(Error::option("--states", "", why, "omit it, or name a model with -o"));
     }
     let any = args.solver == ANY;
     let select = &args.data.select;
@@ -138,12 +138,12 @@ fn tables() -> String {
 
 /// Checks the output files, which may include at most one model.
 fn outputs(paths: &[PathBuf]) -> Result<Outputs> {
-    let remedy = format!("end it with .safetensors for the model, or with {}", tables());
-    let why = "its extension names neither a model nor a table";
+    let remedy = format!("choose a name that ends with .safetensors for the model, or with {}", tables());
+    let why = "its extension is neither that of a model nor that of a table";
     let outputs = Outputs::new(paths, &[Kind::Json, Kind::Table, Kind::Model], why, &remedy)?;
     if let Some((path, _)) = outputs.0.iter().filter(|(_, kind)| *kind == Kind::Model).nth(1) {
-        let why = "one model was named already, and this names no table either";
-        let remedy = format!("end it with {}", tables());
+        let why = "a model is already named, and this is not the name of a table";
+        let remedy = format!("choose a name that ends with {}", tables());
         return Err(Error::option("-o", path.display(), why, remedy));
     }
     Ok(outputs)
@@ -154,8 +154,8 @@ fn search(args: &TuneArgs, fit: Fit) -> Result<Tune> {
     let MapArgs { kernel, metric, landmarks, scale, .. } = &args.learn;
     let has_kernel = *kernel != Kernel::default();
     if args.kernels.is_some() && has_kernel {
-        let why = "--kernels names all that are tried";
-        return Err(Error::option("--kernel", kernel, why, "add it there, and leave --kernel out"));
+        let why = "--kernels lists all candidates";
+        return Err(Error::option("--kernel", kernel, why, "add it to --kernels, and omit --kernel"));
     }
     let given = Given {
         kernel: has_kernel,
@@ -182,7 +182,7 @@ fn tune<T: kapprox::Real>(
     let features = selected.shape().features;
     if search.is_too_wide(features) {
         run.progress.note(&format!(
-            "{} features are too many to learn a metric of: kernels are compared without one, on dense rows; fit svm, logistic and \
+            "{} features are too many to learn a metric: kernels are compared without one, on dense rows; fit svm, logistic and \
              ridge keep sparse rows sparse",
             count(features as u64)
         ));

@@ -148,7 +148,7 @@ fn a_missing_file_is_one_sentence_and_exit_1() {
     let text = fails(folder.path(), "convert table.parquet --target yy -o a.npy", 1);
     assert!(text.contains("\"yy\""), "{text}");
     std::fs::write(folder.path().join("notes.txt"), "hello").unwrap();
-    assert!(fails(folder.path(), "inspect notes.txt", 1).contains("unknown kind of file"));
+    assert!(fails(folder.path(), "inspect notes.txt", 1).contains("unknown file format"));
     std::fs::write(folder.path().join("broken.parquet"), "hello").unwrap();
     assert!(fails(folder.path(), "inspect broken.parquet", 1).contains("broken.parquet"));
 }

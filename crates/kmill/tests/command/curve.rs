@@ -184,7 +184,7 @@ fn a_stopped_curve_keeps_its_cells_and_goes_on() {
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(
-        text.contains("error: stopped; what is done is kept in c.html.cells.json: the same command continues"),
+        text.contains("error: stopped; the completed work is saved in c.html.cells.json; run the same command again"),
         "{text}"
     );
     assert!(text.contains("runs") && text.contains("left"), "progress and time left: {text}");
@@ -227,20 +227,20 @@ fn what_cannot_be_compared_is_refused_with_a_remedy() {
     let at = folder.path();
     ok(at, "generate moons --rows 500 -o t.parquet -q");
     for (line, code, why) in [
-        ("curve t.parquet --methods unifrom", 2, "no landmark scheme and no map has this name"),
-        ("curve t.parquet --ranks 0", 2, "no rank"),
+        ("curve t.parquet --methods unifrom", 2, "unknown landmark scheme or map; expected one of"),
+        ("curve t.parquet --ranks 0", 2, "not a rank"),
         ("curve t.parquet --repeats 0", 2, "expected a whole number from 1 to 1000"),
         ("curve t.parquet --rangs 5", 2, "--ranks"),
         ("curve t.parquet --test-where y==0", 2, "--target"),
-        ("curve t.parquet --target y --test-where x0>1 --lambda 1e-6,1e-3", 1, "give one number"),
+        ("curve t.parquet --target y --test-where x0>1 --lambda 1e-6,1e-3", 1, "choose one number"),
         ("curve t.parquet --lambda 1e-6", 2, "--test-where"),
         ("curve t.parquet --intercept none", 2, "--test-where"),
-        ("curve t.parquet --landmarks uniform", 1, "leave it out"),
-        ("curve t.parquet -o a.pdf", 1, "end it with .html"),
+        ("curve t.parquet --landmarks uniform", 1, "omit it"),
+        ("curve t.parquet -o a.pdf", 1, "choose a name that ends with .html"),
         ("curve t.parquet -o no/a.html", 1, "create it first"),
-        ("curve t.parquet -o a.csv -o a.csv", 1, "leave one out"),
+        ("curve t.parquet -o a.csv -o a.csv", 1, "name it once"),
         ("curve t.parquet -o t.parquet", 1, "also an input"),
-        ("curve t.parquet --resume", 1, "give the -o"),
+        ("curve t.parquet --resume", 1, "repeat the -o"),
         ("curve t.parquet --memory 1MiB", 1, "raise --memory"),
         ("curve t.parquet --methods fourier --kernel polynomial(degree=2)", 1, "polynomial"),
     ] {

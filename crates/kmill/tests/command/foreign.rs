@@ -140,7 +140,7 @@ fn folders_that_a_run_would_empty_are_refused_where_they_hold_anything_else() {
             let before = there(&place);
             for resume in ["", "--resume"] {
                 let (code, _, stderr) = kmill(at, &format!("{line} {resume}"));
-                assert!(code == 1 && stderr.contains("is no part of one; move it away"), "{line}: {stderr}");
+                assert!(code == 1 && stderr.contains("is not part of a checkpoint; move it away"), "{line}: {stderr}");
                 assert!(there(&place) == before && !at.join("n").exists(), "{line}: {:?}", before.keys());
             }
             std::fs::remove_dir_all(&place).unwrap();
@@ -160,7 +160,7 @@ fn folders_that_a_run_would_empty_are_refused_where_they_hold_anything_else() {
         (format!("{curve} -o c.html"), "not a file of cells that kmill wrote"),
         (format!("{curve} -o d.html"), "this is a link"),
         (format!("{curve} -o e.html"), "this is a link"),
-        (format!("{curve} -o f.html -o ./f.html.cells.json"), "it goes at the end"),
+        (format!("{curve} -o f.html -o ./f.html.cells.json"), "which is removed at the end"),
         ("demo --rows 100 --keep demo -q".to_string(), "it contains train.parquet, which would be overwritten"),
     ] {
         let (code, _, stderr) = kmill(at, &line);
@@ -199,7 +199,7 @@ fn an_output_that_is_an_input_is_refused_under_every_name() {
         "tune ridge t.parquet --target y --factors 1 --rank 9 --metric k.safetensors -o k.safetensors".to_string(),
     ] {
         let (code, _, stderr) = kmill(at, &line);
-        assert!(code == 1 && stderr.contains("this is also an input, which would be lost"), "{line}: {stderr}");
+        assert!(code == 1 && stderr.contains("it is also an input, which would be overwritten"), "{line}: {stderr}");
         assert!(there(at) == before, "{line}");
     }
 }

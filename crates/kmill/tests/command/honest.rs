@@ -91,7 +91,7 @@ fn a_metric_is_judged_by_rows_that_it_has_not_seen() {
         let (told, judged) = (cv(&report), &report["metric"]["judged"]);
         assert!((0.8..1.25).contains(&(told / fresh)), "{table}: {told} told, {fresh} fresh");
         let (with, without) = (judged["with"].as_f64().unwrap(), judged["without"].as_f64().unwrap());
-        assert_eq!(stderr.contains("rows that it has not seen"), with >= without, "{stderr}");
+        assert_eq!(stderr.contains("rows that did not train it"), with >= without, "{stderr}");
         assert_eq!(table == "signal", with < 0.9 * without, "{judged}");
     }
     // `learn` keeps no metric if none is better
@@ -102,12 +102,12 @@ fn a_metric_is_judged_by_rows_that_it_has_not_seen() {
         )
     };
     let ((_, none, told), (_, some, _)) = (learn("noise"), learn("signal"));
-    assert!(none["metric"].is_null() && told.contains("no metric was better"), "{none} {told}");
+    assert!(none["metric"].is_null() && told.contains("no metric had a smaller held-out error"), "{none} {told}");
     assert!(some["metric"]["judged"]["rows"].as_u64().is_some_and(|rows| (60..110).contains(&rows)), "{some}");
     // a solver that cannot hold out that fold alone reports what its errors are
     let (_, _, stderr) =
         kmill(at, "fit svr signal.csv --target y --rows ..300 --rank 50 --C 0.1,1 --metric full -o s.safetensors");
-    assert!(stderr.contains("have taught the metric"), "{stderr}");
+    assert!(stderr.contains("the metric was learned from the rows of all folds"), "{stderr}");
 }
 
 #[test]
@@ -134,7 +134,10 @@ fn few_whole_numbers_are_classes_or_are_asked_about() {
     write(&at.join("t.csv"), "a,b,sick,mass,few", rows);
     let tune = "tune any t.csv --features a,b --kernels gaussian() --work 1,2 --rank 40 -o s.json --json --target";
     let (_, classes, told) = kmill(at, &format!("{tune} sick"));
-    assert!(told.contains("2 whole numbers, each in many rows") && told.contains("--task regression"), "{told}");
+    assert!(
+        told.contains("2 distinct integer values, each in many rows") && told.contains("--task regression"),
+        "{told}"
+    );
     assert!(
         classes["contenders"].as_array().unwrap().iter().any(|one| one["solver"] == "logistic, lambda 1e-6"),
         "{classes}"
@@ -142,16 +145,16 @@ fn few_whole_numbers_are_classes_or_are_asked_about() {
     // values with few rows, and many values, are quantities; so are classes with --task regression
     for (target, more) in [("few", ""), ("mass", ""), ("sick", " --task regression")] {
         let (_, report, told) = kmill(at, &format!("{tune} {target}{more}"));
-        assert!(report["solver"] == "ridge" && !told.contains("learned as classes"), "{target}: {told} {report}");
+        assert!(report["solver"] == "ridge" && !told.contains("treated as categorical"), "{target}: {told} {report}");
     }
     let (_, _, told) = kmill(at, "fit ridge t.csv --features a,b --target sick --rank 20 -o r.safetensors");
-    assert!(told.contains("whole numbers from 0 to 1") && told.contains("--task classification"), "{told}");
+    assert!(told.contains("integer values from 0 to 1") && told.contains("--task classification"), "{told}");
     let (_, _, told) =
         kmill(at, "fit logistic t.csv --features a,b --target mass --rank 5 --lambda 1e-3 -o l.safetensors");
-    assert!(told.contains("90 different whole numbers"), "{told}");
+    assert!(told.contains("90 distinct integer values"), "{told}");
     let (_, _, told) =
         kmill(at, "fit logistic t.csv --features a,b --target sick --rank 5 --lambda 1e-3 -o l.safetensors");
-    assert!(!told.contains("whole numbers"), "{told}");
+    assert!(!told.contains("integer values"), "{told}");
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn no_output_leads_to_an_input_through_a_link() {
             symlink(input, place.join(output)).unwrap();
             let before = std::fs::read(place.join(input)).unwrap();
             let (code, _, stderr) = kmill(&place, &line);
-            assert!(code == 1 && stderr.contains("this is also an input"), "{line}: {output} to {input}: {stderr}");
+            assert!(code == 1 && stderr.contains("it is also an input"), "{line}: {output} to {input}: {stderr}");
             assert!(std::fs::read(place.join(input)).unwrap() == before, "{line}: {input} was lost");
             std::fs::remove_dir_all(&place).unwrap();
         }

@@ -330,7 +330,7 @@ fn json_and_a_table_do_not_share_standard_output() {
         let output = kmill(at, &line.split_whitespace().collect::<Vec<_>>());
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(2) && output.stdout.is_empty(), "{line}: {text}");
-        assert!(text.contains("name a file with -o, or leave one out"), "{line}: {text}");
+        assert!(text.contains("name a file with -o, or omit one of them"), "{line}: {text}");
     }
 }
 

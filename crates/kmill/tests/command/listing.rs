@@ -99,9 +99,9 @@ fn a_listing_is_learned_as_it_is_and_its_format_changes_nothing() {
         said.contains("date (time, weekday, yearday), city (8 values and missing), size, rooms (number and missing)"),
         "{said}"
     );
-    assert!(said.contains("id (chooses rows), comment (text of too many values), price (target)"), "{said}");
+    assert!(said.contains("id (row condition), comment (text with too many values), price (target)"), "{said}");
     assert!(
-        said.contains("column comment is left out: it has more than 1,000 values, nearly every row another"),
+        said.contains("column comment is left out: it has more than 1,000 values, a different one in nearly every row"),
         "{said}"
     );
     // the noise is a known fraction of the variance of the test rows

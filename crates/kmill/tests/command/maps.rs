@@ -60,10 +60,10 @@ fn what_a_map_cannot_do_is_refused() {
     let fit = "fit ridge t.parquet --target y -o refused";
     refused(at, &format!("{fit} --map fourier --tolerance 1e-2"), "has no trace error");
     refused(at, &format!("{fit} --map ensemble --ranks 50..200"), "not nested; give one --rank");
-    refused(at, &format!("{fit} --map fourier --kernel linear()"), "no shift-invariant kernel");
-    refused(at, &format!("{fit} --map sketch"), "no polynomial kernel");
+    refused(at, &format!("{fit} --map fourier --kernel linear()"), "is not a shift-invariant kernel");
+    refused(at, &format!("{fit} --map sketch"), "is not a polynomial kernel");
     refused(at, &format!("{fit} --map orthogonal --kernel laplacian(sigma=2)"), "cannot be rotated");
-    refused(at, &format!("{fit} --map furier"), "no map is called");
+    refused(at, &format!("{fit} --map furier"), "unknown map");
     refused(at, &format!("{fit} --map ensemble(parts=0)"), "a whole number from 1");
     refused(at, &format!("{fit} --map ensemble(party=2)"), "it takes parts");
     refused(at, &format!("{fit} --landmarks unifrom"), "give one of rpcholesky");
@@ -92,13 +92,17 @@ fn landmarks_that_nothing_reads_are_refused() {
     refused(at, "plan ridge t.parquet --target y --map fourier --landmarks uniform", "--landmarks uniform: --map");
     refused(at, "test mmd t.parquet --by x0>0.5 --map fourier --landmarks uniform", "--map fourier has no landmarks");
     refused(at, "test mmd t.parquet --by x0>0.5 --map exact --candidates 50", "--map exact has no landmarks");
-    refused(at, &format!("{fit} --landmarks few.parquet --candidates 50"), "of a table are not chosen");
+    refused(at, &format!("{fit} --landmarks few.parquet --candidates 50"), "landmarks from a table are not chosen");
     // the exact kernel uses landmarks only to iterate, chosen among the rows in memory
     for given in ["--method direct --landmarks uniform", "--method direct --candidates all", "--loo --landmarks greedy"]
     {
-        refused(at, &format!("{fit} --map exact {given}"), "only where --method pcg iterates; leave it out");
+        refused(
+            at,
+            &format!("{fit} --map exact {given}"),
+            "only with --method pcg, for its preconditioner; leave it out",
+        );
     }
-    refused(at, &format!("{fit} --map exact --method pcg --candidates 50"), "holds all rows");
+    refused(at, &format!("{fit} --map exact --method pcg --candidates 50"), "stores all rows");
     let fit = "fit ridge t.parquet --target y --lambda 1e-3 --rank 20 -q";
     ok(at, &format!("{fit} --map exact --method pcg --landmarks uniform --candidates all -o m"));
     ok(at, &format!("{fit} --map fourier -o m"));

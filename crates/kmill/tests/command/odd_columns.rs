@@ -36,7 +36,7 @@ fn every_format_gives_the_same_model_and_says_what_it_did() {
         let (code, fit, told) = kmill(path, &line);
         assert_eq!(code, 0, "{told}");
         assert_eq!(fit["columns"][0], serde_json::json!(["time", "time, hour"]), "{name}");
-        assert_eq!(fit["columns"][1], serde_json::json!(["user", "effects of 1,500 values"]), "{name}");
+        assert_eq!(fit["columns"][1], serde_json::json!(["user", "target encoding of 1,500 values"]), "{name}");
         assert!(told.contains("column time is read as a time of day, like 517 for 5:17; --times none"), "{told}");
         assert!(told.contains("column id is left out: it counts the rows; name it in --features"), "{told}");
         assert_eq!(told.contains("column x are read with decimal commas"), name == "commas.csv", "{told}");
@@ -86,6 +86,10 @@ fn a_stray_value_is_told_and_taken_to_the_edge() {
     };
     let ((clipped, told), (raw, silent)) = (predicted("m.safetensors"), predicted("raw.safetensors"));
     assert_eq!(clipped[0], clipped[1]);
-    assert!(told.contains("1 of 3 rows lie outside what the fit saw, in x 1;") && told.contains("--no-clip"), "{told}");
+    assert!(
+        told.contains("1 of 3 rows have values outside the training range, 1 of them in x;")
+            && told.contains("--no-clip"),
+        "{told}"
+    );
     assert!(raw[0] != raw[1] && raw[1..] == clipped[1..] && !silent.contains("outside"), "{silent}");
 }

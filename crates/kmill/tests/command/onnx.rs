@@ -26,11 +26,11 @@ fn models_on_landmarks_are_written_and_others_refused() {
         assert!(!done && said.contains(part) && !at.join("n.onnx").exists(), "{said}");
     };
     fit("ridge t.csv --target y --rank 30 --kernel periodic(period=3) --lambda 1e-4");
-    refused("the kernel periodic has no such operations; use predict, or fit with another kernel");
+    refused("the kernel periodic has no ONNX operations; use predict, or fit with another kernel");
     fit("ridge t.csv --target y --rank 30 --map fourier --lambda 1e-4");
     refused("--map nystrom");
     fit("isomap t.csv --nodes 100 --neighbours 60");
-    refused("a model of isomap is no sum of kernel functions");
+    refused("a model of isomap is not a sum of kernel functions");
     let (done, said) = kmill(at, "export m -o m.pkl");
-    assert!(!done && said.contains("name the file .onnx"), "{said}");
+    assert!(!done && said.contains("choose a name that ends with .onnx"), "{said}");
 }

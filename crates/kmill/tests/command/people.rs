@@ -95,16 +95,19 @@ fn errors_say_what_can_be_done() {
     cities(at);
     ok(at, "fit ridge t.csv --target y --features a --rank 10 --lambda 1e-6 -o one -q --json");
     for (line, parts) in [
-        ("fit ridge t.csv --target y --rank 10 -o m.pkl", ["a model is a safetensors file", "leave the extension out"]),
+        ("fit ridge t.csv --target y --rank 10 -o m.pkl", ["a model is a safetensors file", "or has no extension"]),
         (
             "fit ridge t.csv --target y --categories none --kernel delta(on=city) --rank 10 -o m",
-            ["column city holds text and is no feature", "--categories"],
+            ["column city is text and not a feature", "--categories"],
         ),
         ("fit kmeans t.csv --clusters 2 --folds 5 -o m", ["--folds 5: kmeans does not read it", "leave it out"]),
-        ("plot one t.csv --x b -o p.png", ["--x b: the model has one feature, a", "leave it out"]),
-        ("plot one t.csv --y a -o p.png", ["--y a: the model has one feature, a", "leave it out"]),
-        ("evaluate one t.csv --threshold 0.5", ["--threshold 0.5: it decides between two classes", "leave it out"]),
-        ("predict one t.csv --top 5 -o p.csv", ["--top 5: only models of oneclass and mean", "leave it out"]),
+        ("plot one t.csv --x b -o p.png", ["--x b: the model has one feature, a", "omit this option"]),
+        ("plot one t.csv --y a -o p.png", ["--y a: the model has one feature, a", "omit this option"]),
+        (
+            "evaluate one t.csv --threshold 0.5",
+            ["--threshold 0.5: it applies to models of two classes only", "omit it"],
+        ),
+        ("predict one t.csv --top 5 -o p.csv", ["--top 5: only models of oneclass and mean", "omit the option"]),
     ] {
         let (code, _, said) = kmill(at, line);
         assert!(code == 1 && parts.iter().all(|part| said.contains(part)), "{line}: {said}");
@@ -148,14 +151,14 @@ fn features_are_named_and_strange_ones_are_pointed_at() {
         warned("id").is_some_and(|line| line.contains("identifier") && line.contains("--features '*,!id'")),
         "{said}"
     );
-    assert!(warned("fold").is_some_and(|line| line.contains("numbers of folds")), "{said}");
+    assert!(warned("fold").is_some_and(|line| line.contains("fold numbers")), "{said}");
     assert!(warned("a").is_none() && warned("high").is_none(), "{said}");
     assert!(report["warnings"].to_string().contains("column id looks like an identifier"), "{report}");
     // following the advice of the warning removes it
     let (_, report, said) =
         kmill(at, "fit ridge t.csv --target y --features *,!id,!fold,!strange --rank 10 --lambda 1e-6 -o m --json");
     assert!(said.contains("features: city (3 values), a, b, high (6)") && !said.contains("warning: column"), "{said}");
-    assert!(said.contains("id, fold, strange (left out by --features)"), "{said}");
+    assert!(said.contains("id, fold, strange (excluded by --features)"), "{said}");
     assert_eq!(report["features"], 6);
     // a column that is named explicitly gives no warning
     let (_, _, said) = kmill(at, "fit ridge t.csv --target y --features id,a --rank 10 --lambda 1e-6 -o m");

@@ -56,10 +56,10 @@ fn numbers_and_components_are_shades_with_lines() {
     }
     for (line, why) in [
         ("plot r t.parquet -o a.svg", "name one of them"),
-        ("plot r t.parquet --x x3 --y x3 -o a.svg", "this is --x already"),
+        ("plot r t.parquet --x x3 --y x3 -o a.svg", "this feature is already --x"),
         ("plot r t.parquet --x x3 --y nope -o a.svg", "no such feature"),
-        ("plot r t.parquet --x x3 --y x4 -o a.pdf", "end it with .png, .svg or .html"),
-        ("plot k t.parquet --component 4 -o a.svg", "give a smaller number"),
+        ("plot r t.parquet --x x3 --y x4 -o a.pdf", "choose a name that ends with .png, .svg or .html"),
+        ("plot k t.parquet --component 4 -o a.svg", "choose a number from 1 to"),
     ] {
         let (code, _, text) = kmill(at, line);
         assert!(code == 1 && text.contains(why), "{line}: {text}");
@@ -194,7 +194,7 @@ fn groups_are_the_colours_of_the_rows_and_predictions_are_drawn_alike() {
     assert!((0..3).all(|k| rows(&svg, &format!("c{k}")) == 100) && !svg.contains("class=\"region"), "{svg}");
     assert!(
         (0..3).all(|k| svg.contains(&format!(">group {k}</text>")))
-            && svg.contains("b against a, coloured by groups of kmeans")
+            && svg.contains("b against a, coloured by clusters of kmeans")
     );
     // with two columns the plane has regions, with names and boundary lines
     ok(at, "fit kmeans t.csv --features a,b --clusters 3 --starts 5 --rank 50 -o two -q --json");
@@ -226,8 +226,8 @@ fn groups_are_the_colours_of_the_rows_and_predictions_are_drawn_alike() {
     assert!(svg.contains(">b against a</text>") && rows(&svg, "c0") == 0, "{svg}");
     for (line, why) in [
         ("plot g.csv --colour kinds -o p.svg", "did you mean \"kind\"?"),
-        ("plot g.csv --x kind --y a -o p.svg", "--x kind: its column holds no numbers; name a column of numbers"),
-        ("plot four -o p.svg", "name the table behind the model"),
+        ("plot g.csv --x kind --y a -o p.svg", "--x kind: this column is not numeric; choose a numeric column"),
+        ("plot four -o p.svg", "name a table after the model"),
         ("plot two t.csv --colour kind -o p.svg", "kmill predict --keep"),
         ("plot missing.csv -o p.svg", "no such file"),
     ] {

@@ -71,7 +71,7 @@ fn a_ranking_is_chosen_by_pairs_of_groups_held_out() {
     assert!(bytes("m") == bytes("one"));
     let (_, _, stderr) = kmill(at, &format!("{line} -o m --report page.html"));
     let page = std::fs::read_to_string(at.join("page.html")).unwrap();
-    assert!(page.contains("pairs wrong") && !stderr.contains("whole numbers"), "{stderr}");
+    assert!(page.contains("pairs in the wrong order") && !stderr.contains("integer values"), "{stderr}");
     refused(at, &format!("{line} --measure auc -o refused"), "auc");
     // groups in svmlight lines
     ok(at, "convert t.csv --target y -o t.svm --json");

@@ -75,7 +75,7 @@ fn a_row_that_the_fit_would_have_dropped_has_an_empty_prediction() {
         let (of_fit, more) = if solver == "kmeans" { (more, "") } else { ("", more) };
         ok(at, &format!("fit {solver} t.csv {target} {of_fit} --features a,b --missing drop --rank 30 -o m -q"));
         let (_, _, stderr) = kmill(at, &format!("predict m t.csv --keep id {more} -o p.csv"));
-        assert!(stderr.contains("12 of 200 rows have a missing value and get no prediction"), "{solver}: {stderr}");
+        assert!(stderr.contains("12 of 200 rows have a missing value and no prediction"), "{solver}: {stderr}");
         ok(at, &format!("predict m t.csv --keep id --missing drop {more} -o few.csv -q"));
         let lines = |name: &str| -> Vec<String> {
             std::fs::read_to_string(at.join(name)).unwrap().lines().map(ToString::to_string).collect()
@@ -111,7 +111,7 @@ fn matrices_that_are_none_are_refused_and_herded_rows_are_whole() {
     std::fs::write(at.join("d.csv"), "a,b,c\n0,-1,2\n-1,0,1\n2,1,0\n").unwrap();
     std::fs::write(at.join("n.csv"), "a,b,c\n0,1,2\n1,0,\n2,,0\n").unwrap();
     for (line, why) in [
-        ("coordinates d.csv -o p.csv", "row 0 has -1 for object 1, and distances are at least 0"),
+        ("coordinates d.csv -o p.csv", "row 0 has -1 for object 1, but distances are at least 0"),
         ("coordinates d.csv --of squared-distances -o p.csv", "distances are at least 0"),
         ("coordinates n.csv --missing mean -o p.csv", "row 1 has no value for object 2"),
     ] {
@@ -159,8 +159,8 @@ fn relatives_take_what_their_relatives_take_or_say_why_not() {
         assert!(code == 0 || stderr.contains("take"), "{line}: {stderr}");
     }
     for (line, why) in [
-        ("coordinates t.parquet --kernel linear -o p.csv", "the matrix holds the distances"),
-        ("features t.parquet --weights x0 -o p.csv", "it learns from no target"),
+        ("coordinates t.parquet --kernel linear -o p.csv", "the matrix contains the distances"),
+        ("features t.parquet --weights x0 -o p.csv", "it uses no target"),
         ("plan ridge t.parquet --target y --report p.html", "it runs nothing"),
     ] {
         let (code, _, stderr) = kmill(at, line);

@@ -88,13 +88,13 @@ fn columns_that_are_not_there_stop_a_fit_before_it_begins() {
     for (kernel, part) in [
         (
             "delta(on=citty)",
-            "the kernel delta is restricted to \"citty\", but no feature is called so; did you mean \"city\"?",
+            "the kernel delta is restricted to \"citty\", but the data has no such input column; did you mean \"city\"?",
         ),
         ("linear(on=z*)", "it has city, x0, x1, x2, noise"),
         // the target is not a feature
         ("linear(on=y)", "restricted to \"y\""),
-        ("linear(on=x2..x0)", "turn the range round"),
-        ("gaussian(sigma=[1, 2], on=x0..x2)", "looks at 3 features, but lists 2 numbers"),
+        ("linear(on=x2..x0)", "write x0..x2"),
+        ("gaussian(sigma=[1, 2], on=x0..x2)", "uses 3 inputs, but the list has 2 numbers"),
     ] {
         for verb in ["fit", "plan"] {
             let mut args = vec![verb, "ridge", "train.parquet", "--target", "y", "--kernel", kernel];

@@ -102,8 +102,8 @@ fn stopped_fits_say_how_to_go_on() {
         let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{text}");
         let last = text.lines().last().unwrap_or_default();
-        assert!(last.starts_with("error: stopped; what is done is kept in m.checkpoint:"), "{text}");
-        assert!(last.contains("the same command continues") && !at.join("m").exists(), "{text}");
+        assert!(last.starts_with("error: stopped; the completed work is saved in m.checkpoint;"), "{text}");
+        assert!(last.contains("run the same command again to continue") && !at.join("m").exists(), "{text}");
         // other options and other data are refused, and the checkpoint stays
         fails(at, &format!("{LINE} -o m --resume --seed 7"), "seed was 0, now it is 7");
         fails(at, &format!("{LINE} -o m --resume --features x0"), "features was");
@@ -111,10 +111,10 @@ fn stopped_fits_say_how_to_go_on() {
         let times = std::fs::File::options().write(true).open(at.join("t.parquet")).unwrap();
         let time = times.metadata().unwrap().modified().unwrap();
         times.set_modified(time + Duration::from_secs(1)).unwrap();
-        fails(at, &format!("{LINE} -o m --resume"), "t.parquet is not the file it was");
+        fails(at, &format!("{LINE} -o m --resume"), "t.parquet has changed: it was written to");
         times.set_modified(time).unwrap();
         let (_, text) = ok(at, &format!("{LINE} -o m"));
-        assert!(text.contains("note: the same run was stopped before: it continues from m.checkpoint"), "{text}");
+        assert!(text.contains("note: the same run was stopped before: continuing from m.checkpoint"), "{text}");
         assert!(std::fs::read(at.join("m")).unwrap() == std::fs::read(at.join("whole")).unwrap(), "{signal}");
         std::fs::remove_file(at.join("m")).unwrap();
     }
@@ -150,13 +150,13 @@ fn without_a_checkpoint_a_resumed_fit_starts_afresh() {
     let line = "fit ridge t.parquet --target y --rank 20 --lambda 1e-6";
     ok(at, &format!("{line} -o whole -q"));
     let (_, text) = ok(at, &format!("{line} -o m --resume"));
-    assert!(text.contains("note: there is no checkpoint m.checkpoint: starting afresh"), "{text}");
+    assert!(text.contains("note: the checkpoint m.checkpoint does not exist: starting over"), "{text}");
     assert!(std::fs::read(at.join("m")).unwrap() == std::fs::read(at.join("whole")).unwrap());
     // a short fit leaves no checkpoint
     assert!(!at.join("m.checkpoint").exists());
     std::fs::create_dir(at.join("m.checkpoint")).unwrap();
     std::fs::write(at.join("m.checkpoint/thesis.tex"), "years of work").unwrap();
-    fails(at, &format!("{line} -o m"), "thesis.tex is no part of one");
+    fails(at, &format!("{line} -o m"), "thesis.tex is not part of a checkpoint");
     let wrong = run(at, &format!("{line} -o m --checkpoint-every 30"));
     assert_eq!(wrong.status.code(), Some(2));
 }

@@ -51,7 +51,7 @@ fn scores_of_ridge_are_those_of_the_codes_and_pairs_vote() {
         assert!((score[1] - (2.0 * value[0] - 1.0)).abs() < 1e-9, "{score:?} {value:?}");
     }
     let (code, _, stderr) = kmill(at, "predict r t.csv --scores -o refused.csv");
-    assert!(code != 0 && stderr.contains("--scores") && stderr.contains("has none"), "{stderr}");
+    assert!(code != 0 && stderr.contains("--scores") && stderr.contains("has no classes"), "{stderr}");
 
     ok(at, "generate blobs --rows 600 -o b.csv -q");
     ok(at, "fit svm b.csv --target y --pairs --rank 40 --lambda 1e-4 -o p --json");

@@ -79,7 +79,7 @@ fn processes_keep_features_where_each_has_room() {
             command.current_dir(at).args(line.split_whitespace()).stdout(Stdio::piped()).spawn().unwrap()
         });
         let reports = processes.map(|process| String::from_utf8(process.wait_with_output().unwrap().stdout).unwrap());
-        let anew = reports.each_ref().map(|report| report.contains("computed anew in every pass"));
+        let anew = reports.each_ref().map(|report| report.contains("recomputed in every pass"));
         assert_eq!(anew, [false, false, true], "{reports:?}");
         assert!((0..3).all(|i| bytes(at, "one") == bytes(at, &format!("of{i}"))), "{line}");
     }
@@ -284,7 +284,7 @@ fn rows_that_come_later_are_appended() {
     assert_eq!(fitted["rows"].as_u64(), Some(119_999));
     // rows that are already there, that are missing, or whose position is unknown
     let twice = refused(at, "merge all1 new1 -o twice");
-    assert!(twice.contains("rows 40000..40001 are in") && twice.contains("once"), "{twice}");
+    assert!(twice.contains("rows 40000..40001 are also in") && twice.contains("once"), "{twice}");
     ok(at, "merge all0 later -o gap");
     let gap = refused(at, "solve job gap -o model");
     assert!(gap.contains("rows 40000..75000 are missing"), "{gap}");
@@ -303,7 +303,7 @@ fn a_table_that_cannot_grow_says_why() {
     ok(at, "generate friedman1 --rows 3000 -o rows.parquet -q");
     for (option, why) in [
         ("--folds blocks:3", "blocks of the prepared rows"),
-        ("--folds 3 --rows 0..2000", "takes rows 0..2000 of its table"),
+        ("--folds 3 --rows 0..2000", "selects rows 0..2000 of its table"),
     ] {
         ok(at, &format!("prepare ridge rows.parquet --target y --rank 10 {option} -q -o job"));
         ok(at, "stats job rows.parquet -q -o all");
@@ -381,15 +381,15 @@ fn shards_of_ridge_make_the_model_of_all_rows() {
     assert_eq!(fitted["rows"].as_u64(), Some(ROWS - SEGMENT));
     assert!(bytes(at, "less") != bytes(at, "whole"));
     let overlap = refused(at, "merge a b all -o twice");
-    assert!(overlap.contains("rows 0..36864 are in") && overlap.contains("once"), "{overlap}");
+    assert!(overlap.contains("rows 0..36864 are also in") && overlap.contains("once"), "{overlap}");
     let cut = refused(at, "merge all --without 36864..50000 -o cut");
     assert!(cut.contains("rows 36864..73728 are one state"), "{cut}");
     let elsewhere = refused(at, "stats job last.parquet --rows 0..36864 --first-row 73728 -o part");
-    assert!(elsewhere.contains("the shard holds rows 73728..74000"), "{elsewhere}");
+    assert!(elsewhere.contains("DATA contains rows 73728..74000"), "{elsewhere}");
     ok(at, "prepare ridge rows.parquet --target y --rank 25 --lambda 1e-6 --candidates 2000 -q -o other");
     ok(at, &format!("stats other rows.parquet --rows ..{SEGMENT} -q -o foreign"));
     let foreign = refused(at, "merge foreign b c -o all");
-    assert!(foreign.contains("does not hold statistics of the job"), "{foreign}");
+    assert!(foreign.contains("does not have statistics of the same job"), "{foreign}");
     let foreign = refused(at, "solve other all -o model");
     assert!(foreign.contains("another job"), "{foreign}");
     let more = refused(at, "prepare svr rows.parquet --target y -o svr");

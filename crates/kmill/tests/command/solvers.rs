@@ -93,7 +93,7 @@ fn options_of_other_solvers_are_refused() {
     refused(
         at,
         "fit kdr t.parquet --target y --lambda 1e-9..1e-3 -o refused",
-        "this solver compares no penalties; give one number",
+        "this solver does not compare regularisation parameters; give one number",
     );
     refused(at, "fit fisher t.parquet --target y --within each -o refused", "expected pooled or equal");
     refused(at, "fit ridge t.parquet --target y --within equal -o refused", "does not read it");
@@ -161,7 +161,7 @@ fn probabilities_and_the_log_loss_of_logistic_regression() {
         assert!((means - 1.0).abs() < 1e-9, "{report}");
     }
     ok(at, "fit fisher t.parquet --target y --rank 50 -o f --json");
-    refused(at, "predict f t.parquet --probabilities -o refused", "no probabilities");
+    refused(at, "predict f t.parquet --probabilities -o refused", "are not probabilities");
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn support_vector_machines_from_the_command_line() {
     refused(
         at,
         "fit svm t.parquet --target y --C 1 --lambda 1e-4 -o refused",
-        "it is the same penalty as --lambda 1e-4 in another unit",
+        "it is the regularisation parameter --lambda 1e-4 in another unit",
     );
     refused(at, "fit svm t.parquet --target y --C 0 -o refused", "must be positive and finite");
     refused(at, "fit svm t.parquet --target y --nu 0.1 -o refused", "does not read it");
@@ -255,15 +255,19 @@ fn machines_choose_their_penalty_tell_probabilities_and_stand_in_pairs() {
     refused(
         at,
         &format!("{fit} --pairs --probabilities -o refused"),
-        "--probabilities with --pairs: pairs of classes have no probabilities",
+        "--probabilities with --pairs: one-vs-one classifiers have no probabilities",
     );
-    refused(at, &format!("{fit} --C 1,10 --folds none -o refused"), "no rows are held out");
+    refused(
+        at,
+        &format!("{fit} --C 1,10 --folds none -o refused"),
+        "validation rows choose the regularisation parameter and calibrate probabilities",
+    );
     refused(at, &format!("{fit} --C 0,1 -o refused"), "must be positive and finite");
     refused(at, "predict pairs test.parquet --probabilities -o refused", "svm with --probabilities");
     refused(
         at,
         "fit fisher t.parquet --target y --lambda 1e-6,1e-5 --folds none -o refused",
-        "without folds no rows are held out; give folds, or one penalty",
+        "without folds no rows are held out to compare regularisation parameters; give folds, or one value",
     );
     refused(at, "fit ridge t.parquet --target y --pairs -o refused", "ridge does not read it");
 }
@@ -295,7 +299,11 @@ fn two_views_and_directions_of_the_columns() {
         at,
         "fit covariance t.parquet --features x* --with y --with-kernel linear() --components 1 --rank 60 -o c --json",
     );
-    refused(at, "fit cca t.parquet --features x* --with y --landmarks t.parquet -o refused", "landmarks of their own");
+    refused(
+        at,
+        "fit cca t.parquet --features x* --with y --landmarks t.parquet -o refused",
+        "each view has its own landmarks",
+    );
     refused(at, "fit cca t.parquet --features x* --with y --metric low-rank(2) -o refused", "this solver has none");
     // the target of friedman1 depends on x0 to x4, the others are noise
     let report = ok(at, "fit kdr t.parquet --target y --components 3 --rank 100 -o k.safetensors --json");
@@ -348,7 +356,7 @@ fn machines_learn_with_the_kernel_itself() {
     let bytes = |name: &str| std::fs::read(at.join(name)).unwrap();
     assert!(bytes("wide") == bytes("narrow"));
     let fit = "fit svm t.parquet --target y --map exact -o refused";
-    refused(at, &format!("{fit} --rank 50"), "learns with the kernel itself");
+    refused(at, &format!("{fit} --rank 50"), "uses the exact kernel, which has no rank");
     refused(at, &format!("{fit} --landmarks uniform"), "svm has no landmarks with --map exact");
     refused(at, &format!("{fit} --precision f64 --memory 46MiB"), "kernel values between its rows");
     let few = "fit svm t.parquet --target y --rank 10 -o refused";

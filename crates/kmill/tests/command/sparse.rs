@@ -190,11 +190,11 @@ fn what_needs_the_columns_of_rows_refuses_sparse_ones() {
     let at = folder.path();
     tables(at);
     for (options, part) in [
-        ("--kernel distance()", "distance() does not take sparse rows; these do"),
+        ("--kernel distance()", "distance() does not support sparse rows; use one of"),
         ("--map orthogonal", "--map orthogonal"),
-        ("--map structured", "it is not known on sparse rows; take nystrom, fourier, or exact"),
-        ("--landmarks kmeans", "take rpcholesky"),
-        ("--metric learn", "sparse rows have no metric"),
+        ("--map structured", "it does not support sparse rows; use nystrom, fourier, or exact"),
+        ("--landmarks kmeans", "use rpcholesky"),
+        ("--metric learn", "sparse rows do not support a metric"),
         ("--scale minmax", "would fill the zeros of sparse rows"),
         ("--scale standard", "would fill the zeros of sparse rows"),
         ("--scale asinh", "would fill the zeros of sparse rows"),
@@ -219,7 +219,7 @@ fn what_needs_the_columns_of_rows_refuses_sparse_ones() {
     assert!(std::fs::read(at.join("map.safetensors")).unwrap() == std::fs::read(at.join("own.safetensors")).unwrap());
     ok(at, "fit oneclass a.svm --features x --sparse --kernel gaussian(sigma=2) --rank 30 -o one.safetensors -q");
     let (code, _, stderr) = kmill(at, "predict one.safetensors b.svm --top 5 -o top.csv");
-    assert!(code == 1 && stderr.contains("sparse rows have no columns"), "{stderr}");
+    assert!(code == 1 && stderr.contains("anomalies in sparse rows are not explained"), "{stderr}");
 }
 
 /// Decision values of scikit-learn 1.9.1, `SVC(C=0.5, gamma=0.1, tol=1e-12)`, on rows of ones.

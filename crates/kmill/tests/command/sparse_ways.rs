@@ -95,10 +95,10 @@ fn convert_says_what_a_label_and_a_format_cannot_hold() {
     std::fs::write(at.join("t.csv"), "a,b,city,price,sold\n1,0,Ulm,2.5,true\n0,-0.5,Bonn,,false\n").unwrap();
     for (line, part) in [
         ("convert t.csv -o t.svm", "\"city\" (text)"),
-        ("convert t.csv --target city -o t.svm", "and this column holds text"),
+        ("convert t.csv --target city -o t.svm", "and this column is text"),
         ("convert t.csv --drop city --target price,sold -o t.svm", "an svmlight row has one label"),
         ("convert t.csv --drop city --target price --missing error -o t.svm", "row 1 (counted from 0)"),
-        ("convert a.svm --sparse -o a.csv", "which hold sparse rows"),
+        ("convert a.svm --sparse -o a.csv", "which support sparse rows"),
         ("convert a.svm --sparse -o a.npy", "\"x\" (sparse rows)"),
     ] {
         let (code, _, stderr) = kmill(at, line);

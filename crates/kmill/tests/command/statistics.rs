@@ -34,7 +34,7 @@ fn two_samples_from_two_tables_or_one() {
         ok(at, "test mmd a.parquet b.parquet --rows ..500 --map exact --permutations 50 --precision f64 --json");
     assert!(exact["p_values"]["spectrum"].is_null() && p(&exact, "permutation") > 0.01, "{exact}");
     refused(at, "test mmd a.parquet", 1, "two tables");
-    refused(at, "test mmd a.parquet b.parquet --with y", 1, "leave it out, or take hsic");
+    refused(at, "test mmd a.parquet b.parquet --with y", 1, "omit it, or use hsic");
     refused(at, "test mmd a.parquet --by x0>0.5 --where x1>0.5", 2, "cannot be used with");
     refused(at, "test mdm a.parquet b.parquet", 2, "mmd");
     refused(at, "test mmd a.parquet --by x0>7", 1, "at least 2 rows");
@@ -60,7 +60,7 @@ fn dependence_of_columns() {
     assert_eq!(limits["columns"][0].as_array().unwrap().len(), 10);
     refused(at, "test hsic t.parquet", 2, "--with y");
     refused(at, "test hsic t.parquet --with y --by x0>0.5", 1, "one sample");
-    refused(at, "test hsic t.parquet --with y --map exact", 1, "needs features");
+    refused(at, "test hsic t.parquet --with y --map exact", 1, "needs a feature map");
     refused(at, "test hsic t.parquet --with z", 1, "\"z\"");
     refused(at, "test hsic t.parquet --with-kernel linear()", 2, "--with");
 }
@@ -92,7 +92,7 @@ fn herded_rows_stand_for_the_table() {
     let same = ok(at, "herd t.csv --features x* --where y!=2 --count 40 --rank 100 --threads 1 -o few.npy --json");
     assert_eq!(same["rows"], herd["rows"]);
     ok(at, "fit kpca t.parquet --features x* --landmarks few.parquet -o m --json");
-    refused(at, "herd few.parquet --count 3 -o other.csv", 1, "leave the column out");
+    refused(at, "herd few.parquet --count 3 -o other.csv", 1, "exclude the column");
     refused(at, "herd t.parquet --count 4000 -o other.csv", 1, "at least 4000 rows");
     refused(at, "herd t.parquet -o other.csv", 2, "--count");
 }

@@ -67,9 +67,9 @@ fn tables_go_through_every_format_with_names_keep_their_text_and_integers() {
         "convert a.csv --features x --precision f32 -o x.parquet",
         "column \"x\" is -1e300, too large for float32",
     );
-    fails(at, "convert a.csv --features city -o city.npy", "leave them out with --drop city");
+    fails(at, "convert a.csv --features city -o city.npy", "exclude them with --drop city");
     ok(at, "convert a.csv --features x,flag --target y -o n.npy -q");
-    fails(at, "convert a.csv -o n.npy", "-o n.npy: these columns cannot be kept there: \"city\" (text)");
+    fails(at, "convert a.csv -o n.npy", "-o n.npy: the output format does not support these columns: \"city\" (text)");
     ok(at, "convert a.csv --features c*,x,city --rows ..2 -o f.csv -q");
     assert_eq!(types(at, "f.csv"), ["city text", "x float64"]);
 }
@@ -87,7 +87,7 @@ fn svmlight_becomes_dense_and_missing_values_are_kept_where_asked() {
     ok(at, "convert a.svm --zero-based -o b.csv -q");
     assert!(std::fs::read_to_string(at.join("b.csv")).unwrap().starts_with("x0,x1,x2,x3,y\n0.0,0.5,"));
     std::fs::write(at.join("m.csv"), "a;b;t\n1;;x\n2;0,5;\n").unwrap();
-    fails(at, "convert m.csv -o m.parquet --features a,b --where a>7", "no row fulfils");
+    fails(at, "convert m.csv -o m.parquet --features a,b --where a>7", "no row satisfies");
     std::fs::write(at.join("m.csv"), "a;b;t\n1;;x\n;0.5;\n").unwrap();
     fails(
         at,
@@ -144,7 +144,7 @@ fn predictions_carry_columns_along() {
         ("predict model t.csv --keep time -o p2.npy", "column \"time\" of p2.npy holds text"),
         ("predict model t.csv --keep id -o p2.npy", "column \"id\" of p2.npy holds a missing value in row 0"),
         ("predict model t.csv --keep Id -o p2.csv", "did you mean \"id\"?"),
-        ("predict model p.csv --keep prediction -o p2.csv", "the predictions are called so"),
+        ("predict model p.csv --keep prediction -o p2.csv", "a prediction column has this name"),
     ] {
         fails(at, line, part);
         assert!(!at.join("p2.npy").exists() && !at.join("p2.csv").exists());
@@ -186,8 +186,8 @@ fn dates_times_and_bytes_keep_their_type_and_what_cannot_be_kept_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     every_type(&at.join("a.arrow"));
-    let lost = "these columns cannot be kept there: \"pair\" (records of 1 fields), \"runs\" (runs of int64); leave them out with \
-                --drop pair,runs";
+    let lost = "the output format does not support these columns: \"pair\" (records of 1 fields), \"runs\" (runs of int64); \
+                exclude them with --drop pair,runs";
     fails(at, "convert a.arrow -o b.parquet --missing keep", lost);
     // a list column whose first row has one number is accepted until a row has another length
     let ragged = "a.arrow: row 1 (counted from 0), list column \"ragged\"";
@@ -210,7 +210,7 @@ fn dates_times_and_bytes_keep_their_type_and_what_cannot_be_kept_is_named() {
     for file in ["b.parquet", "c.arrow", "d.parquet"] {
         assert_eq!(types(at, file), kinds, "{file}");
     }
-    fails(at, &format!("convert a.arrow -o b.csv {others}"), "\"bytes\" (binary); leave them out with --drop bytes");
+    fails(at, &format!("convert a.arrow -o b.csv {others}"), "\"bytes\" (binary); exclude them with --drop bytes");
     ok(at, "convert d.parquet -o e.csv --drop bytes --missing keep -q");
     let csv = "x,day,ms,clock,naive,zoned,lasted\n\
         0.5,2024-02-29,2024-02-29,23:59:59.999,1970-01-01T00:00:00.000000001,1970-01-01T00:00:00.000Z,PT90S\n\
@@ -219,7 +219,7 @@ fn dates_times_and_bytes_keep_their_type_and_what_cannot_be_kept_is_named() {
     fails(
         at,
         "convert d.parquet -o e.npy --missing keep",
-        "leave them out with --drop day,ms,clock,naive,zoned,lasted,bytes",
+        "exclude them with --drop day,ms,clock,naive,zoned,lasted,bytes",
     );
     ok(at, "convert d.parquet -o e.npy --drop bytes,lasted,naive,zoned,clock,day,ms -q");
     ok(at, "convert d.parquet -o f.npy --features ms,lasted -q");
@@ -297,7 +297,7 @@ fn codes_keep_their_zeros_and_a_model_of_parquet_knows_them_in_csv() {
     ok(at, "fit ridge zip.parquet --target y --rank 60 --lambda 1e-6 -o m.safetensors -q");
     let scores = |file: &str| {
         let (code, out, told) = ran(at, &format!("evaluate m.safetensors {file} --json"));
-        assert!(code == 0 && !told.contains("did not see"), "{told}");
+        assert!(code == 0 && !told.contains("did not occur in the fit"), "{told}");
         serde_json::from_str::<serde_json::Value>(&out).unwrap()["mse"].as_f64().unwrap()
     };
     assert_eq!(scores("zip.csv").to_bits(), scores("zip.parquet").to_bits());
@@ -306,7 +306,7 @@ fn codes_keep_their_zeros_and_a_model_of_parquet_knows_them_in_csv() {
     // new rows without a leading zero in any code
     std::fs::write(at.join("new.csv"), "zip,a\n10115,5\n80331,6\n").unwrap();
     let (code, _, told) = ran(at, "predict m.safetensors new.csv -o new-out.csv");
-    assert!(code == 0 && !told.contains("did not see"), "{told}");
+    assert!(code == 0 && !told.contains("did not occur in the fit"), "{told}");
     ok(at, "fit ridge zip.csv --types zip=number --target y --rank 20 --lambda 1 -o n.safetensors -q");
     ok(at, "evaluate n.safetensors zip.csv -q");
     fails(at, "fit ridge zip.csv --types zap=text --target y -o n.safetensors -q", "zap");
@@ -350,8 +350,8 @@ fn inspect_says_what_a_column_looks_like() {
     std::fs::write(at.join("t.csv"), format!("p,job,t\n{}", (0..30).map(line).collect::<String>())).unwrap();
     let said = ok(at, "inspect t.csv");
     for part in [
-        "column p looks like numbers with marks, such as \"0 kg\"",
-        "column job has the value \"?\", a category like the others; --missing-words ?",
+        "column p is read as text but looks like numbers with a unit or another mark, such as \"0 kg\"",
+        "column job has the value \"?\", which is a category; --missing-words ?",
         "column t looks like seconds since 1970; --types t=date",
     ] {
         assert!(said.contains(part), "{said}");

@@ -140,10 +140,10 @@ fn a_cell_that_does_not_fit_is_named_with_what_to_do() {
     write(&folder.path().join("a.arrow"), Arc::new(StringArray::from_iter_values((0..3000).map(cell))));
     let said = stays_under(folder.path(), "convert a.arrow --drop u -o b.csv");
     assert!(
-        said.contains("a.arrow: row 777 (counted from 0), column \"t\" brings the row's texts to 9.5 MiB"),
+        said.contains("a.arrow: row 777 (counted from 0), column \"t\" raises the size of the row's texts to 9.5 MiB"),
         "{said}"
     );
-    assert!(said.contains("leave the column out or raise --memory to"), "{said}");
+    assert!(said.contains("exclude the column or raise --memory to"), "{said}");
 }
 
 #[test]

@@ -83,7 +83,12 @@ fn a_search_learns_what_matters() {
     );
     ok(at, &format!("{fit} --lambda {} -o f.safetensors --json", lambdas(at)));
     assert!(std::fs::read(at.join("m.safetensors")).unwrap() == std::fs::read(at.join("f.safetensors")).unwrap());
-    refused(at, &format!("{line} --factors 0.5,1 --metric learn -o refused"), 1, "found with the metric");
+    refused(
+        at,
+        &format!("{line} --factors 0.5,1 --metric learn -o refused"),
+        1,
+        "the metric determines the length scales",
+    );
     refused(at, "tune ridge t.parquet --target y --metric none --time 1s --rank 20 -o refused", 2, "--rank");
 }
 
@@ -147,7 +152,7 @@ fn the_kernel_itself_is_tried_where_there_is_time() {
     assert_eq!((&found["fit"]["map"], &found["fit"]["rank"]), (&"exact".into(), &500.into()));
     let contenders = found["contenders"].as_array().unwrap();
     let chosen: Vec<_> = contenders.iter().filter(|contender| contender["chosen"] == true).collect();
-    assert!(chosen.len() == 1 && chosen[0]["solver"].as_str().unwrap().contains("on the kernel itself"), "{found}");
+    assert!(chosen.len() == 1 && chosen[0]["solver"].as_str().unwrap().contains("on the exact kernel"), "{found}");
     // the lambda of the trials is rescaled in the fit: lambda n is constant
     let typed = chosen[0]["solver"].as_str().unwrap().rsplit(' ').next().unwrap().parse::<f64>().unwrap();
     let lambda = found["fit"]["lambda"].as_f64().unwrap();
@@ -307,7 +312,7 @@ fn any_solver_is_tried_and_the_best_is_fitted() {
     let (_, _, stderr) =
         kmill(at, "tune ridge t.csv --target f --features x* --kernels gaussian() --rank 20 -o f.json");
     assert!(
-        stderr.contains("target f holds whole numbers from 0 to 4") && stderr.contains("--task classification"),
+        stderr.contains("target f has integer values from 0 to 4") && stderr.contains("--task classification"),
         "{stderr}"
     );
     // threads do not change the model
@@ -324,8 +329,8 @@ fn a_series_is_cut_into_blocks() {
     let line = "tune ridge t.csv --target y --metric none --kernels gaussian() --factors 1,2 --rank 20 -o m.safetensors --json";
     let (_, report, stderr) = kmill(at, line);
     assert_eq!((&report["folds"], &report["fit"]["folds"]), (&"blocks:6".into(), &"blocks:6".into()), "{stderr}");
-    assert!(stderr.contains("folds are 6 blocks of rows; --folds 5 takes rows at random"), "{stderr}");
-    assert!(!stderr.contains("whole numbers"), "{stderr}");
+    assert!(stderr.contains("folds are 6 contiguous blocks of rows; use --folds 5 for random folds"), "{stderr}");
+    assert!(!stderr.contains("integer values"), "{stderr}");
     let random = ok(at, &format!("{line} --folds 5"));
     assert_eq!((&random["folds"], &random["fit"]["folds"]), (&"5".into(), &"5".into()));
 }
@@ -339,13 +344,13 @@ fn what_a_search_cannot_follow_is_refused() {
     refused(at, &format!("{tune} --factors 0,1"), 2, "positive");
     refused(at, &format!("{tune} --kernels gaussian(),gausian()"), 2, "did you mean");
     refused(at, &format!("{tune} --kernels gaussian(),gaussian()"), 2, "named twice");
-    refused(at, &format!("{tune} --kernels laplacian() --kernel linear()"), 1, "leave --kernel out");
+    refused(at, &format!("{tune} --kernels laplacian() --kernel linear()"), 1, "omit --kernel");
     refused(at, &format!("{tune} --map exact --std"), 1, "the exact kernel has no features");
     refused(at, &format!("{tune} --tolerance 1e-2"), 1, "leave it out");
     refused(at, &format!("{tune} --lambda 1e-6 --rank 10"), 1, "it needs folds");
     refused(at, "tune kpca t.parquet -o refused", 2, "kpca");
     refused(at, "tune ridge t.parquet --target y", 2, "--output");
-    refused(at, &format!("{tune} -o other"), 1, "one model was named already");
+    refused(at, &format!("{tune} -o other"), 1, "a model is already named");
     refused(at, "tune ridge t.parquet --target y -o a.csv --resume", 1, "only the fit keeps a checkpoint");
     refused(at, &format!("{tune} --memory 33MiB"), 1, "raise --memory");
 }
@@ -423,8 +428,13 @@ fn a_rare_class_is_compared_by_its_probabilities() {
     );
     let named = ok(at, &format!("{} l.json --measure log-loss", line.replace("any", "logistic")));
     assert_eq!((&named["select"], &named["rarer"]), (&"log-loss".into(), &serde_json::Value::Null), "{named}");
-    refused(at, &line.replace("any", "svm").replace("--json -o", "--measure brier -o refused"), 1, "no probabilities");
-    refused(at, "tune ridge t.csv --target x0 --measure auc -o refused", 1, "the target holds numbers");
+    refused(
+        at,
+        &line.replace("any", "svm").replace("--json -o", "--measure brier -o refused"),
+        1,
+        "are not probabilities",
+    );
+    refused(at, "tune ridge t.csv --target x0 --measure auc -o refused", 1, "the target is numeric");
     refused(at, &format!("{line} refused --report refused.json"), 1, "--report");
     // contenders that were not run have no line
     let short = format!("{} w.json --work 1,2", line.replace(" --json", ""));

@@ -150,9 +150,9 @@ fn what_words_do_not_go_with_is_refused() {
             "fit svm a.csv --target y --features comment --text comment --scale standard",
             "--scale standard: it would fill the zeros",
         ),
-        ("fit svm a.csv --target y --features n --scale tf-idf", "--scale tf-idf: it is for sparse rows"),
-        ("fit kdr a.csv --target n --features comment --text comment", "takes no sparse rows"),
-        ("fit svm a.csv --target y --text comment --scale tf-idf", "--scale tf-idf: it is for sparse rows"),
+        ("fit svm a.csv --target y --features n --scale tf-idf", "--scale tf-idf: it applies only to sparse rows"),
+        ("fit kdr a.csv --target n --features comment --text comment", "does not support sparse rows"),
+        ("fit svm a.csv --target y --text comment --scale tf-idf", "--scale tf-idf: it applies only to sparse rows"),
     ] {
         let more = if line.starts_with("fit") { "-o m.safetensors -q" } else { "" };
         let (code, _, stderr) = kmill(at, &format!("{line} {more}"));

@@ -13,8 +13,8 @@ use kstore::Workers;
 /// Columns of a triangular system that one thread solves at a time.
 const COLUMNS: usize = 64;
 
-/// Largest order that is factored by one call, which takes half a second and cannot be interrupted;
-/// larger matrices are factored panel by panel.
+/// Largest order that is factored by one call. The call takes half a second and cannot be
+/// interrupted, so larger matrices are factored panel by panel.
 const WHOLE: usize = 4096;
 
 const PANEL: usize = 512;
@@ -106,7 +106,7 @@ mod tests {
         })
     }
 
-    /// Factors by panels of `width` columns, whatever the order.
+    /// Factors a matrix of any order by panels of `width` columns.
     fn by_panels(order: usize, width: usize, workers: &Workers) -> Mat<f64> {
         let mut l = matrix(order);
         for first in (0..order).step_by(width) {

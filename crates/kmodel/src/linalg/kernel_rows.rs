@@ -1,8 +1,8 @@
-//! Products with a block of rows that read every row once.
+//! Products of a kernel matrix and its transpose with vectors, from one read of every row.
 //!
 //! An iteration of conjugate gradient multiplies by K_nm and by its transpose. Separate products
-//! would read the matrix twice, and reading dominates their cost. Here a few rows at a time come
-//! from memory, and both products are computed while the rows are in cache.
+//! would read the matrix twice, and reading dominates their cost. Here a few rows at a time are
+//! read from memory, and both products are computed while these rows are in cache.
 //!
 //! Rows are contiguous; numbers have type `T`, sums are in f64. Strips of a fixed number of rows
 //! are distributed over the threads. Each strip has its own sums, which are added in the order of
@@ -15,7 +15,7 @@ use kapprox::{KernelFunction, Real, map::nystrom::STRIP};
 use kstore::Workers;
 
 /// Rows that are multiplied together, so that an entry of the vector is loaded once for all of
-/// them. Eight are 1.4 times as fast as four, and as fast as memory.
+/// them. Eight rows are 1.4 times as fast as four, and reach the memory bandwidth.
 const GROUP: usize = 8;
 
 /// Number of partial sums of a row: an AVX-512 vector in f64.
@@ -90,8 +90,8 @@ impl<T: Real> KernelBlock<'_, T> {
         let (m, t) = (self.m, v.ncols());
         for_each_strip(workers, s, STRIP * t, |strip, s| {
             let k = &self.k[strip * STRIP * m..][..s.len() / t * m];
-            // loops, here and below: closures passed to a function would be compiled for the oldest
-            // CPU
+            // loops instead of iterator closures, here and below: a closure passed to a function
+            // would be compiled for the oldest CPU
             kapprox::vectorised!({
                 for (k, s) in k.chunks(GROUP * m).zip(s.chunks_mut(GROUP * t)) {
                     dots(k, v, s);

@@ -22,8 +22,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 /// in f64 (650 KiB) stay in L2.
 const BLOCK: usize = 288;
 
-/// Largest number of strips: enough pairs in every round for the threads of a large machine, and
-/// few enough that a round is long.
+/// Largest number of strips: a round has enough pairs for the threads of a large machine, and each
+/// pair has enough work.
 const STRIPS: usize = 64;
 
 /// The kernel matrix K of n points, in tiles.
@@ -170,7 +170,7 @@ fn both<T: Real>(
     }
 }
 
-/// Computes `out` += K v for a diagonal block, of which only the lower triangle is read.
+/// Computes `out` += K v for a diagonal block; reads only its lower triangle.
 fn below_diagonal<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, mut out: MatMut<'_, f64>) {
     let height = k.nrows();
     for t in 0..v.ncols() {

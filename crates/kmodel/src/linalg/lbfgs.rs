@@ -14,9 +14,9 @@ mod tests;
 
 /// Pairs of steps and gradient changes that model the curvature.
 const PAIRS: usize = 10;
-/// Fraction of the predicted decrease that a step must reach.
+/// Smallest fraction of the predicted decrease that a step must reach (Armijo condition).
 const DECREASE: f64 = 1e-4;
-/// Fraction of the slope that may remain after a step.
+/// Largest fraction of the slope that may remain after a step (curvature condition).
 const SLOPE: f64 = 0.9;
 const TRIALS: usize = 16;
 /// A pair is discarded if the cosine between its step and gradient change is below this number.

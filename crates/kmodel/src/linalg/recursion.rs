@@ -34,8 +34,8 @@ use triangular::BlockStructure::{Rectangular, StrictTriangularUpper, TriangularL
 /// Rows per block: a product with P reads it from memory once per block.
 pub const BLOCK: usize = 64;
 
-/// Returns the weights, p x t, and the intercepts of t functions; `w` holds them one function after
-/// the other, each followed by its intercept.
+/// Returns the weights, p x t, and the intercepts of t functions. `w` contains the functions in
+/// sequence, each as p weights and an intercept.
 pub fn functions(w: &[f64], (p, t): (usize, usize)) -> (Mat<f64>, Vec<f64>) {
     (Mat::from_fn(p, t, |i, j| w[j * (p + 1) + i]), w.chunks_exact(p + 1).map(|w| w[p]).collect())
 }
@@ -46,7 +46,7 @@ pub struct Recursion {
     p: usize,
     /// Feature of the intercept: 1, or 0 for a fit without intercept.
     one: f64,
-    /// The functions, one after the other, each followed by its intercept.
+    /// The t functions in sequence, each as p weights and an intercept.
     pub w: Vec<f64>,
     /// −P, (p + 1) x (p + 1) column-major; only the lower triangle is used.
     minus_p: Vec<f64>,

@@ -1,4 +1,4 @@
-//! Cuts an output into pieces of a fixed size and distributes them over threads.
+//! Divides an output into pieces of a fixed size and distributes them over threads.
 
 use faer::MatMut;
 use kstore::Workers;

@@ -23,13 +23,14 @@ pub enum Basis<T> {
     /// Features of a data-independent map. The file stores its options and seed, and the map is
     /// rebuilt.
     Features {
-        /// Features of the map at one point, length m; they reveal a version that draws other
-        /// random numbers.
+        /// Features of the map at one point, length m; other values after a load mean that this
+        /// version draws different random numbers.
         probe: Vec<f64>,
     },
 }
 
-/// Tolerance for the features at the probe across instruction sets, relative to the largest.
+/// Largest difference of the features at the probe between instruction sets, relative to the
+/// largest feature.
 const SAME: f64 = 1e-4;
 
 impl<T: Real> Basis<T> {
@@ -61,8 +62,8 @@ impl<T: Real> Basis<T> {
     }
 }
 
-/// Returns the features at a fixed point of d numbers between 0.25 and 1.25, which all kernels but
-/// set kernels accept; for sparse rows, at a point with entries in up to eight columns.
+/// Returns the features at a fixed point of d numbers between 0.25 and 1.25, which all kernels
+/// except set kernels accept. For sparse rows the point has entries in up to eight columns.
 fn probe<T: Real>(map: &dyn FeatureMap<T>) -> Vec<f64> {
     let (d, p) = map.dims();
     let value = |c: usize| 0.25 + (c * 3 % 8) as f64 / 8.0;
@@ -130,7 +131,10 @@ impl<T: Real> Model<T> {
         let now = probe(&*made);
         let same = now.len() == probed.len() && now.iter().zip(probed).all(|(a, b)| (a - b).abs() <= SAME * largest);
         if !same {
-            return Err(Error::Features { map: map.clone(), why: "this version of kmill draws other random numbers" });
+            return Err(Error::Features {
+                map: map.clone(),
+                why: "this version of kmill draws different random numbers",
+            });
         }
         Ok(made)
     }

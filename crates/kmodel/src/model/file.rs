@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `landmarks` | F32 or F64 | m x d, for landmarks; N x d for N graph nodes |
 //! | `landmarks.values` | F32 or F64 | sparse landmarks in CSR format, instead of `landmarks` |
-//! | `landmarks.indices`, `landmarks.indptr` | U64 | the same |
+//! | `landmarks.indices`, `landmarks.indptr` | U64 | columns and row starts of these entries |
 //! | `landmark_rows` | U64 | m, for landmarks; N for nodes |
 //! | `probe` | F64 | m, for a basis of features |
 //! | `coefficients` | F64 | m x t |
@@ -29,8 +29,9 @@
 //! | `components.coefficients` | F64 | m x q, for components in addition to predictions |
 //! | `components.intercept` | F64 | q |
 //!
-//! The entry holds the [`Card`] and `format_version` as JSON with sorted keys. A single entry,
-//! because safetensors writes several in random order; this way equal models have identical bytes.
+//! The entry holds the [`Card`] and `format_version` as JSON with sorted keys. It is a single
+//! entry, because safetensors writes several entries in random order, and equal models must have
+//! identical bytes.
 
 use super::{Basis, Card, Form, Leaves, Model};
 use crate::{Error, Head, Quadratic, Result};
@@ -127,7 +128,7 @@ fn entries_of<'a, T: Real>(points: &[T], shape: SparseShape) -> [(&'static str, 
 /// Returns the name of a tensor's numbers in error messages.
 fn told(tensor: &str) -> &'static str {
     match tensor.split('.').next() {
-        Some("landmarks" | "probe") => "a function of the basis",
+        Some("landmarks" | "probe") => "a basis function of the model",
         Some("coefficients") => "a coefficient of the model",
         Some("degree" | "paths") => "a degree or path of the model",
         Some("intercept") => "the intercept of the model",
@@ -139,7 +140,8 @@ fn told(tensor: &str) -> &'static str {
 }
 
 impl<T: Real> Model<T> {
-    /// Writes the model atomically: to a sibling file that is renamed once it is safe on disk.
+    /// Writes the model atomically: to a temporary file in the same folder, which is renamed after
+    /// it is synchronised to disk.
     ///
     /// Matrices are written row by row, so memory does not double.
     ///
@@ -270,7 +272,7 @@ impl<T: Real> Model<T> {
     }
 }
 
-/// Returns the card as JSON with sorted keys, including `format_version` and the required kmill
+/// Returns the metadata as JSON with sorted keys, including `format_version` and the required kmill
 /// version.
 fn card_json(card: &Card) -> serde_json::Result<String> {
     let mut value = serde_json::to_value(card)?;
@@ -281,7 +283,8 @@ fn card_json(card: &Card) -> serde_json::Result<String> {
     serde_json::to_string(&sorted(value))
 }
 
-/// Sorts the keys of every object of a JSON value, whatever map type serde_json was built with.
+/// Sorts the keys of every object of a JSON value: the features of serde_json decide whether its
+/// maps are sorted.
 fn sorted(value: Value) -> Value {
     match value {
         Value::Object(map) => {

@@ -1,7 +1,7 @@
-//! The form of a model: a transformation of its basis functions before coefficients multiply them.
+//! The transformation of the basis functions of a model before their product with the coefficients.
 //!
-//! Every model is linear in one of these: the kernel functions (or features) b(x); the same divided
-//! by a degree, b(x)/b(x)·a; or functions of the nearest nodes of a graph.
+//! Every model is linear in the kernel functions (or features) b(x), in the normalised functions
+//! b(x)/(b(x)·a), or in functions of the nearest nodes of a graph.
 
 use crate::neighbours::NearNodes;
 use faer::prelude::{Reborrow, ReborrowMut};
@@ -95,7 +95,7 @@ impl<T: Real> FeatureMap<T> for OverDegree<T> {
         }
         degrees.iter_mut().for_each(|degree| *degree = degree.max(self.floor));
         for column in out.col_iter_mut() {
-            // values that overflowed are left unchanged, so that they are detected
+            // values that overflowed stay unchanged, so that the caller detects them
             let values = column.iter_mut().zip(&degrees).filter(|(v, _)| v.magnitude() < T::LARGEST);
             values.for_each(|(v, degree)| *v = T::from_f64(v.to_f64() / degree));
         }

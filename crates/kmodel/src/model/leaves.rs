@@ -32,7 +32,7 @@ pub struct Leaves<T> {
     pub widths: Vec<f64>,
     /// Numbers of rows of the L leaves.
     pub counts: Vec<usize>,
-    /// Rows of all leaves, leaf by leaf, as the kernel takes them.
+    /// Rows of all leaves, leaf by leaf, scaled and transformed by the metric.
     pub points: Vec<T>,
     /// Dual coefficients α of these rows, x t.
     pub coefficients: Mat<f64>,
@@ -66,8 +66,8 @@ impl<T: Real> Leaves<T> {
         size_of::<T>() * self.points.len() + 8 * (numbers + self.coefficients.nrows() * self.coefficients.ncols())
     }
 
-    /// Calls `each` with every leaf that has a positive weight for a row, and the weight, given the
-    /// values of the nodes.
+    /// Calls `each` with every leaf that has a positive weight for a row, and this weight. `values`
+    /// are the values of the nodes at the row.
     pub fn shares(widths: &[f64], values: &[f64], mut each: impl FnMut(usize, f64)) {
         let mut open = vec![(0, 1.0)];
         while let Some((node, share)) = open.pop() {
@@ -94,7 +94,7 @@ pub struct Functions<T: Real> {
 }
 
 impl<T: Real> Functions<T> {
-    /// Bytes of the basis and of the leaves, without what rows take.
+    /// Returns the bytes of the basis and of the leaves, without the buffers for rows.
     pub(crate) fn bytes(&self) -> usize {
         self.leaves.iter().chain([&self.basis]).map(|part| part.footprint().fixed).sum()
     }
@@ -108,7 +108,7 @@ impl<T: Real> Deref for Functions<T> {
     }
 }
 
-/// A leaf, its rows with their weights, and the scores it adds to them.
+/// A leaf, its rows with their weights, and the scores of these rows in the leaf.
 type Visit = (usize, Vec<(usize, f64)>, Vec<f64>);
 
 impl<T: Real> Model<T> {

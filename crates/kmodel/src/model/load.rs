@@ -52,7 +52,7 @@ impl AnyModel {
     }
 }
 
-/// The part of a card that decides whether this version can read the rest.
+/// The part of the metadata that decides whether this version can read the rest.
 #[derive(Default, serde::Deserialize)]
 #[serde(default)]
 struct Version {
@@ -68,8 +68,8 @@ struct Reader<'a, R> {
     data: u64,
 }
 
-/// Reads the header and returns it with the offset of the tensor data. Its size is checked against
-/// the length of the file before anything of that size is allocated.
+/// Reads the header and returns it with the offset of the tensor data. The size of the header is
+/// checked against the length of the file before the header is allocated.
 fn header(path: &Path, input: &mut impl Read, length: u64) -> Result<(Metadata, u64)> {
     let foreign = || Error::NotSafetensors { path: path.into() };
     let truncated = |expected| Error::Truncated { path: path.into(), expected, got: length };
@@ -86,7 +86,7 @@ fn header(path: &Path, input: &mut impl Read, length: u64) -> Result<(Metadata, 
     if size + 8 > length {
         let mut rest = Vec::new();
         input.read_to_end(&mut rest).map_err(io())?;
-        // a truncated header starts like one; anything else is not a header
+        // a truncated header starts with a brace; any other file is not safetensors
         let cut = rest.first() == Some(&b'{');
         return Err(if cut { truncated(size + 8) } else { foreign() });
     }
@@ -98,7 +98,7 @@ fn header(path: &Path, input: &mut impl Read, length: u64) -> Result<(Metadata, 
         return Err(truncated(expected));
     }
     if length > expected {
-        let detail = format!("{} bytes too many at its end", length - expected);
+        let detail = format!("it has {} extra bytes at its end", length - expected);
         return Err(Error::Damaged { path: path.into(), detail });
     }
     Ok((header, 8 + size))
@@ -115,22 +115,24 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
         Error::Damaged { path: self.path.into(), detail: detail.into() }
     }
 
-    /// Reads the card. The version is checked before anything that a newer format may have changed.
+    /// Reads the metadata. The version is checked first, because a newer format may differ in the
+    /// other fields.
     fn card(&self) -> Result<Card> {
         let foreign = || Error::Foreign { path: self.path.into() };
         let text = self.header.metadata().as_ref().and_then(|map| map.get(KEY)).ok_or_else(foreign)?;
-        // a header may have a million names, so it is not parsed into a tree of values
-        let version: Version = serde_json::from_str(text).map_err(|_| self.damaged("its kmill entry is no JSON"))?;
-        let found = version.format_version.as_u64().ok_or_else(|| self.damaged("it has no format_version"))?;
+        // a header may have a million names, so only the fields of `Version` are parsed
+        let version: Version =
+            serde_json::from_str(text).map_err(|_| self.damaged("its kmill entry is not valid JSON"))?;
+        let found = version.format_version.as_u64().ok_or_else(|| self.damaged("its format_version is missing"))?;
         if found > FORMAT_VERSION {
             let needs = version.needs_kmill.as_str().unwrap_or("a newer version").to_string();
             return Err(Error::NewerFormat { path: self.path.into(), found, known: FORMAT_VERSION, needs });
         }
-        serde_json::from_str(text).map_err(|_| self.damaged("its kmill entry lacks a part, or has one that is none"))
+        serde_json::from_str(text).map_err(|_| self.damaged("its kmill entry has a missing or invalid field"))
     }
 
-    /// Returns the card with the factors of its encoding, which are in a tensor; earlier versions
-    /// stored them in the card.
+    /// Returns the metadata with the factors of its encoding, which are in a tensor. Earlier
+    /// versions stored them in the metadata.
     fn with_factors(&mut self, card: Card) -> Result<Card> {
         let Some(encoding) = card.encoding.as_ref().filter(|_| self.has("encoding.factors")) else { return Ok(card) };
         let factors = self.numbers("encoding.factors", &[encoding.missing_factors()])?;
@@ -141,7 +143,7 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
     fn model<T: Real>(&mut self, card: Card) -> Result<Model<T>> {
         let card = self.with_factors(card)?;
         let [m, t] = self.shape("coefficients")[..] else {
-            return Err(self.damaged("tensor coefficients is missing or no matrix"));
+            return Err(self.damaged("tensor coefficients is missing or not a matrix"));
         };
         self.check_card(&card, m, t)?;
         let d = card.features.len();
@@ -175,7 +177,7 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
         let knots = self.numbers("scaler.knots", &[Scaler::knots_of(d)])?;
         match knots.chunks(Scaler::knots_of(1)).all(<[f64]>::is_sorted) {
             true => Ok(knots),
-            false => Err(self.damaged("the quantiles of a feature do not ascend")),
+            false => Err(self.damaged("the quantiles of a feature are not in ascending order")),
         }
     }
 
@@ -201,7 +203,7 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
         let entries = self.shape(values).iter().product();
         let (starts, indices) = (self.sizes(starts, count + 1)?, self.sizes(indices, entries)?);
         let values: Vec<f64> = self.numbers::<T>(values, &[entries])?.into_iter().map(kstore::Real::to_f64).collect();
-        let wrong = || self.damaged("the entries of its sparse landmarks are in disorder");
+        let wrong = || self.damaged("the entries of its sparse landmarks are not a valid CSR matrix");
         let ends = (starts.first(), starts.last()) == (Some(&0), Some(&entries));
         let sound = |row: &[usize]| {
             row[0] <= row[1] && row[1] <= entries && {
@@ -225,7 +227,7 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
         if self.has("degree.coefficients") {
             let coefficients = self.numbers("degree.coefficients", &[m])?;
             let floor = self.numbers("degree.floor", &[1])?[0];
-            let wrong = || self.damaged(format!("its least degree is {floor}"));
+            let wrong = || self.damaged(format!("its smallest degree is {floor}; expected a positive number"));
             return if floor > 0.0 { Ok((Form::OverDegree { coefficients, floor }, m)) } else { Err(wrong()) };
         }
         if !self.has("neighbours") {
@@ -234,7 +236,7 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
         let neighbours = self.sizes("neighbours", 1)?[0];
         let points = if self.has("paths") { self.shape("paths").last().copied().unwrap_or_default() } else { m };
         if !(1..=points).contains(&neighbours) {
-            return Err(self.damaged(format!("it has {points} nodes, of which it takes {neighbours}")));
+            return Err(self.damaged(format!("it has {points} nodes but uses {neighbours} neighbours")));
         }
         if !self.has("paths") {
             return Ok((Form::Weights { neighbours }, m));
@@ -294,7 +296,7 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
         let number = |i: usize| numbers.get(i).copied().unwrap_or(0.0);
         let (residual, constant, freedom, typical) = (number(0), number(1), number(2), number(3));
         if residual <= 0.0 || typical < 0.0 {
-            return Err(self.damaged(format!("what its map leaves out counts {residual} times")));
+            return Err(self.damaged(format!("its residual has the factor {residual} and the allowance {typical}; expected a positive factor and an allowance of 0 or more")));
         }
         let freedom = Some(freedom).filter(|freedom| *freedom > 0.0);
         let r = self.shape(features).last().copied().unwrap_or_default();
@@ -352,7 +354,7 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
             format!("{dtype} of {}", if sides.is_empty() { "one number".to_string() } else { sides.join(" x ") })
         };
         let (got, wanted) = (told(info.dtype, &info.shape), told(dtype, shape));
-        Err(self.damaged(format!("tensor {name} is {got}, the rest of it says {wanted}")))
+        Err(self.damaged(format!("tensor {name} is {got}, but the rest of the file requires {wanted}")))
     }
 
     fn check_card(&self, card: &Card, m: usize, t: usize) -> Result<()> {
@@ -365,26 +367,26 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
             (Task::Ranking | Task::Novelty, _) => 1,
         };
         if outputs != t {
-            return Err(self.damaged(format!("it has {t} outputs for {outputs} targets or classes")));
+            return Err(self.damaged(format!("it has {t} outputs, but its targets or classes require {outputs}")));
         }
         if let Some(encoding) = &card.encoding {
             if let Some(fault) = encoding.fault() {
                 return Err(self.damaged(fault));
             }
             if encoding.names() != card.features {
-                return Err(self.damaged("its columns do not make its features"));
+                return Err(self.damaged("its columns do not match its features"));
             }
         }
         let sound = |range: &[f64; 2]| range[0] <= range[1] && range.iter().all(|end| end.is_finite());
         if !card.ranges.is_empty() && (card.ranges.len() != card.features.len() || !card.ranges.iter().all(sound)) {
-            return Err(self.damaged("the ranges of its features are no ranges"));
+            return Err(self.damaged("the ranges of its features are invalid"));
         }
         let all = self.has("probe");
         if let Some(with) = card.with.as_ref().filter(|with| all || with.functions > m) {
-            return Err(self.damaged(format!("it has {m} functions, its second view {}", with.functions)));
+            return Err(self.damaged(format!("it has {m} basis functions, but its second view has {}", with.functions)));
         }
         if card.rank > m || (all && card.rank < m) {
-            return Err(self.damaged(format!("it has {m} functions, its rank is {}", card.rank)));
+            return Err(self.damaged(format!("it has {m} basis functions, but its rank is {}", card.rank)));
         }
         Ok(())
     }
@@ -393,7 +395,10 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
     fn reals<V: kstore::Real>(&mut self, name: &str, count: usize) -> Result<Vec<V>> {
         let values: Vec<V> = self.values(count)?;
         match values.iter().position(|v| !v.is_finite()) {
-            Some(at) => Err(self.damaged(format!("tensor {name} holds {} at {at}", values[at]))),
+            Some(at) => Err(self.damaged(format!(
+                "tensor {name} has the value {} at position {at}; expected finite numbers",
+                values[at]
+            ))),
             None => Ok(values),
         }
     }

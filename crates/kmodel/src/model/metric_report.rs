@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 pub struct MetricReport {
     /// Source of the metric: `given`, `learn`, `full`, `diagonal`, `low-rank(5)`.
     pub source: String,
-    /// Number of features that the kernel takes.
+    /// Number of inputs of the kernel.
     pub features: usize,
     /// Importance of each feature, in descending order; the importances sum to 1.
     pub importance: Vec<(String, f64)>,
-    /// Standard deviations of the importances, in the same order: over folds of the sample, each
-    /// from the gradients of one function averaged over the rows of the fold. Empty if the metric
-    /// was not learned here.
+    /// Standard deviations of the importances over the folds of the sample, in the same order. The
+    /// importances of a fold are averages of the gradients of one function over its rows. Empty if
+    /// the metric was not learned in this fit.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub spread: Vec<f64>,
     /// Rounds of the learning.
@@ -25,7 +25,7 @@ pub struct MetricReport {
 
 impl MetricReport {
     /// Returns the report of a metric with `features` outputs; `shares` are the importances in any
-    /// order, `deviations` their standard deviations, if known.
+    /// order, `deviations` their standard deviations, or empty.
     #[doc(hidden)]
     pub fn new(
         source: String,
@@ -41,7 +41,8 @@ impl MetricReport {
         Self { source, features, importance, spread, rounds, judged: None }
     }
 
-    /// Returns each feature with its importance and the standard deviation of that, if known.
+    /// Returns each feature with its importance and the standard deviation of the importance, if
+    /// available.
     #[doc(hidden)]
     pub fn shares(&self) -> impl Iterator<Item = (&str, f64, Option<f64>)> {
         let spread = self.spread.iter().copied().map(Some).chain(std::iter::repeat(None));

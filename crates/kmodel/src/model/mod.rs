@@ -56,7 +56,7 @@ pub struct Model<T> {
     /// Basis functions.
     #[doc(hidden)]
     pub basis: Basis<T>,
-    /// Transformation of the basis functions before the coefficients multiply them.
+    /// Transformation of the basis functions before their product with the coefficients.
     #[doc(hidden)]
     pub form: Form,
     /// Coefficients α, m x t.
@@ -65,7 +65,7 @@ pub struct Model<T> {
     pub intercept: Vec<f64>,
     /// Scaling of the d features of a row, applied first.
     pub scaler: Scaler,
-    /// Metric between scaling and basis; `None` if the basis takes the scaled features.
+    /// Metric between scaling and basis; `None` if the scaled features are the inputs of the basis.
     #[doc(hidden)]
     pub metric: Option<Arc<Metric>>,
     /// Predictive variances, or distances from the components, if the fit requested them.

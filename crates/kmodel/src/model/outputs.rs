@@ -39,9 +39,9 @@ impl<'a> Outputs<'a> {
 /// Computes `scores` (b x t column-major) = k·α + c for basis values `k` (b x m), function by
 /// function.
 ///
-/// The loop runs along rows, so every row is summed in the order of the functions, whatever the
-/// other rows are. A matrix product would pick its kernel, and with it the order, by the number of
-/// rows.
+/// The loop runs along rows, so every row is summed in the order of the functions, independently of
+/// the other rows. A matrix product would choose its kernel, and so the order of the sums, by the
+/// number of rows.
 pub(super) fn combine<T: Real>(
     coefficients: &Mat<f64>,
     intercept: &[f64],
@@ -51,7 +51,7 @@ pub(super) fn combine<T: Real>(
 ) {
     let (rows, m) = (k.nrows(), k.ncols());
     scores.clear();
-    // a sum that starts at −0 would stay −0 if all products are skipped
+    // `+ 0.0` turns −0 into 0: a sum that starts at −0 stays −0 if all products are skipped
     intercept.iter().for_each(|c| scores.extend(std::iter::repeat_n(*c + 0.0, rows)));
     wide.resize(STRIP * PANEL, 0.0);
     for first in (0..m).step_by(PANEL) {

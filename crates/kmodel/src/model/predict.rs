@@ -8,14 +8,15 @@ use kapprox::Real;
 use kapprox::kernel::{FEW, FewRows};
 use kstore::Workers;
 
-/// Number of scores summed together, as each addition to one sum waits for the previous one.
+/// Number of scores summed in turn: two additions to one sum cannot overlap.
 const TOGETHER: usize = 4;
 
-/// Number of functions whose products with their coefficients are computed before they are summed.
+/// Number of basis functions whose products with the coefficients are computed before the sums.
 const CHUNK: usize = 64;
 
-/// Largest number of rows that [`Model::predict`] predicts a few at a time: 3.4 µs per row, while a
-/// block of 32 takes 4.1 and one of 64 takes 2.7 (f32 Gaussian, 1,000 landmarks of 10 features).
+/// Largest number of rows that [`Model::predict`] predicts in groups of a few rows. A group takes
+/// 3.4 µs per row, a block of 32 rows 4.1 µs, and a block of 64 rows 2.7 µs (f32 Gaussian, 1,000
+/// landmarks of 10 features).
 pub(super) const MOST: usize = 32;
 
 /// Returns true if a kernel value has overflowed.

@@ -87,8 +87,8 @@ impl Graph {
     pub fn apart(&self, k: usize) -> Error {
         let sizes = self.components();
         let why = format!(
-            "the graph of {} nodes falls into {} components, the largest of {} nodes, with no path between them; raise `neighbours` or \
-             `nodes`, or learn from the rows of one part",
+            "the graph of {} nodes has {} connected components, the largest with {} nodes; raise `neighbours` or `nodes`, or fit \
+             the rows of one component",
             self.starts.len() - 1,
             sizes.len(),
             sizes[0]
@@ -104,7 +104,7 @@ impl Graph {
     pub fn paths(&self, from: usize, lengths: &mut [f64]) {
         lengths.fill(f64::INFINITY);
         lengths[from] = 0.0;
-        // nonnegative floats have the order of their bits
+        // nonnegative floats compare like their bits as integers
         let mut open = BinaryHeap::from([Reverse((0f64.to_bits(), from))]);
         while let Some(Reverse((bits, node))) = open.pop() {
             let length = f64::from_bits(bits);

@@ -4,11 +4,11 @@
 //! with r = 1e-3 tr C and C_ij = (z_i − x)ᵀ(z_j − x). At the minimum all entries of (C + rI)w are
 //! equal. The penalty term makes the solution unique if there are more neighbours than features.
 //!
-//! For rows placed among the nodes ([`Reconstruction::of_rows`]), the penalty of a neighbour that
-//! is much nearer than the others decreases with its squared distance. A row equal to a node is
-//! then reconstructed from this node alone. With a uniform penalty it would be a mixture of its
-//! neighbours, placed up to a tenth of the embedding away from the node. Nodes themselves use a
-//! uniform penalty: otherwise two equal nodes would be reconstructed from each other only.
+//! For new rows ([`Reconstruction::of_rows`]), the penalty of a neighbour that is much nearer than
+//! the others decreases with its squared distance. A row equal to a node is then reconstructed from
+//! this node alone. With a uniform penalty it would be a mixture of its neighbours, up to a tenth
+//! of the embedding away from the node. Nodes use a uniform penalty: otherwise two equal nodes
+//! would be reconstructed only from each other.
 //!
 //! Reference: Roweis, Saul, "Nonlinear dimensionality reduction by locally linear embedding",
 //! Science 290, 2000; the penalty is the one of scikit-learn.
@@ -21,7 +21,7 @@ const PENALTY: f64 = 1e-3;
 /// A neighbour is much nearer if its squared distance is below this fraction of the mean.
 const NEAR: f64 = 1e-6;
 
-/// Smallest factor of a reduced penalty: neighbours equal to the point get equal weights.
+/// Smallest factor of a reduced penalty; with it, neighbours equal to the point get equal weights.
 const LEFT: f64 = 1e-9;
 
 /// Buffers for the weights of one point at a time.
@@ -68,7 +68,7 @@ impl Reconstruction {
         weights.resize(k, 1.0);
         factor(&mut self.gram, k);
         solve(&self.gram, k, weights);
-        // the sum 1ᵀ(C + rI)⁻¹1 is at least k/(1 + r) here
+        // the sum 1ᵀ(C + rI)⁻¹1 is positive: at least k/(1 + r)
         let sum: f64 = weights.iter().sum();
         weights.iter_mut().for_each(|w| *w /= sum);
     }

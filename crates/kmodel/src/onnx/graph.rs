@@ -56,7 +56,7 @@ impl Message {
     }
 }
 
-/// The graph built so far. Nodes and constants are in the order of their creation.
+/// A graph under construction. Nodes and constants are in the order of their creation.
 #[derive(Debug, Default)]
 pub(super) struct Graph(RefCell<Parts>);
 

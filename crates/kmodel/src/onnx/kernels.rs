@@ -45,7 +45,7 @@ pub(super) fn values<'g>(
     }
 }
 
-/// Returns the values of a registered kernel; `None` if it is not supported here.
+/// Returns the values of a registered kernel; `None` if ONNX operations cannot express it.
 fn kernel<'v, 'g>(
     family: &str,
     parameter: &dyn Fn(&str) -> Option<&'v [f64]>,
@@ -149,13 +149,13 @@ impl<'g> Pair<'_, 'g> {
     }
 
     /// Returns ‖x − z‖ in units of the length scale, from differences: the root of a cancelled
-    /// square would lose half of its digits. Needs N x m x d numbers, like `absolutes`.
+    /// square would lose half of its digits. Needs N x m x d numbers.
     fn distances(&self) -> Value<'g> {
         let Some(difference) = self.differences() else { return self.zero() };
         row_sums(&difference.with("Mul", &difference), 2, false).apply("Sqrt")
     }
 
-    /// Returns Σ |x − z| in units of the length scale.
+    /// Returns Σ |x − z| in units of the length scale. Needs N x m x d numbers.
     fn absolutes(&self) -> Value<'g> {
         self.differences().map_or_else(|| self.zero(), |difference| row_sums(&difference.apply("Abs"), 2, false))
     }

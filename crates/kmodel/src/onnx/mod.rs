@@ -5,7 +5,7 @@
 //!
 //! - regression: `prediction`, N x t;
 //! - classification: `label`, N; `scores`; and `probabilities`, N x classes in the order of the
-//!   card, if the model has them;
+//!   metadata, if the model has them;
 //! - clusters: `group`, N; and `scores`;
 //! - other tasks: `scores`.
 //!
@@ -43,11 +43,11 @@ impl<T: Real> Model<T> {
     fn to_onnx(&self) -> Result<Vec<u8>> {
         let refused = |why: &str| Error::Onnx { why: why.to_string() };
         let Some((points, _)) = self.basis.landmarks() else {
-            return Err(refused("its features are those of random functions; fit it on landmarks, with `map` nystrom"));
+            return Err(refused("it uses random features; fit it on landmarks, with `map` nystrom"));
         };
         if self.form != Form::Plain || self.card.with.is_some() {
             let solver = &self.card.solver;
-            return Err(refused(&format!("a model of {solver} is no sum of kernel functions; use predict")));
+            return Err(refused(&format!("a model of {solver} is not a sum of kernel functions; use predict")));
         }
         if self.card.sparse().is_some() {
             return Err(refused("its rows are sparse; use predict"));
@@ -56,18 +56,19 @@ impl<T: Real> Model<T> {
             return Err(refused("its features are scaled by quantiles; use predict, or fit with another `scale`"));
         }
         if self.leaves.is_some() {
-            return Err(refused("it has machines in the leaves of a tree; use predict, or fit it without `local`"));
+            return Err(refused("it has local models in the leaves of a tree; use predict, or fit it without `local`"));
         }
         if self.card.pairs {
-            return Err(refused("it decides between pairs of classes; fit it without `pairs`"));
+            return Err(refused("it is a one-vs-one classifier; fit it without `pairs`"));
         }
         let spec = Kernel::parse(&self.card.kernel)?.resolve_columns(&self.card.features)?;
-        let expression = spec.expression().ok_or_else(|| refused("its kernel has no numbers yet"))?;
+        let expression =
+            spec.expression().ok_or_else(|| refused("its kernel has parameters without values; fit it again"))?;
         let points: Vec<f64> = points.iter().map(|value| value.to_f64()).collect();
         let graph = Graph::default();
         let x = self.scaled(&graph);
         let unknown =
-            |what: String| refused(&format!("{what} has no such operations; use predict, or fit with another kernel"));
+            |what: String| refused(&format!("{what} has no ONNX operations; use predict, or fit with another kernel"));
         let k = kernels::values(&expression, &x, Some(KernelPoints { values: &points, d: self.dims().1 }))
             .map_err(unknown)?;
         let (weights, intercept) = (graph.matrix(&self.coefficients), graph.row(&self.intercept));
@@ -80,8 +81,8 @@ impl<T: Real> Model<T> {
         Ok(graph.file("X", self.scaler.features()))
     }
 
-    /// Returns the rows as the basis takes them: centred, scaled, through asinh, clipped, and after
-    /// the metric.
+    /// Returns the inputs of the basis: rows that are centred, scaled, transformed by asinh,
+    /// clipped, and transformed by the metric.
     fn scaled<'g>(&self, graph: &'g Graph) -> Value<'g> {
         let factors: Vec<f64> =
             self.scaler.scale.iter().map(|scale| if *scale == 0.0 { 0.0 } else { 1.0 / scale }).collect();

@@ -1,8 +1,8 @@
 //! Kept columns of a prediction file, read separately from the features, tile by tile.
 //!
-//! The scores of a segment wait for their turn to be written. Texts waiting with them would have no
-//! bound in rows. The kept columns are therefore read when the scores are written, by a separate
-//! cursor.
+//! The scores of a segment wait in memory until the segments before it are written. Kept texts have
+//! no maximum length, so they must not wait too: a separate cursor reads the kept columns when the
+//! scores are written.
 
 use crate::{Error, Result};
 use kstore::{KeptColumn, Reading, RowBuf, RowCursor, RowSource, Selected, TableRows, TextLimit};
@@ -77,6 +77,6 @@ impl<'a> Carried<'a> {
         let table = self.source.selected().table();
         let located = rows.first().and_then(|row| table.locate(*row));
         let (path, row) = located.map_or_else(Default::default, |(path, row)| (path.to_path_buf(), row));
-        kstore::Error::Changed { path, change: format!("row {row} (counted from 0) is there no more") }.into()
+        kstore::Error::Changed { path, change: format!("row {row} (counted from 0) no longer exists") }.into()
     }
 }

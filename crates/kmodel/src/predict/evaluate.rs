@@ -1,4 +1,4 @@
-//! Scores of a model on a table with the truth.
+//! Scores of a model on a table with true values.
 
 use super::{Extras, Predictor, top::Smallest};
 use crate::score::auc::{EXACT_ROWS, RankedScores};
@@ -14,7 +14,7 @@ use kstore::key::{Purpose, Stream};
 use kstore::{Selected, budget::Term, shown};
 use std::collections::HashMap;
 
-/// Scores of a model on rows with the truth.
+/// Scores of a model on rows with true values.
 #[derive(Clone, Debug, serde::Serialize)]
 #[serde(untagged)]
 pub enum Evaluation {
@@ -62,14 +62,14 @@ pub struct Details {
     /// Recall and precision at descending thresholds, for two classes and for novelty detection.
     pub precision: Option<Vec<(f64, f64)>>,
     /// Effects of some thresholds between two classes: the decision threshold, some probabilities,
-    /// and the cheapest one if costs were given.
+    /// and the cheapest one if costs were specified.
     pub thresholds: Vec<ThresholdScores>,
     /// Predicted probabilities and observed fractions, by ascending probability, for models with
     /// probabilities: of the positive of two classes, or of the predicted one of more classes.
     pub calibration: Option<Vec<CalibrationBin>>,
 }
 
-/// Maximum number of points in a residual plot; more would hide each other.
+/// Maximum number of points in a residual plot; more points would overlap.
 const POINTS: usize = 2_000;
 
 /// Standard deviations that contain 95 % of a normal distribution.
@@ -80,8 +80,8 @@ const ROC_POINTS: usize = 60;
 /// Probabilities marked on the curves.
 const MARKED: [f64; 5] = [0.1, 0.25, 0.5, 0.75, 0.9];
 
-/// Number of rows with the largest errors that are inspected, the fewest rows in total, and the
-/// fraction of the squared error that causes a warning.
+/// A warning names the rows with the largest errors: their number, the minimum number of rows of
+/// the table, and the fraction of the squared error that these rows must cause.
 const WORST: usize = 3;
 const FEWEST_ROWS: u64 = 300;
 const MUCH: f64 = 0.25;
@@ -105,7 +105,7 @@ impl Predictor {
     pub fn evaluate(&self, selected: &Selected, run: &Run<'_>) -> Result<(Evaluation, Details)> {
         let card = self.card();
         if !card.task.has_target() {
-            let why = format!("of {} has no truth to be compared with; predict with it", card.task);
+            let why = format!("a model of {} has no true values to compare with; use predict", card.task);
             return Err(Error::option("model", "", why));
         }
         match self.decisions() {
@@ -125,8 +125,7 @@ impl Predictor {
     pub fn novelty(&self, selected: &Selected, top: Option<u64>, run: &Run<'_>) -> Result<(NoveltyScores, Details)> {
         let names = selected.target_names();
         if self.card().task != Task::Novelty || names.len() != 1 {
-            let why =
-                "a model of oneclass or mean is compared with one column, 0 for usual rows and 1 for unusual ones";
+            let why = "expected a model of oneclass or mean, and one target column: 0 for normal rows, 1 for outliers";
             return Err(Error::option("target", names.join(","), why));
         }
         let (mut ranks, mut scores) = (RankedScores::new(EXACT_ROWS), NoveltyScores::default());
@@ -166,17 +165,17 @@ impl Predictor {
     pub fn ranking(&self, selected: &Selected, top: Option<u64>, run: &Run<'_>) -> Result<RankingScores> {
         let names = selected.target_names();
         if !self.card().task.has_target() || self.outputs() != 1 || self.classes().is_some() || names.len() != 1 {
-            let why = "a model of one number for each row is compared with one column of grades; take another model, or evaluate without groups";
+            let why = "expected a model with one number per row, and one column of grades; use another model, or evaluate without groups";
             return Err(Error::option("target", names.join(","), why));
         }
         if selected.is_weighted() {
-            let why = "pairs of rows of a group are scored, and pairs have no weight; evaluate without weights";
+            let why = "pairs of rows are scored, and pairs have no weights; evaluate without weights";
             return Err(Error::option("weights", "", why));
         }
         let range = selected.range();
         let rows = selected.known_rows().unwrap_or(range.end - range.start);
         let held = Term::new(
-            "rows to be ranked",
+            "rows to rank",
             RankingRows::bytes(usize::try_from(rows).unwrap_or(usize::MAX)),
             "evaluate fewer rows at a time",
         );
@@ -197,7 +196,7 @@ impl Predictor {
     fn regression(&self, selected: &Selected, run: &Run<'_>) -> Result<(Evaluation, Details)> {
         let (t, names) = (self.outputs(), selected.target_names());
         if names.len() != t {
-            let why = format!("the model predicts {t} targets; name as many, in the order of the fit");
+            let why = format!("the model predicts {t} targets; name the same number, in the order of the fit");
             return Err(Error::option("target", names.join(","), why));
         }
         let (mut sums, keys) = (RegressionSums::new(t), Stream::new(0, Purpose::Quality, 0));
@@ -205,7 +204,7 @@ impl Predictor {
         let (mut sample, mut row) = (Smallest::<Point>::new(POINTS), 0);
         let extras = Extras { std: self.quadratic().is_some(), ..Extras::default() };
         let rows = selected.known_rows().map_or(usize::MAX, |rows| rows as usize);
-        let held = Term::new("errors to be ranked", RegressionSums::bytes(t, rows), "");
+        let held = Term::new("errors to rank", RegressionSums::bytes(t, rows), "");
         let (mut within, mut worst) = (0.0, Smallest::<(u64, u64)>::new(WORST));
         let mut squares = 0.0;
         self.scores(selected, extras, vec![held], run, |scores| {
@@ -219,7 +218,7 @@ impl Predictor {
                 sums.push(prediction, truth, weight);
                 let square = weight * prediction.iter().zip(truth).map(|(p, y)| (p - y).powi(2)).sum::<f64>();
                 squares += square;
-                // nonnegative floats have the order of their bits
+                // nonnegative floats compare like their bits as integers
                 worst.push((u64::MAX - square.to_bits(), *stored));
                 sample.push((keys.word(row), row, [prediction[0].to_bits(), truth[0].to_bits()]));
                 row += 1;
@@ -273,7 +272,7 @@ fn tell_worst(worst: &[(u64, u64)], squares: f64, rows: u64, run: &Run<'_>) {
     if rows >= FEWEST_ROWS && squares > 0.0 && much >= MUCH * squares {
         let of: Vec<String> = worst.iter().map(|(_, row)| shown::count(*row)).collect();
         run.watched().warn(format!(
-            "{} of {} rows make {:.0} % of the squared error: rows {}; look at them",
+            "{} of {} rows cause {:.0} % of the squared error: rows {}; check them for wrong values",
             worst.len(),
             shown::count(rows),
             100.0 * (much / squares),
@@ -287,7 +286,7 @@ fn tell_worst(worst: &[(u64, u64)], squares: f64, rows: u64, run: &Run<'_>) {
 fn ranked(selected: &Selected, classes: usize) -> Term {
     let rows = selected.known_rows().map_or(EXACT_ROWS, |rows| EXACT_ROWS.min(rows as usize));
     let bytes = if classes == 2 { RankedScores::bytes(rows) } else { 0 };
-    Term::new("scores to be ranked", bytes, "")
+    Term::new("scores to rank", bytes, "")
 }
 
 fn finite(scores: &Regression, rows: u64) -> Result<()> {

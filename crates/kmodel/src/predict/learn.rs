@@ -1,7 +1,7 @@
 //! Online learning from the end of a fit: every row is predicted first and then learned.
 //!
-//! A model with the variance of its predictions contains the state of recursive least squares. In
-//! the features φ = bF of its basis the variance is ‖φR + s‖² + c in units of the noise variance.
+//! A model that stores the variance of its predictions contains the state of recursive least
+//! squares. With the features φ = bF the variance is ‖φR + s‖² + c in units of the noise variance.
 //! Hence P is (R, s)(R, s)ᵀ, with c added to its last entry, which belongs to the intercept. R and
 //! the weights w follow from FR and Fw, the coefficients on the basis, by a QR factorisation of F.
 //! The new model has the basis of the old one.
@@ -67,7 +67,7 @@ impl Predictor {
         }
         let targets = selected.target_names();
         if targets.len() != self.outputs() {
-            let why = format!("the model has {} targets; name as many", self.outputs());
+            let why = format!("the model has {} targets; name the same number", self.outputs());
             return Err(Error::option("target", targets.join(","), why));
         }
         let (features, mut recursion) = match &self.0 {
@@ -81,17 +81,18 @@ impl Predictor {
         let held = vec![self.term(0), Term::new("inverse of the moments", terms, "fit a model of lower `rank`")];
         let mut squares = 0.0;
         let beyond = || {
-            let why = "the inverse of the moments of the features is beyond f64; raise it, or fit at a lower `rank`";
+            let why = "the inverse of the moments of the features overflows f64; raise `forgetting`, or fit with a lower `rank`";
             Error::option("forgetting", forgetting, why)
         };
         let mut learn = |phi: &[f64], y: &[f64]| -> Result<()> {
             let squared = recursion.learn((phi, y), forgetting, &panels, workers);
-            // a cancelled block leaves an incomplete recursion
+            // a cancelled block makes the recursion incomplete
             workers.check()?;
             squares += squared.ok_or_else(beyond)?;
             Ok(())
         };
-        // blocks do not follow the segments, whose size depends on the memory: the result must not
+        // blocks are independent of segments: the size of a segment depends on the memory, and the
+        // result must not
         let (mut phi, mut y) = (Vec::with_capacity(BLOCK * r), Vec::with_capacity(BLOCK * t));
         let rows = features.visit_scores(selected, held, run, |segment| {
             for (row, targets) in segment.scores.chunks_exact(r).zip(segment.y.chunks_exact(t)) {
@@ -124,7 +125,7 @@ impl<T: Real> Typed<T> {
     fn begin(&self) -> Result<(Model<T>, Recursion)> {
         let Self { model, .. } = self;
         let Some(quadratic) = model.quadratic.as_ref().filter(|_| model.card.task == Task::Regression) else {
-            let why = "the model does not keep the variance that learning goes on from; fit ridge or online with `std`";
+            let why = "the model does not store the variance that online learning starts from; fit ridge or online with `std`";
             return Err(Error::option("model", &model.card.solver, why));
         };
         let Quadratic { factor, shift, features, constant, units, freedom, .. } = quadratic;

@@ -1,5 +1,5 @@
 //! Predictions of a model: for rows in memory, for the rows of a table, to a file, and compared
-//! with the truth.
+//! with true values.
 //!
 //! | rows | call |
 //! | --- | --- |
@@ -7,9 +7,9 @@
 //! | a slice | [`Predictor::predict`] |
 //! | a table of any size | [`Predictor::scores`], segment by segment |
 //! | a table, to a file | [`Predictor::write`] |
-//! | a table with the truth | [`Predictor::evaluate`] |
+//! | a table with true values | [`Predictor::evaluate`] |
 //! | a table with grades, in groups | [`Predictor::ranking`] |
-//! | a table with the truth, to learn it | [`Predictor::learn`] |
+//! | a table with true values, to learn online | [`Predictor::learn`] |
 
 mod carried;
 mod decision;
@@ -48,9 +48,9 @@ use typed::{SeenRows, Typed};
 /// concurrently.
 ///
 /// Rows are unscaled, with the values of the table in the order of [`Card::features`]. A model with
-/// category columns takes a table ([`Table::from_batches`], or files), or slices of its features: 1
-/// for the category of the row, 0 for all others. The prediction of a row is bit-identical alone,
-/// in a batch, and in a table that the command predicts.
+/// category columns predicts a table ([`Table::from_batches`], or files), or slices of its encoded
+/// features: 1 for the category of the row, 0 for all other categories. The prediction of a row is
+/// bit-identical alone, in a batch, and in a table that the command predicts.
 ///
 /// ```
 /// use ksolve::job::{Fit, Run};
@@ -121,7 +121,7 @@ impl Predictor {
         match self.score_above(threshold) {
             Some(score) => Ok(Self(self.0, Decision { score, ..self.1 })),
             None => {
-                let why = "give a number, of models with probabilities one between 0 and 1";
+                let why = "give a number; for a model with probabilities, a number between 0 and 1";
                 Err(Error::option("threshold", threshold, why))
             }
         }
@@ -137,12 +137,12 @@ impl Predictor {
         self.two_classes("cost", &told)?;
         match costs.iter().all(|cost| cost.is_finite() && *cost >= 0.0) {
             true => Ok(Self(self.0, Decision { costs: Some(costs), ..self.1 })),
-            false => Err(Error::option("cost", told, "costs are numbers from 0 on")),
+            false => Err(Error::option("cost", told, "expected finite costs of 0 or more")),
         }
     }
 
     fn two_classes(&self, option: &'static str, value: impl std::fmt::Display) -> Result<&Classes> {
-        let why = "it decides between two classes, and this model has not two; leave it out";
+        let why = "it applies to models of two classes only; omit it";
         let two = self.classes().filter(|classes| classes.labels().len() == 2);
         two.ok_or_else(|| Error::option(option, value, why))
     }
@@ -155,7 +155,7 @@ impl Predictor {
             Some(link) => link.score_of(if second { threshold } else { 1.0 - threshold })?,
             None => Some(toward(threshold, self.1.positive)).filter(|score| score.is_finite())?,
         };
-        // at the threshold itself, the positive class does not win
+        // a score at the threshold is not positive, also if the positive class is the first
         Some(if second { score } else { score.next_down() })
     }
 
@@ -327,7 +327,7 @@ impl Predictor {
     /// Selects the rows of a table for the model: the columns of the fit by name, and the further
     /// columns of `selection`.
     ///
-    /// Categories have the values that the fit found. Missing values are treated as in the fit,
+    /// Categories have the values of the fit. Missing values are treated as in the fit,
     /// unless `selection` specifies another treatment.
     ///
     /// # Errors
@@ -364,7 +364,8 @@ impl Predictor {
     }
 
     /// Scores the selected rows, hands the segments to `deliver` in row order, and returns the
-    /// number of rows. `held` are the plan terms of memory that the caller uses meanwhile.
+    /// number of rows. `held` are the plan terms of the memory that the caller uses during the
+    /// pass.
     ///
     /// *Cost*: one pass, with one prediction per row.
     /// *Bytes*: the model, and a segment of scores per lane.
@@ -408,27 +409,29 @@ impl Predictor {
         let card = self.card();
         if extras.probabilities && card.link.is_none() {
             let why = format!(
-                "the scores of {} are no probabilities; leave it out, or fit logistic, or svm with `probabilities`",
+                "the scores of {} are not probabilities; omit the option, or fit logistic, or svm with `probabilities`",
                 card.solver
             );
             return Err(Error::option("probabilities", "", why));
         }
         if extras.scores && self.classes().is_none() {
-            let why = "only classes are decided by scores, and this model has none; its predictions are its scores; leave it out";
+            let why = "the model has no classes, so its predictions are its scores; omit the option";
             return Err(Error::option("scores", "", why));
         }
         if extras.components && self.components() == 0 {
             return Err(match card.task {
-                Task::Components => Error::option("components", "", "they are its predictions; leave it out"),
+                Task::Components => {
+                    Error::option("components", "", "the predictions of this model are its components; omit the option")
+                }
                 _ => Error::NoComponents,
             });
         }
         if extras.residual && !(card.is_features() && card.certificate.is_some()) {
-            let why = "it is what a projection leaves of a row; fit features by a map on landmarks, or leave it out";
+            let why = "only the features of a projection have a residual; fit features with a map on landmarks, or omit the option";
             return Err(Error::option("residual", "", why));
         }
         if extras.preimages && card.sparse().is_some() {
-            return Err(Error::option("preimage", "", "sparse rows have none; leave it out"));
+            return Err(Error::option("preimage", "", "sparse rows have no pre-images; omit the option"));
         }
         let asked = [
             ("std", extras.std, "ridge with `std`", Task::Regression),
@@ -438,7 +441,7 @@ impl Predictor {
         let holds = self.quadratic().is_some();
         match asked.into_iter().find(|(_, given, _, task)| *given && (!holds || card.task != *task)) {
             Some((option, _, needed, _)) => {
-                let why = format!("the model was fitted without it; fit {needed} again, or leave it out");
+                let why = format!("the model was fitted without it; fit {needed}, or omit the option");
                 Err(Error::option(option, "", why))
             }
             None => Ok(()),

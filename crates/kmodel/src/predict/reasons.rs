@@ -1,10 +1,10 @@
 //! Explanations of anomalies: the columns that make a row anomalous, and normal values for them.
 //!
-//! The search changes the column that makes the row most normal, then a second and a third, until
-//! the row is normal or little is gained. Landmarks supply the trial values. The search needs
-//! only scores, whatever the kernel, map or solver. A gradient gives only a local direction, and
-//! vanishes far from all rows; fixed-point iteration for the nearest point, which exists for
-//! Gaussians, changes all columns at once.
+//! A greedy search changes the column whose change makes the row most normal, then a second and a
+//! third column, until the row is normal or the gain is small. Landmarks supply the trial values.
+//! The search needs only scores, so it works with every kernel, map and solver. A gradient gives
+//! only a local direction, and vanishes far from all rows. Fixed-point iteration for the nearest
+//! point exists for Gaussians only, and changes all columns at once.
 //!
 //! *Cost* per row: 32d predictions for each reason.
 //!
@@ -17,15 +17,16 @@ use kapprox::{KernelFunction, Real};
 use kstore::Scaler;
 use std::sync::Arc;
 
-/// Maximum number of reasons per row, of trial values per column, and the smallest gain of a change
-/// relative to the gain so far.
+/// Maximum number of reasons per row and of trial values per column, and the smallest gain of a
+/// change relative to the gain of the previous changes.
 pub(super) const REASONS: usize = 3;
 const VALUES: usize = 32;
 const LITTLE: f64 = 0.1;
 
+/// Distance from the mean, in standard deviations, from which a column is reported as far.
 const FAR: f64 = 3.0;
 
-/// Rounding errors in a value between the table and a reason, in units of ε.
+/// Bound on the rounding error of a value that is scaled and unscaled, in units of ε.
 const ROUNDINGS: f64 = 8.0;
 
 /// Trial values without landmarks, in eighths of a standard deviation from the mean.
@@ -56,8 +57,8 @@ pub(super) fn inverted(scaler: &Scaler, j: usize, scaled: f64, epsilon: f64) -> 
     exact(scaler, j, scaler.invert(j, scaled), epsilon)
 }
 
-/// Returns the value, or 0 for a value within the rounding of scaling: a reason shows `0`, not
-/// `2.7e-15`.
+/// Returns the value, or 0 if the value is within the rounding error of the scaling: a reason shows
+/// `0`, not `2.7e-15`.
 fn exact(scaler: &Scaler, j: usize, value: f64, epsilon: f64) -> f64 {
     let rounding = ROUNDINGS * epsilon * (scaler.centre[j].abs() + scaler.scale[j].abs() + scaler.mean[j].abs());
     if value.abs() <= rounding { 0.0 } else { value }
@@ -92,7 +93,7 @@ impl<'a, T: Real> ReasonSearch<'a, T> {
         Ok(Self { typed, kernel: typed.model.kernel()?, values: (0..d).map(values).collect() })
     }
 
-    /// Returns how normal rows are: their scores, or the negated squared distance from the
+    /// Returns the normality of rows: their scores, or the negated squared distance from the
     /// components.
     fn usual(&self, x: &[f64]) -> Result<Vec<f64>> {
         let (typed, n) = (self.typed, x.len() / self.values.len().max(1));

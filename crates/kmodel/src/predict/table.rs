@@ -97,7 +97,7 @@ pub(super) struct TableScorer<'a, T: Real> {
     /// Number of rows with a value far outside the ranges of the model, and of such values of each
     /// feature.
     outside: (AtomicU64, Vec<AtomicU64>),
-    /// Number of rows kept with a missing value.
+    /// Number of rows with a missing value that are kept.
     incomplete: AtomicU64,
 }
 
@@ -116,8 +116,8 @@ impl<'a, T: Real> TableScorer<'a, T> {
     /// Returns the number of lanes that fit in memory next to the terms `held` of the caller, and
     /// the rows of a segment.
     ///
-    /// The segment is halved until a lane fits, so that an error names the least memory that
-    /// suffices.
+    /// The segment is halved until a lane fits, so that an error names the smallest sufficient
+    /// memory.
     pub(super) fn lanes(&self, memory: usize, threads: usize, held: &[Term]) -> Result<(Lanes, u64)> {
         let model = &self.typed.model;
         let source = self.source()?;
@@ -189,7 +189,7 @@ impl<'a, T: Real> TableScorer<'a, T> {
         let report = pass.segments(&source, self, |scores: Scores| deliver(&scores))?;
         if report.rows == 0 {
             let what = self.selected.table().files().next().map(|file| file.display().to_string()).unwrap_or_default();
-            let why = "no row is left after `rows`, `where`, `missing` and weights of 0; ask for more rows".to_string();
+            let why = "no rows remain after `rows`, `where`, `missing` and weights of 0; select more rows".to_string();
             return Err(kstore::Error::Empty { what, why }.into());
         }
         self.tell(report.rows, source.without_target(), &watch);
@@ -217,32 +217,32 @@ impl<'a, T: Real> TableScorer<'a, T> {
         let outside = shown::count(self.outside.0.load(Ordering::Relaxed));
         let (most, rows) = (shown::count(most), shown::count(rows));
         stages.warn(format!(
-            "{outside} of {rows} rows lie outside what the fit saw, in {name} {most}; they are predicted as if at its edge (`no_clip` of \
-             the fit predicts them as they are)"
+            "{outside} of {rows} rows have values outside the training range, {most} of them in {name}; they are clipped to the range (`no_clip` \
+             of the fit predicts them unclipped)"
         ));
     }
 
     fn tell(&self, rows: u64, without_target: u64, stages: &dyn Stages) {
         if without_target > 0 {
             let count = shown::count(without_target);
-            stages.warn(format!("rows without a target are left out: {count} (`missing_target` error stops)"));
+            stages.warn(format!("{count} rows without a target are skipped (`missing_target` error rejects them)"));
         }
         self.tell_outside(rows, stages);
         self.selected.table().note().into_iter().for_each(|note| stages.warn(note));
         for (column, count) in self.selected.unseen() {
             stages.warn(format!(
-                "column {column}: {count} of {rows} rows have a value that the fit did not see; unseen values count as \"other\", like none of the known"
+                "column {column}: {count} of {rows} rows have a value that did not occur in the fit; it is encoded as \"other\", different from all known values"
             ));
         }
         let range = self.selected.range();
         let all = range.end - range.start - without_target;
         if self.selected.missing() == Missing::Drop && !self.selected.is_filtered() && rows < all {
-            stages.warn(format!("{} of {all} rows have a missing value and are left out (`missing` drop)", all - rows));
+            stages.warn(format!("{} of {all} rows have a missing value and are skipped (`missing` drop)", all - rows));
         }
         let incomplete = self.incomplete.load(Ordering::Relaxed);
         if incomplete > 0 {
             stages.warn(format!(
-                "{incomplete} of {rows} rows have a missing value and get no prediction, as the fit left such rows out"
+                "{incomplete} of {rows} rows have a missing value and no prediction, because the fit skipped such rows"
             ));
         }
     }

@@ -46,10 +46,10 @@ fn score_of(ordered: u64) -> f64 {
     f64::from_bits(if ordered >> 63 == 1 { ordered ^ 1 << 63 } else { !ordered })
 }
 
-/// Maximum number of rows with reasons; nobody reads more.
+/// Maximum number of rows with explanations.
 const REASONED: usize = 1000;
 
-/// Bytes of a number and the words around it in a reason.
+/// Bytes of the numbers and fixed words in the text of a reason.
 const WORDS: usize = 40;
 
 /// An anomalous row.
@@ -71,7 +71,7 @@ impl Predictor {
     /// The columns are those that `kept` selects, the row number in the table as `row`, `score` or
     /// `novelty`, and, in formats with text, `reasons`.
     ///
-    /// *Cost*: one pass, the kept columns of those rows, and their reasons ([`Reason`]).
+    /// *Cost*: one pass, the kept columns of the written rows, and their reasons ([`Reason`]).
     /// *Bytes*: as [`Predictor::scores`], and the rows to write.
     ///
     /// # Errors
@@ -86,11 +86,11 @@ impl Predictor {
     ) -> Result<Vec<Strange>> {
         let components = self.card().task == Task::Components && self.quadratic().is_some();
         if self.card().task != Task::Novelty && !components {
-            let why = "only models of oneclass and mean, and of kpca with `novelty`, rank rows by how unusual they are; leave it out";
+            let why = "only models of oneclass and mean, and of kpca with `novelty`, score anomalies; omit the option";
             return Err(Error::option("top", top, why));
         }
         if self.card().sparse().is_some() {
-            return Err(Error::option("top", top, "sparse rows have no columns to be strange; leave it out"));
+            return Err(Error::option("top", top, "anomalies in sparse rows are not explained; omit the option"));
         }
         let longest = self.card().features.iter().map(|name| name.len() + WORDS).max().unwrap_or(0);
         let reasons = ColumnGroup::Reasons(reasons::REASONS * longest);
@@ -102,9 +102,8 @@ impl Predictor {
         let row = 5 * size_of::<(u64, u64)>() + kept.map_or(0, Selected::kept_bytes_per_row);
         // the reasons, as values and as text
         let row = row + reasons::REASONS * 2 * longest + 8 * self.features();
-        let held = |_: &PredictionWriter| {
-            Term::new("the rows of the lowest scores", number.saturating_mul(row), "lower `top`")
-        };
+        let held =
+            |_: &PredictionWriter| Term::new("rows with the lowest scores", number.saturating_mul(row), "lower `top`");
         let Begun { mut out, terms, texts } = self.begin((selected, kept), (parts, extras), path, run, held)?;
         let (mut lowest, sign) = (Smallest::new(top), if components { -1.0 } else { 1.0 });
         self.scores(selected, extras, terms, run, |scores| {
@@ -164,7 +163,7 @@ fn reasons_of<T: Real>(
     found.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the kept columns of all these rows, whose numbers ascend.
+/// Returns the kept columns of these rows; the row numbers must ascend.
 fn all(carried: &mut Carried<'_>, rows: &[u64]) -> Result<Vec<KeptColumn>> {
     let (mut columns, mut done) = (Vec::<KeptColumn>::new(), 0);
     while done < rows.len() {

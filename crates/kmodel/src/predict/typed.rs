@@ -28,8 +28,8 @@ fn narrowed(value: f64) -> f64 {
     f64::from((value as f32).clamp(f32::MIN, f32::MAX))
 }
 
-/// A value outside its range by more than this fraction of the width is counted in a warning; some
-/// new rows always lie slightly outside.
+/// A warning counts values that are outside their range by more than this fraction of its width:
+/// some new rows are always slightly outside.
 const FAR: f64 = 0.1;
 
 pub(super) fn is_far<T: Real>(value: T, [least, greatest]: [T; 2]) -> bool {
@@ -85,8 +85,8 @@ impl<T: Real> Typed<T> {
         (rows, PredictScratch::new(&self.functions))
     }
 
-    /// Returns the scaled rows `x` as the basis takes them: after the metric, if any, rounded as in
-    /// the fit.
+    /// Returns the inputs of the basis for scaled rows `x`: transformed by the metric, if any, and
+    /// rounded as in the fit.
     pub(super) fn seen<'b>(&self, x: &'b [T], behind: &'b mut Vec<T>) -> &'b [T] {
         let Some(metric) = &self.model.metric else { return x };
         behind.resize(x.len() / metric.inputs() * metric.outputs(), T::ZERO);
@@ -161,8 +161,8 @@ impl<T: Real> Typed<T> {
         self.each_tile(x, out, 1, rows, |x, out| self.model.predict_with(&self.functions, x, out, scratch))
     }
 
-    /// Calls `see` with rows of `x` as the basis takes them, `tile` at a time, and the number of
-    /// the first.
+    /// Calls `see` with the inputs of the basis for `tile` rows of `x` at a time, and the position
+    /// of the first row.
     pub(super) fn each_seen<V: kstore::Real>(
         &self,
         x: &[V],
@@ -200,8 +200,8 @@ impl<T: Real> Typed<T> {
 }
 
 impl Predictor {
-    /// Returns a predictor whose sparse row layout holds every row of a table, even with more
-    /// entries than any row of the fit.
+    /// Returns a predictor whose sparse row layout has room for every row of a table, even with
+    /// more entries than any row of the fit.
     ///
     /// # Errors
     /// The errors of [`Predictor::new`].

@@ -8,8 +8,8 @@ use kstore::sink::{self, Output, OutputColumn, Sink};
 use kstore::{KeptColumn, Missing, RowSource, Selected, TILE_TEXT, TextLimit, budget::Term};
 use std::{ops::Range, path::Path};
 
-/// Approximate size of a row group of a wide table, and of the metadata per column in it: measured
-/// on 1,000 columns.
+/// Approximate bytes of a row group of a wide table, and of the metadata of one column in a row
+/// group, measured with 1,000 columns.
 const GROUP_BYTES: usize = 64 << 20;
 const NOTE_BYTES: usize = 2 << 10;
 
@@ -29,8 +29,8 @@ impl PredictionWriter {
         let predictions: Vec<OutputColumn> =
             own.map(|column| if optional { column.nullable() } else { column }).collect();
         if let Some(twice) = kept.iter().find(|column| predictions.iter().any(|p| p.name == column.name)) {
-            let why = "the predictions are called so";
-            return Err(Error::option("keep", &twice.name, format!("{why}; leave the column out or rename it")));
+            let why = "a prediction column has this name";
+            return Err(Error::option("keep", &twice.name, format!("{why}; rename the column, or do not keep it")));
         }
         let columns = predictions.len();
         Ok(Self { sink: sink::create(path, &[kept, &predictions].concat())?, parts, columns })
@@ -59,7 +59,7 @@ impl PredictionWriter {
         Ok(self.sink.write(&batch)?)
     }
 
-    /// Returns the bytes held during writing: values buffered in the file writer, and the
+    /// Returns the bytes in use during writing: values buffered in the file writer, and the
     /// predictions by column.
     fn footprint(&self) -> usize {
         let longest: usize = self.parts.iter().map(ColumnGroup::longest).sum();
@@ -112,7 +112,7 @@ impl Predictor {
         let range = selected.range();
         let index = |out: &PredictionWriter| {
             let remedy = "write .npy or .arrow, or fewer rows at a time";
-            Term::new("places of the columns in the file", out.index_bytes(range.end - range.start), remedy)
+            Term::new("column metadata of the file", out.index_bytes(range.end - range.start), remedy)
         };
         let parts = (self.parts(extras), extras);
         let Begun { mut out, terms, texts } = self.begin((selected, kept), parts, path, run, index)?;
@@ -144,7 +144,7 @@ impl Predictor {
             let texts = if kept.keeps_text() { COPIES * TILE_TEXT } else { 0 };
             // the rows of a tile, and their copy for writing
             let bytes = RowSource::<f64>::footprint(&source).at(2 * carried::TILE) + texts;
-            terms.push(Term::new("columns that are carried along", bytes, "keep fewer columns with `keep`"));
+            terms.push(Term::new("kept columns", bytes, "keep fewer columns with `keep`"));
         }
         terms.push(more(&out));
         let texts = TextLimit::new(run.bytes(), self.spare(selected, extras, &terms, run)?, COPIES);

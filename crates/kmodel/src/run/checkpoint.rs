@@ -37,7 +37,8 @@ impl Checkpoint<'_> {
             (true, true) => Error::Stopped { checkpoint: journal.folder().to_path_buf() },
             (true, false) => {
                 let folder = journal.folder().display();
-                self.listener.note(format!("what was done is kept in {folder}; the same command continues from there"));
+                self.listener
+                    .note(format!("the completed work is saved in {folder}; run the same command again to continue"));
                 error
             }
             (false, _) => error,

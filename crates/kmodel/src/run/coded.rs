@@ -11,37 +11,36 @@ use kstore::{
 };
 use std::sync::Arc;
 
-/// Number of copies of a tile's texts that exist at the same time: the tile, its written rows, the
-/// same as Arrow arrays, and the data of the sink: a page and its encoded form, or a batch and its
-/// encoded form.
+/// Number of copies of a tile's texts that exist at the same time: the tile, the rows to write,
+/// these rows as Arrow arrays, and in the sink a page or batch and its encoded form.
 #[doc(hidden)]
 pub const COPIES: usize = 6;
 
-/// Bytes of a first look at the columns that need no memory plan: `plan` reports the needs of a fit
-/// whatever the budget.
+/// Bytes up to which the first inspection of the columns needs no memory plan, so that `plan` can
+/// report the memory of a fit for any budget.
 const SMALL_LOOK: usize = 16 << 20;
 
 /// Remedy if the values do not fit in memory.
-const REMEDY: &str = "set `categories` none, or leave columns of text out";
+const REMEDY: &str = "set `categories` none, or exclude text columns";
 
 impl Run<'_> {
     /// Returns the selection with the values of its category and time columns, so that its rows can
     /// be read.
     ///
-    /// A job does this itself. A caller that needs the feature names earlier calls it first; the
-    /// job then skips it. Columns with too many values are dropped with a warning.
+    /// A job calls this itself. A caller that needs the feature names earlier can call it first,
+    /// and the job then skips it. Columns with too many values are dropped with a warning.
     /// *Cost*: one pass over these columns, no pass without such columns.
     ///
     /// # Errors
-    /// A missing value where none is allowed, with its position; [`kstore::Error::TooManyValues`];
+    /// A forbidden missing value, with its position; [`kstore::Error::TooManyValues`];
     /// errors of reading and of the memory plan.
     #[doc(hidden)]
     pub fn coded(&self, selected: &Selected) -> Result<Selected> {
         Ok(self.coded_together(&[selected])?.pop().unwrap_or_else(|| selected.clone()))
     }
 
-    /// Codes tables with the same columns together, as [`Run::coded`] does: every value in any of
-    /// them becomes a feature.
+    /// Finds the values of several tables with the same columns together, as [`Run::coded`] does
+    /// for one table: a value in any of the tables becomes a feature.
     ///
     /// # Errors
     /// The errors of [`Run::coded`].
@@ -49,7 +48,7 @@ impl Run<'_> {
     pub fn coded_together(&self, tables: &[&Selected]) -> Result<Vec<Selected>> {
         let new = tables.iter().find(|table| table.is_new());
         new.and_then(|table| table.table().note()).into_iter().for_each(|note| self.stages().warn(note));
-        // numeric columns of several tables that are compared stay numeric in all of them
+        // a comparison of several tables keeps numeric columns numeric in all of them
         let tables: Vec<Selected> = match tables {
             [one] if one.is_new() => {
                 let bytes = one.look_bytes();

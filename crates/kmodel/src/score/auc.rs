@@ -17,9 +17,9 @@ pub(crate) struct Auc {
 
 /// Scores of negatives and positives: stored up to a number of rows, then counted in a histogram.
 ///
-/// The choice depends on the number of rows alone. The histogram treats scores in one bin as equal:
-/// pairs within a bin count ½ instead of 0 or 1. The error is at most half the fraction of such
-/// pairs, and this bound is reported.
+/// The number of rows alone decides between the two. The histogram treats scores in one bin as
+/// equal: pairs within a bin count ½ instead of 0 or 1. The error is at most half the fraction of
+/// such pairs, and this bound is reported.
 #[derive(Clone, Debug)]
 pub(crate) struct RankedScores {
     exact_rows: usize,
@@ -101,8 +101,8 @@ impl Ranking {
     }
 
     /// Returns the threshold with the least cost, given the costs of a false alarm and of a missed
-    /// positive; rows with a score above it are called positive. It lies midway between two scores.
-    /// Of thresholds with equal cost the highest wins; `None` without rows.
+    /// positive; rows with a score above it are called positive. It is midway between two scores.
+    /// Of several thresholds with the same cost it is the highest. `None` without rows.
     pub(crate) fn cheapest(&self, [alarm, miss]: [f64; 2]) -> Option<f64> {
         let cost = |(tp, fp): (f64, f64)| alarm * fp + miss * (self.positives - tp);
         let cuts = std::iter::once((0.0, 0.0)).chain(self.above()).map(cost).enumerate();
@@ -138,7 +138,7 @@ impl Ranking {
         if p == 0.0 || n == 0.0 {
             return None;
         }
-        // show only points at some distance from the last one
+        // a point is kept only at a minimum distance from the previous one
         let (apart, end) = (2.0 / most.max(1) as f64, (1.0, 1.0));
         let mut shown = vec![(0.0, 0.0)];
         for point in self.above().map(|above| (above.1 / n, above.0 / p)) {

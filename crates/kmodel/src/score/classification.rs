@@ -36,7 +36,7 @@ pub struct ClassificationScores {
     /// Area under the ROC curve, for two classes; null if one of them has no rows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auc: Option<Option<f64>>,
-    /// Largest possible error of `auc`, if it comes from a histogram.
+    /// Largest possible error of `auc`, if it is computed from a histogram.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auc_within: Option<f64>,
     /// Average precision of the positive class, for two classes: the area under the
@@ -52,7 +52,7 @@ pub struct ClassificationScores {
     /// models with probabilities.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_loss: Option<f64>,
-    /// Costs of mistakes and the threshold with the least cost, if costs were given.
+    /// Costs of mistakes and the threshold with the least cost, if costs were specified.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<Box<CostScores>>,
     /// Number of rows whose label the model does not know: they count as errors, and are not in the
@@ -143,7 +143,7 @@ impl ProbabilitySums {
         let likely = &mut self.likely;
         self.link.probabilities(scores, likely);
         let away = |(k, p): (usize, &f64)| (p - f64::from(u8::from(k == class))).powi(2);
-        // both of two classes have the same difference: only the second counts
+        // two classes have the same squared difference, so only the second is counted
         self.brier += weight * likely.iter().enumerate().skip(usize::from(likely.len() == 2)).map(away).sum::<f64>();
         let largest = || (0..likely.len()).fold(0, |best, k| if likely[k] > likely[best] { k } else { best });
         let named = if likely.len() == 2 { positive } else { largest() };

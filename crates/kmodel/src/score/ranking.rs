@@ -93,7 +93,7 @@ fn pairs_of(group: Group<'_>) -> f64 {
     0.5 * m * (m - 1.0)
 }
 
-/// The mean over the groups that have a value.
+/// A running mean over the groups that have a value.
 #[derive(Clone, Copy, Default)]
 struct Mean {
     sum: f64,

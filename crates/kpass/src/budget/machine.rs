@@ -25,7 +25,7 @@ pub fn rss() -> Option<usize> {
     kibibytes(Path::new("/proc/self/status"), "VmRSS:")
 }
 
-/// Returns [`available`] for a system whose files are under `root`.
+/// Implements [`available`] for a system whose files are under `root`.
 fn available_under(root: &Path) -> Option<usize> {
     let limits = [kibibytes(&root.join("proc/meminfo"), "MemTotal:"), cgroup_limit(root), process_limit(root)];
     limits.into_iter().flatten().min()
@@ -55,9 +55,10 @@ const STACK: usize = 2 << 20;
 /// Size of the largest cache if the system does not report it, in bytes.
 const CACHE: usize = 32 << 20;
 
-/// Returns the number of threads, up to `wanted`, whose address space fits half of the
-/// [`address_limit`] together with what the process has already. A thread reserves its stack and,
-/// for its matrix products, twice the size of the largest cache, of which they touch little.
+/// Returns the largest number of threads, up to the requested one, whose address space fits half of
+/// the [`address_limit`] together with the current address space of the process. A thread reserves
+/// its stack and, for matrix products, twice the size of the largest cache, most of which it never
+/// touches.
 pub fn threads(wanted: usize) -> usize {
     let Some(limit) = address_limit() else { return wanted };
     let cache = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index3/size").ok();
@@ -67,7 +68,7 @@ pub fn threads(wanted: usize) -> usize {
     wanted.min(room.max(1))
 }
 
-/// Returns the number of bytes in the line called `name`, such as `MemTotal: 123 kB`.
+/// Returns the number of bytes in the line that begins with `name`, such as `MemTotal: 123 kB`.
 fn kibibytes(file: &Path, name: &str) -> Option<usize> {
     let text = std::fs::read_to_string(file).ok()?;
     let line = text.lines().find(|line| line.starts_with(name))?;
@@ -91,7 +92,7 @@ fn cgroup_limit(root: &Path) -> Option<usize> {
             c if c.split(',').any(|c| c == "memory") => ("sys/fs/cgroup/memory", "memory.limit_in_bytes"),
             _ => continue,
         };
-        // in a container the path may be the path on the host, and only the top exists
+        // in a container this may be the path on the host, and only the top group exists
         for group in Path::new(path).ancestors() {
             let group = root.join(top).join(group.strip_prefix("/").unwrap_or(group));
             let text = std::fs::read_to_string(group.join(file)).unwrap_or_default();
@@ -149,7 +150,7 @@ mod tests {
         assert_eq!(limit(&[MEMINFO, group, none]), Some(8 * GIB));
         let own = ("sys/fs/cgroup/memory/docker/3f/memory.limit_in_bytes", "3221225472\n");
         assert_eq!(limit(&[MEMINFO, group, own]), Some(3 * GIB));
-        // inside the container the group is the top of what is mounted
+        // inside the container the group is the root of the mounted hierarchy
         let top = ("sys/fs/cgroup/memory/memory.limit_in_bytes", "536870912\n");
         assert_eq!(limit(&[MEMINFO, group, top]), Some(GIB / 2));
         // the files of version 2 are not read for a group of version 1

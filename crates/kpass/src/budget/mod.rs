@@ -1,5 +1,5 @@
-//! Memory: what each consumer needs, what is available, and the plan that compares them before work
-//! starts.
+//! Memory budgets: the bytes that each consumer needs, the available bytes, and the plan that
+//! compares them before work starts.
 
 mod machine;
 
@@ -50,14 +50,14 @@ impl Term {
     }
 }
 
-/// Bytes that a process holds before it holds rows: code, the allocator's free pages, buffers of
+/// Bytes that a process uses before it reads rows: code, free pages of the allocator, buffers of
 /// the terminal. For a program file that was just written, the system maps 3 to 4 MiB more code
 /// than later (measured: 61.5 MiB, and 65.5 for the same run).
 const PROCESS: usize = 29 << 20;
 
-/// Bytes that each thread adds to [`PROCESS`]: the touched part of its stack and of its arena. With
-/// 64 threads, a program whose file is in the page cache in large pieces took 3.7 MiB more than 128
-/// KiB per thread.
+/// Bytes that each thread adds to [`PROCESS`]: the touched part of its stack and of its arena.
+/// Measured with 64 threads, for a program whose file is in the page cache in large pages: 128 KiB
+/// per thread and 3.7 MiB in addition.
 const THREAD: usize = 192 << 10;
 
 /// The memory of one stage of a run: the parts that exist at the same time, compared with a budget.
@@ -75,7 +75,7 @@ pub struct Plan {
     pub what: String,
     /// Allowed bytes.
     pub budget: usize,
-    /// Parts of memory that are held at the same time.
+    /// Parts of the memory that exist at the same time.
     pub terms: Vec<Term>,
 }
 
@@ -85,14 +85,14 @@ impl Plan {
         Self { what: what.into(), budget, terms: Vec::new() }
     }
 
-    /// Returns a plan that starts with what every run holds: the process with its threads, and
-    /// `held` bytes of metadata of open files ([`crate::RowSource::held`]).
+    /// Returns a plan with the terms of every run: the process with its threads, and the metadata
+    /// of the open files ([`crate::RowSource::held`]).
     pub fn process(what: impl Into<String>, budget: usize, threads: usize, held: usize) -> Self {
         let threads = threads.saturating_mul(THREAD);
         Self::new(what, budget).term("the program itself", PROCESS.saturating_add(threads), "").term(
-            "what files say about themselves",
+            "metadata of the open files",
             held,
-            "read fewer files, or files of fewer row groups",
+            "read fewer files, or files with fewer row groups",
         )
     }
 
@@ -103,7 +103,7 @@ impl Plan {
         self
     }
 
-    /// Adds a term if `is` is true.
+    /// Adds a term if a condition holds.
     #[must_use]
     pub fn term_if(self, is: bool, name: impl Into<String>, bytes: usize, remedy: &'static str) -> Self {
         if is { self.term(name, bytes, remedy) } else { self }

@@ -3,30 +3,30 @@
 //! Every process runs the same job, with the same options on the same rows, as in an allreduce. The
 //! computation between passes is pure, and every process repeats it with the same bits. In a pass
 //! that has a name ([`Pass::resume`](crate::Pass::resume)) a process claims lots (work units,
-//! ranges of segments) from the [`Engine`] as long as there are any, folds them, and gives their
-//! states to the engine. Then it takes the states of all segments in order and merges them along
-//! the fixed [tree](crate::pass::STRETCH). Only states are sent, never folds, and every process
-//! gets the total that a single process would compute, bit for bit. Processes may join and leave:
-//! another process claims the lots of one that has left.
+//! ranges of segments) from the [`Engine`] until none are left, folds them, and passes their states
+//! to the engine. Then it reads the states of all segments in order and merges them along the fixed
+//! [tree](crate::pass::STRETCH). Only states are exchanged, never folds, and every process gets the
+//! total that a single process would compute, bit for bit. Processes may join and leave: another
+//! process claims the lots of a process that has left.
 //!
-//! A **node** of the tree is the part of a stretch (a reduction block) that is in a lot, from the
-//! beginning of the stretch on. If the lot does not contain that beginning, each segment of the
-//! stretch is a node. [`nodes`](crate::pass) cuts a lot into nodes. A process that takes a node
-//! need not know how the others were cut.
+//! A **node** of the tree is the part of a stretch (a reduction block) that is in a lot, if the lot
+//! contains the beginning of the stretch. Otherwise each segment of that part is a node.
+//! [`nodes`](crate::pass) cuts a lot into nodes. A process that reads a node need not know how
+//! other processes have cut their lots.
 //!
-//! *Memory*: while it merges, a process holds one state in addition to its sums, instead of the
-//! states of its lanes, which have ended: the plan of a pass holds with an engine and without.
+//! *Memory*: while it merges, a process needs one state in addition to its sums. The states of its
+//! lanes are free by then, so the memory plan of a pass is the same with and without an engine.
 
 use super::{Cut, Manifest, Persist};
 use crate::Result;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// Observes a pass, and may stop it.
+/// An observer of the progress of a pass, which may also stop the pass.
 pub trait Observer: Sync {
     /// Reports that `rows` more rows were folded.
     fn advance(&self, rows: u64);
-    /// Reports that an earlier run folded `rows` of the rows.
+    /// Reports that `rows` rows were folded by an earlier run.
     fn restored(&self, rows: u64) {
         self.advance(rows);
     }
@@ -47,10 +47,10 @@ impl Observer for Unobserved {
     fn advance(&self, _rows: u64) {}
 }
 
-/// Rows that are not in a state yet, because other rows of their segment are still missing.
+/// Identifies rows that are not in a state yet, because other rows of their segment are missing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowsKey {
-    /// Stored rows among which they were selected.
+    /// Range of stored rows from which they were selected.
     pub stored: Range<u64>,
     /// Number of selected rows.
     pub rows: u64,
@@ -67,13 +67,13 @@ impl RowsKey {
 pub enum LotRows {
     /// All rows are in the source.
     Whole,
-    /// The source has only these rows of a single segment: they must be kept.
+    /// The source has only these rows of a single segment, and the process must store them.
     Begun(Range<u64>),
-    /// All rows of a single segment were kept, in these tiles, given with their positions.
+    /// All rows of a single segment were stored, in these tiles with their positions.
     Kept(Vec<(usize, RowsKey)>),
 }
 
-/// Keeps the rows of segments that a process has only in part.
+/// A store for the rows of segments of which a process has only a part.
 pub trait BegunRows: Sync {
     /// Returns the location of the rows of a lot.
     fn of(&self, lot: &Range<u64>) -> LotRows;
@@ -96,11 +96,12 @@ pub struct PassKey {
     pub number: u64,
     /// Name of the pass.
     pub name: String,
-    /// Sizes into which it cuts the rows.
+    /// Cut of the rows into tiles and segments.
     pub cut: Cut,
 }
 
-/// Segments with one common state: a stretch, from its beginning on, or a single segment.
+/// Segments with one common state: the beginning of a stretch, a whole stretch, or a single
+/// segment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
     /// Numbers of the segments among all stored rows.
@@ -112,7 +113,7 @@ pub struct Node {
 /// How a pass is folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
-    /// This process folds everything, without an exchange; the engine receives the total.
+    /// This process folds all rows, and only passes the total to the engine.
     Whole,
     /// Each process folds the lots that it claims.
     Lots,
@@ -126,17 +127,17 @@ pub enum Taken {
     State(Node),
     /// The process that claimed these segments has left: this process must fold them now.
     Lost(Range<u64>),
-    /// The rows of these segments, which begin with the requested one, are at hand ([`BegunRows`]):
-    /// this process folds them and does not give them to the engine.
+    /// This process has the rows of these segments, which begin with the requested one, in its
+    /// [`BegunRows`]. It folds them and does not pass their states to the engine.
     Here(Range<u64>),
 }
 
 /// Divides the passes of a run among processes and collects their states.
 ///
-/// The law: every segment is claimed by some process, and [`Engine::take`] returns the states of
-/// all processes to each of them.
+/// Contract: every segment is claimed by some process, and [`Engine::take`] returns the states of
+/// all processes to every process.
 pub trait Engine: Sync {
-    /// Begins the job that the manifest describes. Called once, before the first pass.
+    /// Joins the job that the manifest describes. Called once, before the first pass.
     ///
     /// # Errors
     /// If the other processes run another job.
@@ -148,8 +149,8 @@ pub trait Engine: Sync {
     /// # Errors
     /// If the run has no such pass.
     fn begin(&self, name: &str, cut: Cut) -> Result<(PassKey, Share)>;
-    /// Claims segments that nobody has claimed; `None` if none are left. It may wait for a process
-    /// that had them before.
+    /// Claims segments that no process has claimed; `None` if none are left. It may wait for a
+    /// process that folded them in an earlier pass.
     ///
     /// # Errors
     /// Errors of the medium that carries the states; [`crate::Error::Interrupted`] if the observer
@@ -161,7 +162,7 @@ pub trait Engine: Sync {
     /// Errors of the medium that carries the states.
     fn give(&self, pass: &PassKey, node: &Node, state: Option<&dyn Persist>) -> Result<()>;
     /// Waits for the node that begins at `segment`, and reads its state into `state`, which must be
-    /// empty.
+    /// an initial state.
     ///
     /// # Errors
     /// [`crate::Error::Interrupted`] if the observer requests a stop; errors of the medium.
@@ -177,7 +178,7 @@ pub trait Engine: Sync {
     fn begun(&self) -> Option<&dyn BegunRows> {
         None
     }
-    /// Ends the job. `over` is true if its states are not needed any more: it has succeeded, or
-    /// would fail again in any process.
+    /// Leaves the job. The flag is true if the states of the job are not needed any more: it has
+    /// succeeded, or would fail again in any process.
     fn leave(&self, _over: bool) {}
 }

@@ -28,8 +28,8 @@ impl Entry<'_> {
         self.head.rows
     }
 
-    /// Records that one more segment was merged: `done` in total, with `rows` more rows. Saves the
-    /// state if that is due.
+    /// Records one more merged segment: `done` is their number so far, and `rows` the number of
+    /// rows of this one. Saves the state if a save is due.
     pub(crate) fn merged(&mut self, done: u64, rows: u64, state: &impl Persist) {
         self.head.done = done;
         self.head.rows += rows;
@@ -37,20 +37,20 @@ impl Entry<'_> {
         self.save_after(self.journal.every, true, state);
     }
 
-    /// Marks the pass as complete, and saves the state if it is worth its cost.
+    /// Marks the pass as complete, and saves the state if the save is worth its cost.
     pub(crate) fn complete(&mut self, state: &impl Persist) {
         self.head.complete = true;
         self.unsaved = true;
         self.save_after(self.journal.every / WORTH, true, state);
     }
 
-    /// Saves the state if the run stops before the end of the pass and enough work would be lost.
+    /// Saves the state when the run stops before the end of the pass, if enough work would be lost.
     pub(crate) fn keep(&mut self, state: &impl Persist) {
         self.save_after(self.journal.every / WORTH, false, state);
     }
 
-    /// Saves the state if at least `least` of unsaved work was done and, with `cheaply`, if saving
-    /// takes a small fraction of that time.
+    /// Saves the state if it contains unsaved work of at least the given time and, if the flag is
+    /// set, if saving takes only a small fraction of that time.
     fn save_after(&mut self, least: Duration, cheaply: bool, state: &impl Persist) {
         let elapsed = self.since.elapsed();
         if !self.unsaved || elapsed < least {
@@ -64,7 +64,7 @@ impl Entry<'_> {
         }
         match self.journal.write(&self.path, &self.head, &mut arrays) {
             Ok(()) => self.unsaved = false,
-            // the run itself is not affected; the next save may find more room
+            // not an error of the run; the next save may succeed
             Err(error) => self.journal.listener.warn(format!("the checkpoint was not saved: {error}")),
         }
         self.since = Instant::now();
@@ -90,7 +90,7 @@ fn open(path: &Path, head: &Head) -> Result<(Stored<'static>, Head)> {
     let found: Head = stored.head()?;
     let expected = Head { done: found.done, rows: found.rows, complete: found.complete, ..head.clone() };
     if found != expected {
-        return Err(stored.damaged(format!("it is of the pass \"{}\" of another run", found.pass)));
+        return Err(stored.damaged(format!("it belongs to the pass \"{}\" of another run", found.pass)));
     }
     Ok((stored, expected))
 }

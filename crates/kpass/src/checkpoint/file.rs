@@ -1,8 +1,7 @@
 //! An entry of a checkpoint: one safetensors file with the arrays of a state.
 //!
 //! The file has one metadata key, `kmill`, with JSON: the pass, its progress, and a digest of every
-//! array. Arrays have the byte order of the machine; kmill's instruction sets are little-endian, as
-//! the format requires.
+//! array. Arrays are little-endian, as the format requires: kmill supports no other machines.
 
 use crate::digest::Digest;
 use crate::real::Number;
@@ -20,11 +19,11 @@ use std::path::{Path, PathBuf};
 /// in random order.
 pub const KEY: &str = "kmill";
 
-/// Largest header that is accepted: states have tens of arrays, each with some hundred bytes of
+/// Maximum size of a header. States have tens of arrays, each with some hundred bytes in the
 /// header.
 const MOST_HEADER_BYTES: u64 = 16 << 20;
 
-/// The sizes into which a pass cuts the rows. Other sizes change the order of sums.
+/// The cut of the rows of a pass into tiles and segments. Another cut changes the order of sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cut {
     /// Number of rows per tile.
@@ -81,12 +80,12 @@ pub struct Arrays<'a> {
 }
 
 impl<'a> Arrays<'a> {
-    /// Adds an array of the state, which is borrowed.
+    /// Adds a borrowed array of the state.
     pub fn put<N: Number>(&mut self, name: &str, values: &'a [N]) {
         self.push::<N>(name, values.len(), Cow::Borrowed(bytemuck::cast_slice(values)));
     }
 
-    /// Adds a short array that was made for saving.
+    /// Adds a short array that exists only for saving.
     pub fn own<N: Number>(&mut self, name: &str, values: Vec<N>) {
         self.push::<N>(name, values.len(), Cow::Owned(bytemuck::cast_slice(&values).to_vec()));
     }
@@ -114,7 +113,7 @@ impl<'a> Arrays<'a> {
     }
 }
 
-/// A head of any type, and the digests of the arrays.
+/// The JSON in the metadata of a file: the writer's description, and the digests of the arrays.
 #[derive(Serialize, Deserialize)]
 struct Described<H> {
     #[serde(flatten)]
@@ -132,7 +131,7 @@ pub(super) fn write<H: Serialize>(path: &Path, head: &H, arrays: &mut Arrays<'_>
 
 /// Sorts the arrays into the order of the file, and returns the header.
 pub(super) fn ordered<H: Serialize>(head: &H, arrays: &mut Arrays<'_>) -> Result<Vec<u8>, String> {
-    // the widest type first keeps every array aligned for programs that map the file
+    // descending size of the types keeps every array aligned for programs that map the file
     arrays.list.sort_by(|a, b| b.dtype.cmp(&a.dtype).then_with(|| a.name.cmp(&b.name)));
     let mut listed = Listed::default();
     arrays.list.iter().for_each(|array| listed.add(array));
@@ -144,7 +143,7 @@ pub(super) fn write_to(out: &mut (impl Write + ?Sized), header: &[u8], arrays: &
     arrays.list.iter().try_for_each(|array| out.write_all(&array.bytes))
 }
 
-/// The arrays of a file to be written, in the order of their bytes.
+/// The layout of a file to be written: its arrays in the order of their bytes.
 #[derive(Debug, Default)]
 pub(super) struct Listed {
     arrays: Vec<(String, Dtype, Vec<usize>)>,
@@ -152,7 +151,7 @@ pub(super) struct Listed {
 }
 
 impl Listed {
-    /// Lists `array` as the next one in the file.
+    /// Appends `array` to the layout.
     pub(super) fn add(&mut self, array: &Array<'_>) {
         self.digests.insert(array.name.clone(), Digest::of(&array.bytes));
         self.arrays.push((array.name.clone(), array.dtype, vec![array.length]));
@@ -166,8 +165,8 @@ impl Listed {
     }
 }
 
-/// Returns the header of a safetensors file of arrays with these names, types and shapes, with
-/// `card` as its [`KEY`].
+/// Returns the header of a safetensors file of arrays with these names, types and shapes, and with
+/// the given JSON under the metadata key [`KEY`].
 ///
 /// # Errors
 /// The errors of safetensors, as text.
@@ -217,7 +216,7 @@ impl<'a> Stored<'a> {
         Self::new(path, Box::new(file), length)
     }
 
-    /// Reads the header of an entry in memory.
+    /// Opens an entry in memory and reads its header.
     ///
     /// # Errors
     /// [`Error::Damaged`] if the bytes are not an entry.
@@ -231,12 +230,12 @@ impl<'a> Stored<'a> {
         let failed = |error| Error::io("read", path)(error);
         let mut size = [0; 8];
         if length < 8 {
-            return Err(damaged(path, format!("it has {length} bytes")));
+            return Err(damaged(path, format!("it has only {length} bytes")));
         }
         input.read_exact(&mut size).map_err(failed)?;
         let size = u64::from_le_bytes(size);
         if size > MOST_HEADER_BYTES || size + 8 > length {
-            return Err(damaged(path, format!("a header of {size} bytes in a file of {length}")));
+            return Err(damaged(path, format!("its header would have {size} bytes, but the file has {length}")));
         }
         let mut json = vec![0; size as usize];
         input.read_exact(&mut json).map_err(failed)?;
@@ -246,21 +245,21 @@ impl<'a> Stored<'a> {
             let expected = metadata.data_len();
             return Err(damaged(
                 path,
-                format!("{expected} bytes of arrays were announced, {} are there", length - base),
+                format!("its header announces {expected} bytes of arrays, but the file has {}", length - base),
             ));
         }
         let described = metadata.metadata().as_ref().and_then(|keys| keys.get(KEY));
-        let described = described.ok_or_else(|| damaged(path, "it has no kmill entry in its metadata"))?;
+        let described = described.ok_or_else(|| damaged(path, "its metadata has no entry named kmill"))?;
         let described = serde_json::from_str(described).map_err(|error| damaged(path, shown::json(&error)))?;
         Ok(Self { path: path.to_path_buf(), input, base, metadata, described, prefix: String::new() })
     }
 
-    /// Returns the metadata of the file other than its arrays.
+    /// Returns the writer's description from the metadata of the file.
     pub(super) fn head<H: serde::de::DeserializeOwned>(&self) -> Result<H> {
         H::deserialize(&self.described.head).map_err(|error| self.damaged(shown::json(&error)))
     }
 
-    /// Returns a digest of the head and of the arrays.
+    /// Returns a digest of the description and of the arrays.
     pub(super) fn digest(&self) -> String {
         Digest::of(serde_json::to_string(&self.described).unwrap_or_default().as_bytes())
     }
@@ -289,12 +288,13 @@ impl<'a> Stored<'a> {
         let (dtype, expected) = (N::DTYPE, out.len());
         if info.dtype != dtype || info.shape != [expected] {
             let (got, shape) = (info.dtype, &info.shape);
-            return Err(self.damaged(format!("array {name} is {got:?} {shape:?}, not {dtype:?} [{expected}]")));
+            return Err(self.damaged(format!("array {name} is {got:?} {shape:?} instead of {dtype:?} [{expected}]")));
         }
         self.take(&name, &info, bytemuck::cast_slice_mut(out))
     }
 
-    /// Reads the bytes of an array into `bytes`, which has its length, and compares their digest.
+    /// Reads the bytes of an array into `bytes`, which must have its length, and checks their
+    /// digest.
     fn take(&mut self, name: &str, info: &TensorInfo, bytes: &mut [u8]) -> Result<()> {
         let place = SeekFrom::Start(self.base + info.data_offsets.0 as u64);
         let read = self.input.seek(place).and_then(|_| self.input.read_exact(bytes));
@@ -305,7 +305,7 @@ impl<'a> Stored<'a> {
     fn compare(&self, name: &str, digest: String) -> Result<()> {
         match self.described.digests.get(name) == Some(&digest) {
             true => Ok(()),
-            false => Err(self.damaged(format!("array {name} is not as it was written"))),
+            false => Err(self.damaged(format!("the digest of array {name} does not match"))),
         }
     }
 
@@ -314,7 +314,7 @@ impl<'a> Stored<'a> {
     /// # Errors
     /// The errors of [`Stored::fill`].
     pub fn read<N: Number>(&mut self, name: &str) -> Result<Vec<N>> {
-        // at most the length of the file: the header was checked against it
+        // not longer than the file, because the header was checked against its length
         let length = self.find(name)?.1.shape.iter().product();
         let mut values = vec![N::zeroed(); length];
         self.fill(name, &mut values)?;
@@ -349,13 +349,14 @@ impl<'a> Stored<'a> {
         damaged(&self.path, detail)
     }
 
-    /// Reads every array and compares its digest.
+    /// Reads every array and checks its digest.
     ///
     /// # Errors
     /// The errors of [`Stored::fill`].
     pub fn verify(&mut self) -> Result<()> {
         self.prefix.clear();
-        // in pieces of whole words: arrays may be as long as the table
+        // in pieces, because arrays may be as long as the table; of whole words, as the digest
+        // needs
         let mut piece = vec![0u8; 1 << 20];
         for name in self.metadata.offset_keys() {
             let (name, info) = self.find(&name)?;

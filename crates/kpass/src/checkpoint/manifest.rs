@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// Everything that determines the states of a run's passes. Options for paths, threads, memory and
-/// time are not part of it, because they may differ.
+/// time are not part of it, because they do not change the states.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Version of the program.
     pub version: String,
-    /// Instruction set that kernels and products use: other instructions round differently.
+    /// Instruction set of kernels and matrix products: other instructions round differently.
     pub instruction_set: String,
     /// Options that determine the result, as text.
     pub options: BTreeMap<String, String>,
@@ -20,7 +20,8 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Returns a digest that is equal for copies of the files, whatever their names and times.
+    /// Returns a digest of the job. It does not depend on the names and times of the files, so
+    /// copies of the files give the same digest.
     pub fn mark(&self) -> String {
         let mut copied = self.clone();
         copied.files.iter_mut().for_each(|file| (file.path, file.modified) = (PathBuf::new(), 0));
@@ -41,11 +42,13 @@ impl Manifest {
     /// Returns the first difference between this run and a saved one, as the end of a sentence.
     pub fn difference(&self, saved: &Self) -> Option<String> {
         if self.version != saved.version {
-            return Some(format!("it was written by version {}, this is {}", saved.version, self.version));
+            return Some(format!("it was written by version {}, but this is version {}", saved.version, self.version));
         }
         if self.instruction_set != saved.instruction_set {
             let (there, here) = (&saved.instruction_set, &self.instruction_set);
-            return Some(format!("it was written on {there}, which rounds otherwise than this machine's {here}"));
+            return Some(format!(
+                "it was written with {there} instructions, which round differently from the {here} of this machine"
+            ));
         }
         self.options(saved).or_else(|| self.files(saved))
     }
@@ -61,11 +64,11 @@ impl Manifest {
 
     fn files(&self, saved: &Self) -> Option<String> {
         if self.files.len() != saved.files.len() {
-            return Some(format!("it is of a table of {} files, this one has {}", saved.files.len(), self.files.len()));
+            return Some(format!("its table has {} files, but this one has {}", saved.files.len(), self.files.len()));
         }
         self.files.iter().zip(&saved.files).find_map(|(now, then)| {
             let change = then.difference(now)?;
-            Some(format!("{} is not the file it was: {change}", now.path.display()))
+            Some(format!("{} has changed: {change}", now.path.display()))
         })
     }
 }

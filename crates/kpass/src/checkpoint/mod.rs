@@ -1,15 +1,15 @@
 //! Checkpoints: the states of a run's passes on disk, so that a stopped run continues with the same
 //! bits.
 //!
-//! A run is a fixed sequence of passes with pure computation between them. A [`Journal`] is a memo
-//! of those passes: a folder with a manifest, which identifies the run, and one safetensors file
-//! for each pass that was worth saving, with the merged state of its first segments. The file names
-//! begin with a digest of the run's manifest: a run writes and removes only files with such names,
-//! and rejects a folder that holds anything else. A resumed run recomputes everything that no file
-//! holds: a pass that is complete in a file is not repeated, one that was begun continues at its
-//! segment, and one without a file starts at its first segment. States merge in segment order
-//! either way, so the bits are the same as without a stop, whatever the threads and the memory of
-//! the two runs.
+//! A run is a fixed sequence of passes with pure computation between them. A [`Journal`] is a
+//! folder with a manifest, which identifies the run, and one safetensors file for each pass that
+//! was worth saving, with the merged state of the pass's first segments. The file names begin with
+//! a digest of the run's manifest: a run writes and removes only files with such names, and rejects
+//! a folder that contains other files. A resumed run recomputes everything that is not in a file:
+//! it skips the rows of a complete pass, continues an incomplete pass at the segment where it
+//! stopped, and starts a pass without a file at its first segment. States are merged in segment
+//! order either way, so the result has the same bits as without a stop, whatever the threads and
+//! the memory of the two runs.
 //!
 //! ```text
 //! model.safetensors.checkpoint/
@@ -18,10 +18,9 @@
 //!     MARK-0003.safetensors   pass 3, the first 40 segments
 //! ```
 //!
-//! Saving is paced: a save is due after [`EVERY`], but saves take at most a twentieth of the time.
-//! A state is written directly from its arrays to a temporary file that is then renamed, and is
-//! read back into the arrays that [`crate::Fold::init`] made: neither needs memory for a second
-//! copy.
+//! A save is due after [`EVERY`], but saves take at most a twentieth of the time. A state is
+//! written directly from its arrays to a temporary file, which is then renamed. It is read back
+//! into the arrays that [`crate::Fold::init`] made. Neither needs memory for a second copy.
 
 mod engine;
 mod entry;
@@ -56,26 +55,26 @@ use std::time::{Duration, Instant};
 /// Version of the layout of manifest and entries.
 pub const FORMAT: u64 = 2;
 
-/// Default time between two saves of a pass: the work that a crash may cost.
+/// Default time between two saves of a pass, which is the work that a crash may cost.
 pub const EVERY: Duration = Duration::from_secs(30);
 
-/// The end of a pass and the end of a run are saved if at least 1/`WORTH` of the time between saves
-/// would be lost: a second of work, with the default half minute.
+/// When a pass or a run ends, its state is saved if otherwise at least 1/`WORTH` of the time
+/// between saves would be lost: a second of work, with the default of 30 s between saves.
 const WORTH: u32 = 30;
 
-/// A save is due only after this many times its own cost.
+/// A save is due only after this many times the time that it takes.
 const COST_SHARE: u32 = 20;
 
-/// Assumed speed of a save before one was timed, in bytes per second: a modest disk, flushed.
+/// Assumed speed of the first save, in bytes per second: a modest disk, including the flush.
 const SPEED: f64 = 350e6;
 
-/// Seconds that a save takes whatever its size: two flushes.
+/// Seconds that a save of any size takes: two flushes.
 const FIXED: f64 = 0.02;
 
 /// Ending of the name of the manifest file.
 const MANIFEST: &str = ".json";
 
-/// Whether a run continues from an existing checkpoint.
+/// The use of an existing checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Resume {
     /// Continues from a checkpoint of the same run, and replaces one of another run.
@@ -87,11 +86,11 @@ pub enum Resume {
     Never,
 }
 
-/// Receives the messages of a journal.
+/// A receiver of the messages of a journal.
 pub trait Listener: Sync {
-    /// Takes a message about something expected.
+    /// Receives a message about an expected event.
     fn note(&self, text: String);
-    /// Takes a warning about something that failed; the run continues.
+    /// Receives a warning about a failure, after which the run continues.
     fn warn(&self, text: String);
 }
 
@@ -112,14 +111,14 @@ struct Page {
 
 /// The checkpoint of a run.
 ///
-/// Nothing is on disk before the first save, which comes after `every`: short runs leave no trace.
+/// Nothing is on disk before the first save, so short runs create no files.
 pub struct Journal<'a> {
     folder: PathBuf,
     page: String,
     run: String,
     every: Duration,
     listener: &'a dyn Listener,
-    /// Engine, if several processes share the passes: then nothing is on disk.
+    /// Engine, if several processes share the passes; nothing is then saved on disk.
     engine: Option<&'a dyn Engine>,
     /// True if entries of an earlier run may be used.
     resumed: bool,
@@ -137,15 +136,15 @@ impl std::fmt::Debug for Journal<'_> {
 }
 
 impl<'a> Journal<'a> {
-    /// Opens the journal in `folder` of the run that `manifest` describes, which saves about every
-    /// `every`.
+    /// Opens the journal in `folder` of the run that `manifest` describes. It saves about once in
+    /// the given time.
     ///
     /// Entries that `resume` does not use are removed when the first pass begins. Nothing is
     /// written yet.
     ///
     /// # Errors
     /// [`Error::OtherCheckpoint`] if [`Resume::Required`] finds the entries of another run;
-    /// [`Error::NotACheckpoint`] for a folder that holds anything else; [`Error::Io`].
+    /// [`Error::NotACheckpoint`] for a folder that contains other files; [`Error::Io`].
     pub fn open(
         folder: impl Into<PathBuf>,
         manifest: &Manifest,
@@ -160,7 +159,7 @@ impl<'a> Journal<'a> {
             Resume::Never => Ok(false),
             _ if !parts.is_empty() => compare(&folder, &run, &parts, manifest, listener),
             Resume::Required => {
-                listener.note(format!("there is no checkpoint {}: starting afresh", folder.display()));
+                listener.note(format!("the checkpoint {} does not exist: starting over", folder.display()));
                 Ok(false)
             }
             Resume::IfSame => Ok(false),
@@ -174,14 +173,13 @@ impl<'a> Journal<'a> {
         };
         if resumed && resume == Resume::IfSame {
             let folder = folder.display();
-            listener
-                .note(format!("the same run was stopped before: it continues from {folder} (`fresh` starts afresh)"));
+            listener.note(format!("the same run was stopped before: continuing from {folder} (`fresh` starts over)"));
         }
         Ok(Self { run, page, every, resumed, saved: AtomicBool::new(resumed), ..Self::at(folder, listener, None) })
     }
 
-    /// Returns a journal whose passes go through an engine: other processes compute what is not
-    /// folded here. Nothing is saved for a later run.
+    /// Returns a journal whose passes use an engine: this process and others share the rows.
+    /// Nothing is saved for a later run.
     pub fn through(engine: &'a dyn Engine) -> Self {
         Self::at(PathBuf::new(), &Unheard, Some(engine))
     }
@@ -202,7 +200,7 @@ impl<'a> Journal<'a> {
         }
     }
 
-    /// Returns true if passes go through an engine.
+    /// Returns true if passes use an engine.
     pub fn is_shared(&self) -> bool {
         self.engine.is_some()
     }
@@ -217,24 +215,26 @@ impl<'a> Journal<'a> {
         &self.folder
     }
 
-    /// Returns true if a later run can continue from here: something was saved, by this run or an
-    /// earlier one.
+    /// Returns true if a later run can continue from the checkpoint: this run or an earlier one has
+    /// saved a state.
     pub fn holds_work(&self) -> bool {
         self.saved.load(Ordering::Relaxed)
     }
 
-    /// Removes the checkpoint of a run that is complete.
+    /// Removes the checkpoint after the run has completed.
     pub fn finish(self) {
         if self.holds_work()
             && let Err(error) = clear(&self.folder)
         {
-            self.listener
-                .warn(format!("the checkpoint {} is not needed any more, but: {error}", self.folder.display()));
+            self.listener.warn(format!(
+                "the checkpoint {} of the completed run was not removed: {error}",
+                self.folder.display()
+            ));
         }
     }
 
-    /// Returns the entry of the next pass, and the state saved in it; `unit` is what messages
-    /// count.
+    /// Returns the entry of the next pass, and the state saved in it. `unit` is the noun of the
+    /// counts in messages.
     pub(crate) fn entry<S: Persist>(
         &self,
         pass: &str,
@@ -252,14 +252,14 @@ impl<'a> Journal<'a> {
                     state = Some(restored);
                 }
                 Err(error) => {
-                    self.listener.warn(format!("{error}; the pass \"{}\" is done again", entry.head.pass));
+                    self.listener.warn(format!("{error}; the pass \"{}\" is repeated", entry.head.pass));
                 }
             }
         }
         (entry, state)
     }
 
-    /// Returns true if an earlier run left an undamaged entry of the next pass.
+    /// Returns true if an earlier run has saved an entry of the next pass that is not damaged.
     fn is_waiting(&self, pass: &str, cut: Cut) -> bool {
         let path = self.path(self.next.load(Ordering::Relaxed));
         self.resumed && path.exists() && verify(&path, &self.head(pass, cut)).is_ok()
@@ -273,7 +273,7 @@ impl<'a> Journal<'a> {
         Head { run: self.run.clone(), pass: pass.to_string(), cut, done: 0, rows: 0, complete: false }
     }
 
-    /// Returns the entry of the next pass, and whether an earlier run left it.
+    /// Returns the entry of the next pass, and whether an earlier run has saved it.
     fn place(&self, pass: &str, cut: Cut) -> (Entry<'_>, bool) {
         self.begun.call_once(|| self.begin());
         let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -283,12 +283,12 @@ impl<'a> Journal<'a> {
     }
 
     fn found(&self, head: &Head, unit: &str) {
-        let whole = if head.complete { "whole" } else { "begun" };
+        let whole = if head.complete { "complete" } else { "incomplete" };
         self.listener.note(format!("{}: {} {unit} are in the checkpoint, {whole}", head.pass, head.rows));
     }
 
-    /// Removes the files of earlier runs: all of them or, if a run continues, only half-written
-    /// ones.
+    /// Removes the files of earlier runs: all of them or, if the run continues, only temporary
+    /// files.
     fn begin(&self) {
         let cleared = if self.resumed {
             remove_temporaries(&self.folder)
@@ -327,7 +327,7 @@ impl<'a> Journal<'a> {
     }
 }
 
-/// Returns a digest of the manifest without file names: files may be renamed before the run
+/// Returns a digest of the manifest without file names, because files may be renamed before the run
 /// continues.
 fn run_digest(manifest: &Manifest) -> String {
     let mut nameless = manifest.clone();
@@ -338,8 +338,8 @@ fn run_digest(manifest: &Manifest) -> String {
 /// Returns the manifest as JSON with sorted keys.
 fn page(manifest: &Manifest) -> Result<String, String> {
     let page = serde_json::to_value(Page { format: FORMAT, manifest: manifest.clone() });
-    // serde_json sorts maps unless a crate of the dependency tree asks for another order: equal
-    // runs write equal pages
+    // the value is sorted, because serde_json sorts maps unless a crate of the dependency tree
+    // enables another order: equal runs write equal manifests
     page.and_then(|page| serde_json::to_string_pretty(&page)).map_err(|error| error.to_string())
 }
 
@@ -350,12 +350,12 @@ fn compare(folder: &Path, run: &str, parts: &[PathBuf], manifest: &Manifest, lis
     let own = folder.join(format!("{run}{MANIFEST}"));
     let Some(path) = parts.iter().find(|path| **path == own).or_else(|| parts.iter().find(|path| is_manifest(path)))
     else {
-        listener.warn(format!("the checkpoint {} has no manifest; starting afresh", folder.display()));
+        listener.warn(format!("the checkpoint {} has no manifest; starting over", folder.display()));
         return Ok(false);
     };
     let damaged = |detail: String| {
         let error = Error::Damaged { path: path.clone(), detail };
-        listener.warn(format!("{error}; starting afresh"));
+        listener.warn(format!("{error}; starting over"));
         Ok(false)
     };
     let text = std::fs::read(path).map_err(Error::io("read", path))?;
@@ -365,8 +365,8 @@ fn compare(folder: &Path, run: &str, parts: &[PathBuf], manifest: &Manifest, lis
     };
     match value["format"].as_u64() {
         Some(FORMAT) => {}
-        Some(format) => return other(format!("it has checkpoint format {format}, this version writes {FORMAT}")),
-        None => return damaged("it has no format".to_string()),
+        Some(format) => return other(format!("it has checkpoint format {format}, but this version writes {FORMAT}")),
+        None => return damaged("its format version is missing".to_string()),
     }
     match serde_json::from_value::<Page>(value) {
         Ok(page) => manifest.difference(&page.manifest).map_or(Ok(true), other),
@@ -379,7 +379,7 @@ fn parts(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut parts = Vec::new();
     for entry in Error::unless_absent(std::fs::read_dir(folder), "read", folder)?.into_iter().flatten() {
         let entry = entry.map_err(Error::io("read", folder))?;
-        // a symbolic link is not part of a checkpoint, whatever its name
+        // a symbolic link is never part of a checkpoint
         let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
         if !is_file || !is_part(&entry.file_name().to_string_lossy()) {
             return Err(Error::NotACheckpoint { path: folder.to_path_buf(), found: entry.path() });
@@ -408,7 +408,7 @@ fn remove_temporaries(folder: &Path) -> Result<()> {
     parts(folder)?.iter().filter(temporary).try_for_each(|path| remove(path))
 }
 
-/// Removes a checkpoint, the manifest first: without it the remaining files are never used.
+/// Removes a checkpoint, the manifest first: a run never uses files without a manifest.
 fn clear(folder: &Path) -> Result<()> {
     let (manifest, rest): (Vec<_>, Vec<_>) = parts(folder)?.into_iter().partition(|path| is_manifest(path));
     manifest.iter().chain(&rest).try_for_each(|path| remove(path))?;

@@ -5,8 +5,8 @@ use crate::Result;
 
 /// A state that can be merged with the state of later rows.
 ///
-/// The law: for any split of the rows, merging the states of the parts in row order gives the state
-/// of all rows, up to rounding; the same split gives the same bits.
+/// Contract: for any split of the rows, merging the states of the parts in row order gives the
+/// state of all rows, up to rounding; the same split gives the same bits.
 pub trait Merge: Send {
     /// Adds the state of rows that come after this state's rows.
     fn merge(&mut self, later: &Self);
@@ -21,8 +21,8 @@ impl<A: Merge + Sync, B: Merge + Sync> Merge for (A, B) {
 
 /// A state whose arrays can be saved and loaded, so that a stopped pass can continue.
 ///
-/// The law: a state made by [`crate::Fold::init`] that has loaded what another one saved behaves
-/// like that one, bit for bit, under `step`, `merge` and in everything computed from it.
+/// Contract: a state made by [`crate::Fold::init`] into which the arrays of another state were
+/// loaded is equivalent to that state, bit for bit, in `step`, in `merge` and in all results.
 ///
 /// ```
 /// use kpass::checkpoint::{Arrays, Persist, Stored};
@@ -49,9 +49,10 @@ pub trait Persist {
     fn load(&mut self, from: &mut Stored<'_>) -> Result<()>;
 }
 
-/// Implements [`Persist`] from a list of fields, each with its kind and its name in the file: `one`
-/// number; an array, whose length is known (`fill`) or not (`read`); a `part`, which is itself a
-/// state; and `some`, an optional part that is known beforehand.
+/// Implements [`Persist`] from a list of fields, each with its kind and its name in the file. The
+/// kinds are: `one` for a number; `fill` for an array of known length, and `read` for an array of
+/// any length; `part` for a field that is itself a state; and `some` for an optional part, which
+/// must be present or absent before loading as it was when it was saved.
 ///
 /// ```
 /// struct Sums { rows: u64, sums: Vec<f64> }

@@ -1,8 +1,8 @@
 //! States of many nodes of passes in one safetensors file.
 //!
-//! The metadata of the file lists its states and holds any other JSON of the writer; the arrays of
-//! the state of pass 2 that begins at segment 64 are called `2.64.…`. States are copied from file
-//! to file array by array: no file is ever in memory as a whole.
+//! The metadata of the file lists its states and contains other JSON of the writer. The arrays of
+//! the state of pass 2 that begins at segment 64 are named `2.64.…`. States are copied from file to
+//! file array by array, so no file is ever in memory as a whole.
 
 use super::file::{self, Array, Arrays, Listed, damaged};
 use super::{Node, PassKey, RowsKey, Stored, persist::Persist};
@@ -56,7 +56,7 @@ impl StateFile {
         let head: StatesHead = stored.head()?;
         match head.states_format {
             FORMAT => Ok(Self { stored, head }),
-            other => Err(damaged(path, format!("it has format {other}, this version reads {FORMAT}"))),
+            other => Err(damaged(path, format!("it has format {other}, but this version reads {FORMAT}"))),
         }
     }
 
@@ -85,25 +85,27 @@ impl StateFile {
         &self.head.rows
     }
 
-    /// Reads the rows at a position, as [`StateWriter::push_rows`] took them.
+    /// Reads the rows at a position, in the format of [`StateWriter::push_rows`].
     ///
     /// # Errors
     /// The errors of [`StateFile::load`].
     pub fn load_rows(&mut self, place: usize) -> Result<Vec<u8>> {
         match self.head.rows.get(place) {
-            None => Err(self.stored.damaged("it has fewer rows")),
+            None => Err(self.stored.damaged("it has fewer tiles of rows than expected")),
             Some(key) if key.rows == 0 => Ok(Vec::new()),
             Some(key) => self.stored.read(&key.name()),
         }
     }
 
-    /// Reads the state at a position into an empty one, which stays unchanged if the node has no
-    /// rows. Returns the node.
+    /// Reads the state at a position into an initial state, which stays unchanged if the node has
+    /// no rows. Returns the node.
     ///
     /// # Errors
     /// [`Error::Damaged`] if arrays are missing or were changed.
     pub fn load(&mut self, place: usize, state: &mut dyn Persist) -> Result<Node> {
-        let Some(key) = self.head.states.get(place) else { return Err(self.stored.damaged("it has fewer states")) };
+        let Some(key) = self.head.states.get(place) else {
+            return Err(self.stored.damaged("it has fewer states than expected"));
+        };
         let (node, prefix) = (key.node.clone(), key.prefix());
         if node.rows > 0 {
             self.stored.within(&prefix, |from| state.load(from))?;
@@ -112,7 +114,8 @@ impl StateFile {
     }
 }
 
-/// Puts a single state under a name, as a file of states whose metadata names the job.
+/// Stores a single state under a name in the medium, as a file of states whose metadata identifies
+/// the job.
 pub(crate) fn put_one(
     medium: &dyn Medium,
     name: &str,
@@ -128,7 +131,7 @@ pub(crate) fn put_one(
     medium.put(name, &mut |out| file::write_to(out, &header, &arrays))
 }
 
-/// A file of states that is written state by state; it appears as a whole at
+/// A file of states that is written state by state. It appears at its path at
 /// [`StateWriter::finish`].
 #[derive(Debug)]
 pub struct StateWriter {
@@ -171,7 +174,7 @@ impl StateWriter {
     /// [`Error::Damaged`] if arrays were changed; errors of the file system.
     pub fn copy(&mut self, from: &mut StateFile, place: usize) -> Result<()> {
         let Some(key) = from.head.states.get(place).cloned() else {
-            return Err(from.stored.damaged("it has fewer states"));
+            return Err(from.stored.damaged("it has fewer states than expected"));
         };
         let prefix = format!("{}.", key.prefix());
         self.head.states.push(key);
@@ -182,7 +185,7 @@ impl StateWriter {
         Ok(())
     }
 
-    /// Adds rows that are not in a state, as bytes in a format of the caller.
+    /// Adds rows that are not in a state, as bytes in a format that the caller defines.
     ///
     /// # Errors
     /// Errors of the file system.
@@ -198,7 +201,7 @@ impl StateWriter {
         self.bytes.write_all(&array.bytes).map_err(Error::io("write", &self.path))
     }
 
-    /// Completes the file with the JSON `about` and puts it in its place.
+    /// Completes the file with the writer's JSON, and moves it to its path.
     ///
     /// # Errors
     /// Errors of the file system.

@@ -1,19 +1,19 @@
-//! Iterations in a journal: their states are saved after some of their steps.
+//! Checkpoints of iterations: a journal saves the state after some of the steps.
 
 use super::entry::{restore, verify};
 use super::{Cut, Entry, Journal, Persist};
 use crate::Result;
 
-/// Unit and cut of an iteration's entry: every step works on all rows, so tiles and segments do not
-/// apply.
+/// Unit and cut of the entry of an iteration. Every step works on all rows, so tiles and segments
+/// do not apply.
 const STEPS: &str = "steps";
 const WHOLE: Cut = Cut { tile: 0, segment: 0, start: 0, end: 0 };
 
 /// An iteration whose state is saved from time to time, like the state of a pass after some of its
 /// segments. Without a journal it is never saved.
 ///
-/// The state must hold everything that the next step depends on and that the run does not
-/// recompute: then a resumed run has the same bits as one that was never stopped.
+/// The state must contain everything that the next step needs and that the run does not recompute.
+/// A resumed run then has the same bits as a run that was never stopped.
 ///
 /// ```
 /// use kpass::checkpoint::{Arrays, Persist, Steps, Stored};
@@ -55,8 +55,8 @@ impl<'j> Steps<'j> {
         (Self { entry: Some(entry), done }, state.unwrap_or_else(init))
     }
 
-    /// Starts the iteration `name` with an existing state, into which the saved one is loaded. A
-    /// damaged file counts as not saved, with a warning.
+    /// Starts the iteration `name` with an existing state, into which the saved one is loaded. If
+    /// the file is damaged, the iteration starts from the existing state, with a warning.
     ///
     /// # Errors
     /// [`Error::Damaged`](crate::Error::Damaged) if the file is intact but holds another state:
@@ -70,20 +70,21 @@ impl<'j> Steps<'j> {
                     restore(&entry.path, &mut entry.head, state)?;
                     journal.found(&entry.head, STEPS);
                 }
-                Err(error) => journal.listener.warn(format!("{error}; \"{name}\" is done again")),
+                Err(error) => journal.listener.warn(format!("{error}; \"{name}\" is repeated")),
             }
         }
         let done = entry.rows();
         Ok(Self { entry: Some(entry), done })
     }
 
-    /// Returns true if an earlier run saved a part of the next iteration, `name`, that
-    /// [`resume`](Self::resume) will load: work that only prepares its first step can be skipped.
+    /// Returns true if an earlier run saved a state of the next iteration, `name`, that
+    /// [`resume`](Self::resume) will load: the caller can then skip work that only prepares the
+    /// first step.
     pub fn is_waiting<'a>(journal: Option<&'a Journal<'a>>, name: &str) -> bool {
         on_disk(journal).is_some_and(|journal| journal.is_waiting(name, WHOLE))
     }
 
-    /// Returns the number of steps made, including the steps of earlier runs.
+    /// Returns the number of completed steps, including the steps of earlier runs.
     pub fn done(&self) -> u64 {
         self.done
     }
@@ -93,7 +94,7 @@ impl<'j> Steps<'j> {
         self.entry.as_ref().is_some_and(Entry::is_complete)
     }
 
-    /// Counts one more step, and saves the state if that is due.
+    /// Counts one more step, and saves the state if a save is due.
     pub fn after(&mut self, state: &impl Persist) {
         self.done += 1;
         if let Some(entry) = &mut self.entry {
@@ -101,15 +102,15 @@ impl<'j> Steps<'j> {
         }
     }
 
-    /// Marks the iteration as complete, and saves its state if that is worth its cost.
+    /// Marks the iteration as complete, and saves its state if the save is worth its cost.
     pub fn complete(&mut self, state: &impl Persist) {
         if let Some(entry) = self.entry.as_mut().filter(|entry| !entry.is_complete()) {
             entry.complete(state);
         }
     }
 
-    /// Saves the state if the run stops before the iteration ends; `state` must be the one after
-    /// the last step.
+    /// Saves the state when the run stops before the iteration ends; `state` must be the state
+    /// after the last completed step.
     pub fn keep(&mut self, state: &impl Persist) {
         if let Some(entry) = &mut self.entry {
             entry.keep(state);
@@ -190,6 +191,6 @@ mod tests {
         let mut fresh = Numbers(vec![7.0; 3]);
         let steps = Steps::resume(Some(&damaged), "sums", &mut fresh).unwrap();
         assert_eq!((steps.done(), fresh), (0, Numbers(vec![7.0; 3])));
-        assert!(heard.0.lock().unwrap().iter().any(|text| text.contains("\"sums\" is done again")));
+        assert!(heard.0.lock().unwrap().iter().any(|text| text.contains("\"sums\" is repeated")));
     }
 }

@@ -1,11 +1,11 @@
-//! Rows of segments that a process has only in part.
+//! Segments of which a process has only some of the rows.
 //!
 //! Floating-point sums depend on their order, so the state of a segment is computed from all of its
-//! rows, tile by tile from the first. A process with a part of a segment cannot fold it: it keeps
-//! these rows in the form in which the fold sees them, and so does the process with the rest. The
-//! process that brings the states together folds them all, with the bits of a segment that was read
-//! at once. Less than a segment is kept at either end of a lot, and neither side has more than a
-//! tile of it in memory.
+//! rows, tile by tile from the first. A process with a part of a segment cannot fold the segment:
+//! it stores these rows as the fold would see them, and so does the process with the other part.
+//! The process that merges the states then folds all rows of the segment, which gives the same bits
+//! as reading the segment at once. A process stores less than a segment at either end of its rows,
+//! and has at most one tile of it in memory.
 
 use super::{Fold, Pass, run::run};
 use crate::checkpoint::{BegunRows, Number, RowsKey};
@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{ops::Range, path::PathBuf};
 
-/// Keeps the rows `stored`, which are in one segment. Also folds them, so that a row that the fold
-/// rejects is rejected here.
+/// Stores the rows of the range `stored`, which lies in one segment. Also folds them, so that a row
+/// that the fold rejects is an error here.
 pub(super) fn keep<T: Real, F: Fold<T>>(
     pass: &Pass<'_>,
     source: &dyn RowSource<T>,
@@ -54,11 +54,11 @@ impl<T: Real> RowSource<T> for Clipped<'_, T> {
     }
 }
 
-/// A fold that also keeps its rows.
+/// A fold that also stores its rows.
 struct Keeping<'a, F> {
     fold: &'a F,
     rows: &'a dyn BegunRows,
-    /// Row after the last one that was kept.
+    /// Stored row after the last one that was written.
     end: AtomicU64,
 }
 
@@ -90,8 +90,8 @@ impl<T: Real, F: Fold<T>> Fold<T> for Keeping<'_, F> {
     }
 }
 
-/// Returns the arrays of a block, one after the other: row numbers, features, targets, weights,
-/// codes of classes and folds.
+/// Returns the bytes of the arrays of a block, one after the other: row numbers, inputs, targets,
+/// weights, codes of classes and folds.
 fn written<T: Real>(block: &RowBlock<'_, T>) -> Vec<u8> {
     let codes = [&block.classes, &block.groups].map(|coded| coded.map_or(&[][..], |coded| coded.codes));
     let parts: [&[u8]; 6] = [
@@ -105,7 +105,7 @@ fn written<T: Real>(block: &RowBlock<'_, T>) -> Vec<u8> {
     parts.concat()
 }
 
-/// The kept rows of a segment, as a source.
+/// The stored rows of a segment, as a source.
 pub(super) struct Kept<'a, T> {
     keeper: &'a dyn BegunRows,
     tiles: Vec<(usize, RowsKey)>,
@@ -121,7 +121,7 @@ impl<T> std::fmt::Debug for Kept<'_, T> {
 }
 
 impl<'a, T: Real> Kept<'a, T> {
-    /// Returns the kept rows in `tiles`, with the shape and the dictionaries of `source`.
+    /// Returns the stored rows of `tiles`, with the shape and the dictionaries of `source`.
     pub(super) fn new(
         source: &dyn RowSource<T>,
         keeper: &'a dyn BegunRows,
@@ -161,7 +161,7 @@ struct KeptCursor<'a, T> {
     next: usize,
     /// Arrays of the current tile, one after the other.
     tile: Vec<u8>,
-    /// First row of the tile that was not handed out yet, and the number of its rows.
+    /// Position in the tile of the next row to return, and the number of rows of the tile.
     place: usize,
     rows: usize,
 }
@@ -186,7 +186,7 @@ impl<T: Real> RowCursor<T> for KeptCursor<'_, T> {
 }
 
 impl<T: Real> KeptCursor<'_, T> {
-    /// Reads the next tile that has rows; returns false if there is none.
+    /// Reads the next tile with rows; returns false if there are no more.
     fn load(&mut self) -> Result<bool> {
         let Kept { keeper, tiles, .. } = self.source;
         let left = tiles.iter().enumerate().skip(self.next);
@@ -197,7 +197,8 @@ impl<T: Real> KeptCursor<'_, T> {
         let (rows, width) = (key.rows as usize, self.widths.iter().sum::<usize>());
         if Some(self.tile.len()) != rows.checked_mul(width) {
             let (stored, bytes) = (&key.stored, self.tile.len());
-            let detail = format!("rows {}..{} have {bytes} bytes, not {rows} times {width}", stored.start, stored.end);
+            let detail =
+                format!("rows {}..{} have {bytes} bytes instead of {rows} times {width}", stored.start, stored.end);
             return Err(Error::Damaged { path: PathBuf::from("kept rows"), detail });
         }
         (self.next, self.place, self.rows) = (at + 1, 0, rows);

@@ -56,14 +56,14 @@ impl Pass<'_> {
 /// A receiver of segment states: the number of the segment, its number of rows, and its state.
 pub type Deliver<'d, S, E> = &'d mut (dyn FnMut(u64, u64, S) -> Result<(), E> + Send);
 
-/// A function that folds the segments of a lot and delivers their states in order; segments without
-/// rows may be left out.
+/// A function that folds the segments of a lot and delivers their states in order. It may skip
+/// segments without rows.
 pub type FoldLot<'f, S, E> = &'f mut dyn FnMut(Range<u64>, Deliver<'_, S, E>) -> Result<(), E>;
 
 /// Folds segments into one state along the fixed [tree](STRETCH), together with other processes if
 /// there is an engine. Returns the state and the number of rows.
 ///
-/// This is for passes over what a process computed from the rows.
+/// Use this function for passes over values that the process has computed from the rows.
 ///
 /// # Errors
 /// Errors of the fold and of the engine.
@@ -143,14 +143,14 @@ fn together<S: Merge + Persist, E: From<Error>>(
             Taken::State(node) => node,
         };
         if node.segments.start < at {
-            // the total, which another process has found meanwhile, replaces what was merged here
+            // another process has computed the total meanwhile: it replaces the states merged here
             (tree, rows) = (Tree::default(), 0);
         }
         if node.rows > 0 {
             tree.add(node.segments.start, state);
         }
         rows += node.rows;
-        // rows of this process were reported when they were folded, and are among the taken ones
+        // rows that this process folded were reported at that time, and `rows` includes them
         observer.advance(rows.saturating_sub(heard));
         heard = heard.max(rows);
         at = node.segments.end.max(at + 1);
@@ -160,7 +160,7 @@ fn together<S: Merge + Persist, E: From<Error>>(
     Ok((state, rows))
 }
 
-/// The nodes of a lot that are not given yet, and the state of the first one.
+/// The nodes of a lot that were not passed to the engine yet, and the state of the first of them.
 struct Giving<'e, S> {
     engine: &'e dyn Engine,
     key: &'e PassKey,

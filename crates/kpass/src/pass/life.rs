@@ -11,8 +11,8 @@ use std::{collections::BTreeMap, thread::JoinHandle};
 /// Time between two heartbeats.
 pub(super) const BEAT: Duration = Duration::from_secs(1);
 
-/// Number of beats for which an unknown process is watched: a working one gives a heartbeat
-/// meanwhile.
+/// Number of heartbeat intervals for which an unknown process is watched: a running process writes
+/// a heartbeat in this time.
 const WATCH: u32 = 3;
 
 const SUFFIX: &str = ".alive";
@@ -25,13 +25,13 @@ pub(super) struct Life {
 }
 
 impl Life {
-    /// Returns the process whose heartbeat has this name.
+    /// Returns the name of the process whose heartbeat is the item `name`.
     pub(super) fn process(name: &str) -> Option<String> {
         name.strip_suffix(SUFFIX).map(str::to_string)
     }
 }
 
-/// The heartbeat of this process, which a thread renews.
+/// The heartbeat of this process, which a thread rewrites at regular intervals.
 pub(super) struct Sign {
     inner: Arc<Inner>,
     heart: Mutex<Option<JoinHandle<()>>>,
@@ -55,7 +55,7 @@ impl Inner {
         while !self.ended.load(Ordering::Relaxed) {
             std::thread::park_timeout(BEAT);
             if !self.ended.load(Ordering::Relaxed) {
-                // the next heartbeat may reach the place again; if none does, the others regard
+                // ignored: the next heartbeat may succeed; if none does, the other processes regard
                 // this process as gone
                 let _ = self.say(false);
             }
@@ -64,8 +64,8 @@ impl Inner {
 }
 
 impl Sign {
-    /// Returns the heartbeat of a process, under a unique name that begins with the mark of its
-    /// job.
+    /// Returns the heartbeat of this process, under a unique name that begins with the digest of
+    /// its job.
     pub(super) fn new(medium: Arc<dyn Medium>, mark: &str) -> Self {
         static PROCESSES: AtomicU64 = AtomicU64::new(0);
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
@@ -79,12 +79,12 @@ impl Sign {
         &self.inner.name
     }
 
-    /// Writes the first heartbeat, and renews it from now on.
+    /// Writes the first heartbeat, and starts the thread that rewrites it.
     pub(super) fn begin(&self) -> Result<()> {
         self.inner.say(false)?;
         let inner = Arc::clone(&self.inner);
         let heart = std::thread::Builder::new().spawn(move || inner.beat());
-        let heart = heart.map_err(Error::io("start", "a thread for the signs of life"))?;
+        let heart = heart.map_err(Error::io("start", "a thread for the heartbeat"))?;
         *self.heart.lock().unwrap_or_else(PoisonError::into_inner) = Some(heart);
         Ok(())
     }
@@ -96,18 +96,18 @@ impl Sign {
         let heart = self.heart.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(heart) = heart else { return false };
         heart.thread().unpark();
-        // ignored: a thread that panicked, and a place that cannot be reached
+        // ignored: the thread may have panicked, and the medium may be unreachable
         let _ = heart.join();
         let _ = self.inner.say(true);
         true
     }
 }
 
-/// What this process has seen of the others.
+/// The heartbeats of the other processes, as this process last read them.
 pub(super) struct Lives {
     medium: Arc<dyn Medium>,
     pub(super) patience: Duration,
-    /// Last heartbeat of each process, and when it was new.
+    /// Last heartbeat of each process, and the time at which it was first read.
     seen: Mutex<BTreeMap<String, (Option<Life>, Instant)>>,
 }
 
@@ -127,7 +127,7 @@ impl Lives {
         Ok(last.clone())
     }
 
-    /// Returns true if a process does not work any more: it has ended, or has given no heartbeat
+    /// Returns true if a process no longer runs: it has ended, or its heartbeat has not changed
     /// within `patience`.
     pub(super) fn is_gone(&self, process: &str) -> Result<bool> {
         let (life, since) = self.look(process)?;
@@ -135,8 +135,8 @@ impl Lives {
         Ok(ended || since.elapsed() > self.patience)
     }
 
-    /// Returns true if one of the processes is at work: watches for a few beats whether a heartbeat
-    /// changes.
+    /// Returns true if one of the processes is running: watches for a few intervals whether a
+    /// heartbeat changes.
     pub(super) fn is_any_seen(&self, processes: &[String]) -> Result<bool> {
         let look = |process: &String| self.medium.read(&format!("{process}{SUFFIX}"));
         let first = processes.iter().map(look).collect::<Result<Vec<_>>>()?;

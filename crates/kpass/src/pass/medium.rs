@@ -12,12 +12,12 @@ use tempfile::{NamedTempFile, TempPath};
 /// too. A name consists of ASCII letters, digits, `-` and `.`, and is neither `.` nor `..`. An item
 /// appears completely or not at all. Methods return the errors of the storage.
 pub trait Medium: Send + Sync {
-    /// Returns the place, for messages.
+    /// Returns the location of the storage, for messages.
     fn place(&self) -> PathBuf;
     /// Stores a text under a name that is free; returns false if the name is taken. If several
-    /// processes do so at the same time, one of them gets true.
+    /// processes do so at the same time, exactly one of them gets true.
     fn create(&self, name: &str, text: &[u8]) -> Result<bool>;
-    /// Stores a text under a name, and replaces what is there.
+    /// Stores a text under a name, and replaces an existing item.
     fn replace(&self, name: &str, text: &[u8]) -> Result<()>;
     /// Returns the text under a name; `None` if the name is free.
     fn read(&self, name: &str) -> Result<Option<Vec<u8>>>;
@@ -27,7 +27,7 @@ pub trait Medium: Send + Sync {
     fn remove(&self, name: &str) -> Result<()>;
     /// Returns the names of all items.
     fn names(&self) -> Result<Vec<String>>;
-    /// Stores a file under a name, and replaces what is there; `write` writes its bytes.
+    /// Stores a file under a name, and replaces an existing item; `write` writes its bytes.
     fn put(&self, name: &str, write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> Result<()>;
     /// Returns the file under a name; `None` if the name is free.
     fn get(&self, name: &str) -> Result<Option<Fetched>>;
@@ -84,7 +84,7 @@ impl Folder {
         if name.is_empty() || matches!(name, "." | "..") || !name.bytes().all(letter) {
             let got = crate::shown::short(name);
             let why = format!(
-                "the name \"{}\" was given where one of letters, digits, - and . was expected",
+                "the item name \"{}\" is not valid: expected letters, digits, - and .",
                 crate::shown::line(&got)
             );
             return Err(Error::Engine { folder: self.0.clone(), why });
@@ -95,15 +95,15 @@ impl Folder {
     /// Returns the file under a name; `None` if there is none.
     ///
     /// # Errors
-    /// If the name belongs to a link, a folder or a device, which no process has put there: reading
-    /// it might never end.
+    /// If the name belongs to a link, a folder or a device, which no process of a run creates:
+    /// reading it might never end.
     fn file(&self, name: &str) -> Result<Option<PathBuf>> {
         let path = self.path(name)?;
         match Error::unless_absent(std::fs::symlink_metadata(&path), "read", &path)? {
             None => Ok(None),
             Some(there) if there.is_file() => Ok(Some(path)),
             Some(_) => {
-                let why = format!("{name} is a link, a folder or a device, where processes put files; remove it");
+                let why = format!("{name} is a link, a folder or a device instead of a regular file; remove it");
                 Err(Error::Engine { folder: self.place(), why })
             }
         }
@@ -124,7 +124,7 @@ impl Medium for Folder {
     }
 
     fn create(&self, name: &str, text: &[u8]) -> Result<bool> {
-        // most names are taken: a look costs less than a file
+        // most names are taken, and a lookup costs less than creating a file
         if self.has(name)? {
             return Ok(false);
         }
@@ -165,7 +165,7 @@ impl Medium for Folder {
     }
 
     /// Does not flush to the disk: after a power failure a digest shows that a file is damaged, and
-    /// it is computed again.
+    /// its states are computed again.
     fn put(&self, name: &str, write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> Result<()> {
         let path = self.file(name)?.map_or_else(|| self.path(name), Ok)?;
         let mut out = BufWriter::with_capacity(BUFFER_BYTES, self.temporary(&[])?);
@@ -201,7 +201,7 @@ mod tests {
             ];
             for refused in refused {
                 let text = refused.unwrap_err().to_string();
-                assert!(text.contains("where one of letters, digits, - and . was expected"), "{text}");
+                assert!(text.contains("is not valid: expected letters, digits, - and ."), "{text}");
             }
         }
         assert!(folder.names().unwrap().is_empty() && std::fs::read(&outside).unwrap() == b"mine");

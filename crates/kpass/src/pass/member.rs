@@ -1,9 +1,9 @@
 //! A process of a job that is shared through a medium: its heartbeat, and the names of its items
 //! there.
 //!
-//! Every name begins with the mark of the job, which is a digest of its options and its files. So a
-//! run sees, replaces and removes only what processes of the same job have stored, and neither
-//! other files in the folder nor items of another job.
+//! Every name begins with the mark of the job, a digest of its options and its files. A run
+//! therefore reads, replaces and removes only items of its own job, and never other files in the
+//! folder or items of another job.
 
 use super::life::{Life, Lives, Sign};
 use super::medium::Medium;
@@ -20,8 +20,8 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// Joins the processes of the job, and gives the first heartbeat. Fails if processes of another
-    /// job are at work there, or with an error of the medium.
+    /// Joins the processes of the job, and writes the first heartbeat. Fails if processes of
+    /// another job are running there, or with an error of the medium.
     pub(super) fn join(medium: &Arc<dyn Medium>, lives: &Lives, job: &Manifest) -> Result<Self> {
         let mark = job.mark();
         let name = format!("{mark}{JOB}");
@@ -56,8 +56,8 @@ pub(super) fn at(segment: u64) -> String {
     format!("{segment:09}")
 }
 
-/// Rejects a medium in which processes of another job are at work: most likely one of the two was
-/// started with wrong options, and they would share nothing.
+/// Rejects a medium in which processes of another job are running: most likely one of the two jobs
+/// was started with wrong options, and the processes would share no work.
 fn refuse_others(medium: &dyn Medium, lives: &Lives, job: &Manifest) -> Result<()> {
     let names = medium.names()?;
     for name in names.iter().filter(|name| Digest::behind(name) == Some(JOB)) {
@@ -69,7 +69,7 @@ fn refuse_others(medium: &dyn Medium, lives: &Lives, job: &Manifest) -> Result<(
             && lives.is_any_seen(&processes.collect::<Vec<_>>())?
         {
             let why = format!(
-                "another job is at work here: {difference}; start every process with the same options and rows, or name \
+                "another job is running here: {difference}; start every process with the same options and rows, or choose \
                  another folder"
             );
             return Err(Error::Engine { folder: medium.place(), why });

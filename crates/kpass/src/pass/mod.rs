@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A **tile** is the rows a fold sees at once, a **segment** the unit of reduction, a **lane** a
-//! worker thread with a state of its own, and a **stretch** a reduction block of 32 segments. A
+//! worker thread with its own state, and a **stretch** a reduction block of 32 segments. A
 //! **lot** is a work unit of segments that one of several processes claims. Tiles and segments
 //! depend only on the shape of the work. Every segment starts from [`Fold::init`], and segment
 //! states are merged in segment order along a fixed [tree](STRETCH). Lanes and prefetch therefore
@@ -64,7 +64,7 @@ pub trait Fold<T: Real>: Sync {
         block: &RowBlock<'_, T>,
         workers: &Workers,
     ) -> Result<(), Self::Error>;
-    /// Ends a segment: adds whatever the scratch still holds to the state.
+    /// Ends a segment: adds the remaining contents of the scratch to the state.
     fn flush(
         &self,
         _state: &mut Self::State,
@@ -75,22 +75,22 @@ pub trait Fold<T: Real>: Sync {
     }
 }
 
-/// A pass over rows: the sizes of its parts, and the threads that work on it.
+/// A pass over rows: the sizes of its tiles and segments, and its threads.
 #[derive(Clone, Copy)]
 pub struct Pass<'a> {
     /// Number of rows per tile.
     pub tile: usize,
     /// Number of stored rows per segment.
     pub segment: u64,
-    /// Number of segments folded at the same time, each with a state of its own.
+    /// Number of segments folded at the same time, each with its own state.
     pub lanes: usize,
     /// Number of tiles decoded ahead, per lane, by a separate thread. With 0 a lane decodes its own
-    /// tiles: less work if all processors have a lane, because tiles stay in the processor's cache,
-    /// but nothing is decoded while a lane folds.
+    /// tiles: the tiles stay in the processor's cache, but decoding and folding do not overlap.
+    /// This is faster if every processor has a lane.
     pub prefetch: usize,
     /// Threads inside a step; sequential if there are several lanes.
     pub workers: &'a Workers,
-    /// Receives the progress and may stop the pass.
+    /// Observer that receives the progress and may stop the pass.
     pub observer: &'a dyn Observer,
     /// Journal in which [`Pass::resume`] saves its progress and finds the progress of earlier runs
     /// or other processes; `None` for passes that are short or whose rows are in memory.
@@ -126,8 +126,8 @@ impl<'a> Pass<'a> {
         Self { tile, segment, lanes: 1, prefetch: 2, workers, observer: &Unobserved, journal: None }
     }
 
-    /// Returns how the stored rows `range` are cut: at multiples of the segment, so that pruned
-    /// rows never shift a segment.
+    /// Returns the cut of the stored rows `range`. Segments begin at multiples of the segment size,
+    /// so that pruned rows never shift a segment.
     fn cut(&self, range: &Range<u64>) -> Cut {
         Cut { tile: self.tile, segment: self.segment, start: range.start, end: range.end }
     }
@@ -153,16 +153,16 @@ impl<'a> Pass<'a> {
     }
 
     /// Folds like [`Pass::fold`], but continues where the journal's entry ends: a complete pass is
-    /// not read again, a begun one continues at its segment. The result has the same bits, and the
-    /// report counts the restored rows too.
+    /// not read again, and an incomplete pass continues at the segment where it stopped. The result
+    /// has the same bits, and the report also counts the restored rows.
     ///
     /// `name` describes the result of the pass. Passes that share a journal must come in the same
-    /// order in every run: the order numbers the entries. Without a journal this is [`Pass::fold`];
-    /// with one that goes through an [`Engine`], several processes fold the rows.
+    /// order in every run, because entries are numbered in this order. Without a journal this is
+    /// [`Pass::fold`]; with a journal that uses an [`Engine`], several processes fold the rows.
     ///
     /// # Errors
-    /// The errors of [`Pass::fold`]. What was merged before an error is saved in the journal first.
-    /// A checkpoint that cannot be written or read is not an error: the journal's listener gets a
+    /// The errors of [`Pass::fold`]. The state before an error is first saved in the journal. A
+    /// checkpoint that cannot be written or read is not an error: the journal's listener gets a
     /// warning, and the rows are folded again.
     pub fn resume<T: Real, F: Fold<T, State: Merge + Persist>>(
         &self,

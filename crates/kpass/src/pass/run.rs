@@ -1,7 +1,7 @@
 //! The implementation of a pass: feeders decode, lanes fold, and states are delivered in order.
 //!
-//! It is large, and there are many folds: so it uses folds only as [`LaneFold`]s, and is compiled
-//! once per element type.
+//! The code is large and there are many folds. It therefore uses folds only as trait objects
+//! ([`LaneFold`]), and is compiled once per element type instead of once per fold.
 
 use super::{Fold, Pass, PassReport, Workers};
 use crate::checkpoint::Cut;
@@ -25,7 +25,7 @@ pub(super) struct Delivery<S> {
     pub(super) state: S,
 }
 
-/// Folds the segments of the pass whose positions are in `part`, and passes each state to
+/// Folds the segments of the pass at the given positions, and passes each state to
 /// `deliver`, in order.
 pub(super) fn run<T: Real, F: Fold<T>>(
     pass: &Pass<'_>,
@@ -49,16 +49,16 @@ pub(super) fn run<T: Real, F: Fold<T>>(
 /// An error of a fold or of the source, whose type the caller knows.
 type Failure = Box<dyn Any + Send>;
 
-/// A fold as a lane uses it.
+/// A fold and its state in one lane, as a trait object.
 trait LaneFold<T> {
     fn step(&mut self, block: &RowBlock<'_, T>, workers: &Workers) -> Result<(), Failure>;
     fn flush(&mut self, workers: &Workers) -> Result<(), Failure>;
-    /// Delivers the state of a segment, if it had rows: `done` segments end with it, and `segment`
-    /// is its number.
+    /// Delivers the state of a segment, if it had rows. `segment` is its number among all stored
+    /// rows, and `done` the number of segments of the pass up to and including it.
     fn deliver(&mut self, done: u64, segment: u64) -> Result<(), Failure>;
 }
 
-/// A fold and what a lane has folded of its segment; no state before the first row.
+/// A fold and the state of the lane's current segment; `None` before the first row.
 struct Folding<'a, T: Real, F: Fold<T>, D> {
     fold: &'a F,
     deliver: &'a Mutex<D>,
@@ -143,7 +143,7 @@ enum Item<T> {
     Failed(u64, Error),
 }
 
-/// The segment whose turn it is to be delivered, and the first failure in row order.
+/// The segment to deliver next, and the first failure in row order.
 struct Order {
     turn: u64,
     failed: Option<(u64, Failure)>,
@@ -191,8 +191,8 @@ impl<T: Real> Run<'_, '_, T> {
         self.turned.notify_all();
     }
 
-    /// Folds what its own feeder decodes ahead. The feeder starts with its lane, because it takes
-    /// segments that others wait for.
+    /// Folds the tiles that the lane's own feeder decodes ahead. The feeder starts together with
+    /// its lane, because other lanes wait for the segments that it claims.
     fn work_fed(&self) {
         let (full, tiles) = channel();
         let (free, buffers) = channel();
@@ -212,7 +212,7 @@ impl<T: Real> Run<'_, '_, T> {
         });
     }
 
-    /// Folds what the feeder sends and delivers each segment in its turn.
+    /// Folds the tiles that the feeder sends, and delivers each segment in its turn.
     fn work(&self, tiles: &Receiver<Item<T>>, free: &Sender<RowBuf<T>>) {
         let alarm = PanicAlarm(self);
         let mut lane = (self.lane)();
@@ -220,7 +220,7 @@ impl<T: Real> Run<'_, '_, T> {
             let waiting = Instant::now();
             let Ok(item) = tiles.recv() else { break };
             self.starved.fetch_add(waiting.elapsed().as_nanos() as u64, Ordering::Relaxed);
-            // the feeder may have ended already
+            // ignored: the feeder may have ended already
             if !self.take(item, &mut *lane, |buffer| drop(free.send(buffer))) {
                 break;
             }
@@ -318,7 +318,7 @@ impl<T: Real> Run<'_, '_, T> {
     /// Waits for the segment's turn and delivers its state.
     fn end(&self, segment: u64, lane: &mut (dyn LaneFold<T> + '_)) -> Result<(), Failure> {
         lane.flush(self.workers)?;
-        // a step that ended early leaves nothing to deliver
+        // the state of a step that ended early is invalid
         self.workers.check().map_err(boxed)?;
         let mut order = self.lock();
         while order.turn < segment {
@@ -328,7 +328,7 @@ impl<T: Real> Run<'_, '_, T> {
             order = self.turned.wait(order).unwrap_or_else(PoisonError::into_inner);
         }
         lane.deliver(segment + 1, self.cut.segments().start + segment)?;
-        // nor does a delivery that ended early count
+        // a delivery that ended early does not count
         self.workers.check().map_err(boxed)?;
         order.turn += 1;
         self.turned.notify_all();
@@ -336,8 +336,8 @@ impl<T: Real> Run<'_, '_, T> {
     }
 }
 
-/// Wakes the other lanes when this one unwinds, so that they do not wait for a turn that never
-/// comes.
+/// A guard that wakes the other lanes if this one panics: otherwise they would wait forever for its
+/// segment.
 struct PanicAlarm<'r, 'a, 'f, T: Real>(&'r Run<'a, 'f, T>);
 
 impl<T: Real> Drop for PanicAlarm<'_, '_, '_, T> {

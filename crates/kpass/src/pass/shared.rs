@@ -1,23 +1,25 @@
 //! Processes that share the passes of a run through a medium, such as a folder.
 //!
 //! A pass is cut into lots, which depend only on its rows. A process claims a lot by creating a
-//! text under the lot's name, which succeeds only once, and stores the states of its nodes. In the
-//! next pass over the same rows it starts with the lots that it folded before, because it may have
-//! kept what it made of them. It leaves the lots of other processes to them as long as they may
-//! just be slower. One process claims the merging, stores the total and removes the rest; the
-//! others wait for the total, so that each state is read once. The names do not depend on the
-//! processes: a process may join late, and finds totals; a process that has gone costs only what it
-//! had claimed; and an interrupted run continues.
+//! text under the lot's name, which succeeds only once, and stores the states of the lot's nodes.
+//! In the next pass over the same rows it starts with the lots that it folded before, because it
+//! may have cached values of their rows. It leaves the lots of other processes to them as long as
+//! those processes may just be slower. One process claims the merging, stores the total and removes
+//! the other states and the claims; the other processes wait for the total, so that each state is
+//! read once. The names do not depend on the processes. A process may therefore join late and read
+//! the totals; after a process has left, only the lots that it had claimed are folded again; and an
+//! interrupted run can continue.
 //!
-//! MARK is a digest of the job and its files. It begins every name and is in every state, so that
-//! jobs in one place are independent.
+//! MARK is a digest of the job and its files. Every name begins with it and every state contains
+//! it, so that several jobs can share one medium.
 //!
 //! ```text
 //! MARK-job                 the manifest: what all processes compute
 //! MARK-NAME.alive          the heartbeat of a process; NAME is unique
 //! MARK-000007.total        the total of pass 7
 //! MARK-000007-000000032.0  the process that folds the lot of pass 7 that begins at segment 32;
-//!                          .1 names the process that took it over from one that had gone
+//!                          .1 is the claim of the process that took the lot over from a process
+//!                          that had left
 //! MARK-000007-000000032    the state of the node that begins there
 //! MARK-000007-merge.0      the process that merges the states
 //! ```
@@ -36,20 +38,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Time between two looks for a missing state; the first look comes sooner.
+/// Maximum interval between two checks for a missing state; the first intervals are shorter.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Time without a heartbeat after which a process counts as gone: network file systems may show a
-/// replaced file up to a minute late.
+/// Time without a heartbeat after which a process counts as having left: network file systems may
+/// show a replaced file up to a minute late.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Minimum number of lots of a pass that has at least this many segments: the last of many
-/// processes then waits only briefly for another.
+/// Minimum number of lots of a pass that has at least this many segments. With small lots, no
+/// process waits long for the slowest one.
 const LOTS: u64 = 32;
 
 /// An engine that shares the passes of a run through a [`Medium`].
 ///
-/// Every process has the same job on the same rows. Any number of processes may work at a time, and
+/// Every process runs the same job on the same rows. Any number of processes may run at a time, and
 /// each may start and end at any time.
 pub struct SharedEngine {
     medium: Arc<dyn Medium>,
@@ -69,19 +71,20 @@ impl std::fmt::Debug for SharedEngine {
 #[derive(Default)]
 struct Lots {
     cut: Option<Cut>,
-    /// First segments of the lots that this process folded when rows were last cut like this: it
-    /// may have kept what it made of them.
+    /// First segments of the lots that this process folded in the previous pass, if that pass had
+    /// the same cut: the process may have cached values of their rows.
     own: BTreeSet<u64>,
-    /// First segments of the lots that it folds now.
+    /// First segments of the lots that it has claimed in this pass.
     folded: BTreeSet<u64>,
-    /// First segments of the lots that it has not tried to claim, its own before the others.
+    /// First segments of the lots that it has not tried to claim yet, its own before the others.
     open: VecDeque<u64>,
-    /// When the pass began, how long its own lots took, and the longest time that they took in a
-    /// pass so far: the cost of recomputing what another process has kept.
+    /// Start of the pass, the time that its own lots took, and the longest such time of the
+    /// previous passes: an estimate of the cost of recomputing the values that another process has
+    /// cached.
     began: Option<Instant>,
     busy: Option<Duration>,
     longest: Duration,
-    /// How often each claim was taken over from a process that had gone.
+    /// Number of times that each claim was taken over from a process that had left.
     generations: BTreeMap<String, u64>,
     /// True if this process merges the states.
     merges: bool,
@@ -108,9 +111,9 @@ fn starts(cut: Cut) -> impl Iterator<Item = u64> {
 }
 
 impl Lots {
-    /// Returns true for a lot that is left to the process that folded it before. It is left for as
-    /// long again as this process's own lots took, or ever took if that is longer, but not beyond
-    /// `patience`.
+    /// Returns true if a lot is still left to the process that folded it before. After its own
+    /// lots, this process waits as long again as they took, or took in a previous pass if that was
+    /// longer, but at most `patience`.
     fn is_left_to_others(&mut self, start: u64, patience: Duration) -> bool {
         if self.own.is_empty() || self.own.contains(&start) {
             return false;
@@ -145,7 +148,7 @@ impl SharedEngine {
         Ok(Self::new(Arc::new(Folder::open(path)?)))
     }
 
-    /// Sets the time after which a process without a heartbeat counts as gone.
+    /// Sets the time after which a process without a heartbeat counts as having left.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.lives = Lives::new(Arc::clone(&self.medium), patience);
@@ -161,7 +164,7 @@ impl SharedEngine {
     }
 
     fn member(&self) -> Result<&Member> {
-        self.member.get().ok_or_else(|| self.refused("no job was joined; join one before the first pass"))
+        self.member.get().ok_or_else(|| self.refused("no job has been joined; join one before the first pass"))
     }
 
     /// Reads the state under a name; `None` if there is none, or if it was just removed.
@@ -173,14 +176,14 @@ impl SharedEngine {
         };
         let other = |there: &str, wanted: &str| {
             Err(self
-                .refused(format!("{name} is of the {there} where the {wanted} is wanted; remove it and start again")))
+                .refused(format!("{name} belongs to the {there} instead of the {wanted}; remove it and start again")))
         };
         let (there, mark) = (file.about().as_str().unwrap_or("unknown"), &self.member()?.mark);
         if there != mark {
             return other(&format!("job {there}"), &format!("job {mark}"));
         }
         let [StateKey { pass: there, node }] = file.states() else {
-            return Err(self.refused(format!("{name} does not hold one state; remove it and start again")));
+            return Err(self.refused(format!("{name} does not contain exactly one state; remove it and start again")));
         };
         if there != pass {
             return other(&format!("pass \"{}\"", there.name), &format!("pass \"{}\"", pass.name));
@@ -190,7 +193,7 @@ impl SharedEngine {
         Ok(Some(node))
     }
 
-    /// Claims an item that is unclaimed or whose owner has gone; returns false if another process
+    /// Claims an item that is unclaimed or whose owner has left; returns false if another process
     /// has it.
     fn take_over(&self, pass: &PassKey, what: &str) -> Result<bool> {
         let member = self.member()?;
@@ -201,16 +204,16 @@ impl SharedEngine {
             }
             generation += 1;
         } else if self.medium.has(&member.total(pass))? {
-            // the claims were removed when the total came
+            // the claims were removed after the total was stored
             return Ok(false);
         }
         self.lots().generations.insert(what.to_string(), generation);
         self.medium.create(&member.claim(pass, what, generation), member.sign.name().as_bytes())
     }
 
-    /// Returns the state of the node that begins at `segment`, or the total, if they are there. If
-    /// it is `time` to look after the other processes, it may return a lot that this process must
-    /// fold.
+    /// Returns the state of the node that begins at `segment`, or the total, if one of them is
+    /// stored. With the flag, also checks whether other processes have left, and may return a lot
+    /// that this process must fold.
     fn look(&self, pass: &PassKey, segment: u64, state: &mut dyn Persist, time: bool) -> Result<Option<Taken>> {
         let member = self.member()?;
         if let Some(node) = self.load(pass, &member.total(pass), state)? {
@@ -234,15 +237,15 @@ impl SharedEngine {
         Ok(Some(Taken::Lost(lot)))
     }
 
-    /// Returns a lot that this process has given, if one of its states is missing although there is
-    /// no total: somebody has removed it.
+    /// Returns a lot that this process has folded, if one of its states is missing although there
+    /// is no total: another program has removed the state.
     fn vanished(&self, pass: &PassKey) -> Result<Option<Range<u64>>> {
         let (member, all) = (self.member()?, pass.cut.segments());
         let there: BTreeSet<String> = self.medium.names()?.into_iter().collect();
         let given = self.lots().folded.clone();
         for lot in given.into_iter().map(|start| lot(pass.cut, start)) {
             for name in nodes(&lot, &all).iter().map(|node| member.state(pass, node.start)) {
-                // a listing may be older than the states, which are removed when the total has come
+                // the listing may be outdated, and states are removed once the total is stored
                 if !there.contains(&name) && !self.medium.has(&name)? && !self.medium.has(&member.total(pass))? {
                     return Ok(Some(lot));
                 }
@@ -255,7 +258,7 @@ impl SharedEngine {
 impl Engine for SharedEngine {
     fn join(&self, job: &Manifest) -> Result<()> {
         let member = Member::join(&self.medium, &self.lives, job)?;
-        self.member.set(member).map_err(|_| self.refused("a job was joined already; take another engine"))
+        self.member.set(member).map_err(|_| self.refused("this engine has joined a job already; create another engine"))
     }
 
     fn begin(&self, name: &str, cut: Cut) -> Result<(PassKey, Share)> {
@@ -352,7 +355,7 @@ impl Engine for SharedEngine {
         }
         let Ok(mut names) = self.medium.names() else { return };
         names.retain(|name| member.owns(name));
-        // a process that cannot be checked may be at work
+        // a process that cannot be checked may be running
         let gone = |name: String| self.lives.is_gone(&name).unwrap_or(false);
         if names.iter().filter_map(|name| Life::process(name)).all(gone) {
             // another process that ends at the same time removes them too

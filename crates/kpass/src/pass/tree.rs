@@ -9,8 +9,8 @@ use super::Merge;
 use crate::Result;
 use crate::checkpoint::{Arrays, Persist, Stored};
 
-/// Number of segments of a stretch: states travel between machines 32 times less often than
-/// segments are folded.
+/// Number of segments of a stretch. Processes exchange the states of stretches, 32 times fewer than
+/// there are segments.
 pub const STRETCH: u64 = 32;
 
 /// The states merged so far: of all complete stretches, and of the stretch being filled.

@@ -1,4 +1,4 @@
-//! Passes without a state: their results go to a file or to memory, or are only an error.
+//! Passes without a state: they write rows to a file or to memory, or only check the rows.
 
 use super::{Fold, Pass, PassReport, run::run};
 use crate::{Error, Real, RowBlock, RowSource, Workers};
@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 
 impl Pass<'_> {
     /// Passes every tile to `work`, one after the other in row order, for writing or keeping rows.
-    /// Uses one lane, whatever the pass has; `work` may use all of its workers. Nothing goes to the
-    /// journal.
+    /// Uses one lane, whatever the value of `lanes`; `work` may use all workers of the pass.
+    /// Nothing is saved in the journal.
     ///
     /// ```
     /// use kpass::{MemoryRows, Pass, Workers};
@@ -47,7 +47,8 @@ impl Pass<'_> {
         self.visit_with(source, lot.start.saturating_sub(first)..lot.end.saturating_sub(first), &mut work)
     }
 
-    /// Visits a part of the segments; compiled once for all kinds of work.
+    /// Visits a part of the segments. The visitor is a trait object, so that this code is compiled
+    /// once.
     fn visit_with<T: Real, E: From<Error> + Send + 'static>(
         &self,
         source: &dyn RowSource<T>,
@@ -61,8 +62,8 @@ impl Pass<'_> {
         run(&Pass { lanes: 1, ..*self }, source, &Each { buffers: || (), work: one }, part, |_| Ok(()))
     }
 
-    /// Passes every tile to `work`, in all lanes at once and in no order, for checks. `buffers` are
-    /// made for each lane.
+    /// Passes every tile to `work`, in all lanes at once and in no particular order, for checks.
+    /// `buffers` creates the buffers of a lane.
     ///
     /// # Errors
     /// The errors of [`Pass::visit`].

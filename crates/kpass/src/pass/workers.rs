@@ -7,7 +7,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Time between two looks at the token while work runs on a thread of its own.
+/// Interval between two checks of the token while work runs on another thread.
 const HEARD: Duration = Duration::from_millis(20);
 
 thread_local! {
@@ -15,7 +15,7 @@ thread_local! {
     static IN_LANE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Restores [`IN_LANE`] when a lane ends, even by a panic.
+/// A guard that restores [`IN_LANE`] when a lane ends, even if it panics.
 struct Before(bool);
 
 impl Drop for Before {
@@ -45,7 +45,8 @@ impl CancelToken {
     }
 }
 
-/// Buffers that threads borrow and return; never more than were in use at the same time.
+/// A pool of buffers that threads borrow and return. It holds at most as many buffers as were in
+/// use at the same time.
 #[derive(Debug)]
 pub struct Pool<B>(Mutex<Vec<B>>);
 
@@ -56,7 +57,7 @@ impl<B> Default for Pool<B> {
 }
 
 impl<B> Pool<B> {
-    /// Runs `work` with a buffer that nobody else has; `make` creates one if all are in use.
+    /// Runs `work` with a buffer that no other thread uses; `make` creates one if all are in use.
     ///
     /// ```
     /// let pool = kpass::Pool::default();
@@ -75,8 +76,8 @@ impl<B> Pool<B> {
 
 /// Threads for the work inside one step, and the stop request that long steps check.
 ///
-/// The caller determines the parts of [`Workers::run`], whatever the number of threads, and they
-/// write to separate places: so one thread or many give the same bits.
+/// The parts of [`Workers::run`] do not depend on the number of threads, and they write to separate
+/// places. Any number of threads therefore gives the same bits.
 #[derive(Clone, Debug, Default)]
 pub struct Workers {
     pool: Option<Arc<rayon::ThreadPool>>,
@@ -84,7 +85,7 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Returns workers that are the calling thread only.
+    /// Returns workers that use only the calling thread.
     pub fn sequential() -> Self {
         Self::default()
     }
@@ -92,7 +93,8 @@ impl Workers {
     /// Returns a pool of `threads` threads, or of fewer if the limits of the process
     /// ([`budget::threads`]) or the system refuse some.
     ///
-    /// The bits do not depend on the number; if no pool starts, the calling thread computes them.
+    /// The results do not depend on the number. If no pool can start, the calling thread does all
+    /// work.
     pub fn new(threads: usize) -> Self {
         let fewer = |threads: &usize| (*threads > 2).then_some(threads / 2);
         let first = Some(budget::threads(threads)).filter(|threads| *threads > 1);
@@ -101,8 +103,8 @@ impl Workers {
         Self { pool: pool.map(Arc::new), ..Self::default() }
     }
 
-    /// Returns the threads of an existing pool, such as the pool of the calling program: lanes and
-    /// the parts of steps run on it, and only files are read by additional threads.
+    /// Returns workers that use the threads of an existing pool, such as the pool of the caller:
+    /// lanes and the parts of steps run on it, and only files are read by additional threads.
     ///
     /// ```
     /// use kpass::{Workers, rayon};
@@ -113,18 +115,18 @@ impl Workers {
         Self { pool: Some(pool), ..Self::default() }
     }
 
-    /// Returns the same threads, whose long steps end early once the token asks to stop.
+    /// Returns the same threads with another token: long steps end early once it asks to stop.
     #[must_use]
     pub fn heeding(self, cancel: CancelToken) -> Self {
         Self { cancel, ..self }
     }
 
-    /// Returns one thread with the same token.
+    /// Returns workers of a single thread with the same token.
     pub(super) fn alone(&self) -> Self {
         Self { pool: None, cancel: self.cancel.clone() }
     }
 
-    /// Returns true once the token asks to stop. A step may then end early, whatever its state: a
+    /// Returns true once the token asks to stop. A step may then end early and leave any state: a
     /// pass calls [`Workers::check`] after every step, and discards the state.
     pub fn is_cancelled(&self) -> bool {
         self.cancel.is_cancelled()
@@ -138,8 +140,8 @@ impl Workers {
         if self.is_cancelled() { Err(Error::Interrupted) } else { Ok(()) }
     }
 
-    /// Returns the pool, unless this thread runs one of several lanes: the others hold the threads
-    /// of the pool while they wait for their turn.
+    /// Returns the pool, unless this thread runs one of several lanes: the other lanes occupy the
+    /// threads of the pool while they wait for their turn.
     fn pool(&self) -> Option<&rayon::ThreadPool> {
         self.pool.as_deref().filter(|_| !IN_LANE.get())
     }
@@ -152,13 +154,13 @@ impl Workers {
     /// Runs `part(0)`, …, `part(parts - 1)`, started in this order, at the same time if there are
     /// threads.
     ///
-    /// Threads take the next part as they become free: with large parts first, the threads end
-    /// together.
+    /// Each thread takes the next part as soon as it is free. If the large parts come first, all
+    /// threads end at about the same time.
     pub fn run(&self, parts: usize, part: impl Fn(usize) + Sync + Send) {
         self.run_parts(parts, &part);
     }
 
-    /// Implements [`Workers::run`], compiled once for all kinds of parts.
+    /// Implements [`Workers::run`] without type parameters, so that it is compiled only once.
     fn run_parts(&self, parts: usize, part: &(dyn Fn(usize) + Sync)) {
         match self.pool() {
             Some(pool) if parts > 1 => {
@@ -177,7 +179,7 @@ impl Workers {
         }
     }
 
-    /// Runs `work` once for each part, as [`Workers::run`] does: for parts that own what they
+    /// Runs `work` once for each part, as [`Workers::run`] does. Parts own the memory that they
     /// write, such as strips of rows or panels of columns.
     pub fn each<P: Send>(&self, parts: Vec<P>, work: impl Fn(P) + Sync + Send) {
         let parts: Vec<Mutex<Option<P>>> = parts.into_iter().map(|part| Mutex::new(Some(part))).collect();
@@ -188,8 +190,7 @@ impl Workers {
         });
     }
 
-    /// Runs work that may fail, as [`Workers::each`] does: every part is worked on, even if others
-    /// fail.
+    /// Runs work that may fail, as [`Workers::each`] does: all parts run, even if some fail.
     ///
     /// # Errors
     /// The first error in the order of the parts.
@@ -203,9 +204,9 @@ impl Workers {
         outcomes.into_iter().collect()
     }
 
-    /// Runs work that cannot be ended early, such as a decomposition, on a thread of its own, or on
-    /// the calling thread if the system refuses another. Once the token asks to stop, the call
-    /// returns without waiting: the work ends by itself, and holds its memory until then.
+    /// Runs work that cannot be interrupted, such as a decomposition, on a new thread, or on the
+    /// calling thread if the system refuses a new one. Once the token asks to stop, the call
+    /// returns without waiting: the work continues to its end, and holds its memory until then.
     ///
     /// # Errors
     /// [`Error::Interrupted`]; [`Error::Worker`] if the thread panicked.
@@ -229,12 +230,12 @@ impl Workers {
         }
     }
 
-    /// Runs `lane` the given number of times, at once as far as there are threads, or fewer times
-    /// if the system refuses threads: lanes share their work. One lane without a pool runs on the
-    /// calling thread.
+    /// Runs `lane` the given number of times, in parallel if there are threads. If the system
+    /// refuses threads, it runs fewer times: all lanes take their work from one queue. One lane
+    /// without a pool runs on the calling thread.
     ///
-    /// A lane may wait for others that have begun, never for one that has not: all threads of a
-    /// pool may be in use.
+    /// A lane may wait for lanes that have started, but never for one that has not, because all
+    /// threads of the pool may be in use.
     pub fn lanes(&self, lanes: usize, lane: impl Fn() + Sync) {
         let lane = &|| {
             let _before = Before(IN_LANE.replace(lanes > 1 || IN_LANE.get()));
@@ -269,7 +270,7 @@ mod tests {
         let workers = Workers::sequential().heeding(stop.clone());
         assert_eq!(workers.apart(|| 6 * 7).unwrap(), 42);
         assert!(matches!(workers.apart(|| panic!("on purpose")).map(|()| 0), Err(Error::Worker)));
-        // this work ends after the caller has stopped waiting
+        // this work is still running when the caller stops waiting
         let (release, held) = channel::<()>();
         stop.cancel();
         assert!(matches!(workers.apart(move || held.recv().is_ok()), Err(Error::Interrupted)));

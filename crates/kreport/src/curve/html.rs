@@ -68,8 +68,8 @@ fn curves(report: &CurveReport) -> String {
         format!("The dotted line is a floor: no matrix of this rank has a smaller error. It comes from the spectrum of {rows}. ")
     });
     let note = page::note(&format!(
-        "{band}{floor}Seconds and kernel evaluations are those of choosing landmarks, making the map and forming the \
-        features of every row once; random features evaluate no kernel and are not in that chart."
+        "{band}{floor}Seconds and kernel evaluations are the costs of choosing landmarks, building the map and computing the \
+        features of every row once; random features evaluate no kernel and are absent from that chart."
     ));
     format!(
         "<div class=\"controls\">\n<fieldset><legend>against</legend>{costs}</fieldset>\n\
@@ -135,7 +135,7 @@ fn equal_cost(report: &CurveReport) -> String {
             html += &details.replacen("<details", open, 1);
         }
     }
-    let note = "At equal cost: the least median error among the ranks whose median cost is within the budget.";
+    let note = "At equal cost: the lowest median error among the ranks whose median cost is within the budget.";
     html + &page::note(note)
 }
 
@@ -151,7 +151,7 @@ fn data(report: &CurveReport) -> String {
     facts.extend(table.test_where.iter().map(|test| ("test rows", test.clone())));
     facts.extend((!table.target.is_empty()).then(|| ("target", table.target.join(", "))));
     facts.push(("features", count(table.features.len() as u64)));
-    facts.push(("scaled to", table.scale.to_string()));
+    facts.push(("scaling", table.scale.to_string()));
     facts.push(("kernel", rounded(&report.kernel)));
     let features = table.features.iter().map(|feature| {
         let [min, mean, deviation, max] =

@@ -50,7 +50,7 @@ impl Metric {
             Self::Trace => "Relative trace error",
             Self::Frobenius => "Relative Frobenius error",
             Self::Spectral => "Relative spectral error",
-            Self::Test if report.tested == Some(Tested::Error) => "Test share of wrong classes",
+            Self::Test if report.tested == Some(Tested::Error) => "Test error rate",
             Self::Test => "Test mean squared error",
         }
     }
@@ -63,7 +63,7 @@ impl Metric {
             Self::Frobenius if all => "exact, all pairs of rows".to_string(),
             Self::Frobenius => format!("estimated from {} columns of all rows", report.frobenius_columns),
             Self::Spectral if all => "block Krylov iterations on all rows".to_string(),
-            Self::Spectral => format!("estimated on {} rows, within bounds of all", count(SPECTRAL_ROWS as u64)),
+            Self::Spectral => format!("estimated on {} rows, with bounds for all rows", count(SPECTRAL_ROWS as u64)),
             Self::Test => format!("ridge regression, lambda {}", exact(report.lambda)),
         }
     }
@@ -133,7 +133,7 @@ pub(super) struct CurvePoint {
 }
 
 /// Returns 1, 2 and 5 times powers of ten, from the first that is at least `low` to the first that
-/// is at least `high`, thinned to [`BUDGETS`]; the last one is kept.
+/// is at least `high`, thinned to at most [`BUDGETS`] numbers, including the last one.
 fn round_numbers(low: f64, high: f64) -> Vec<f64> {
     let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
     let number = |mantissa: i32, exponent: i32| format!("{mantissa}e{exponent}").parse().unwrap_or(f64::NAN);
@@ -250,7 +250,7 @@ impl fmt::Display for CurveReport {
         };
         let once = match &self.run_once()[..] {
             [] => String::new(),
-            methods => format!("; {} once, without chance in it", methods.join(", ")),
+            methods => format!("; {} once, without random choices", methods.join(", ")),
         };
         let repeats = match self.repeats {
             1 => "1 repeat".to_string(),
@@ -263,12 +263,12 @@ impl fmt::Display for CurveReport {
         let errors = Metric::ALL
             .map(|metric| (format!("{} ({})", metric.title(self), metric.evidence(self)), self.errors(metric)));
         let costs = [
-            ("Time to have the features of every row", Cost::Seconds),
-            ("Kernel evaluations of the same", Cost::Evaluations),
+            ("Time to compute the features of every row", Cost::Seconds),
+            ("Kernel evaluations to compute the features of every row", Cost::Evaluations),
         ];
         let costs = costs.map(|(title, cost)| (title.to_string(), self.costs(cost)));
         let within = [Cost::Seconds, Cost::Evaluations].map(|cost| {
-            let title = format!("{} at equal {}: the best rank within", compared.title(self), cost.label());
+            let title = format!("{} at equal {}: the best rank within each budget", compared.title(self), cost.label());
             (title, self.within(compared, cost))
         });
         for (title, grid) in errors.into_iter().chain(costs).chain(within) {

@@ -20,8 +20,8 @@ pub enum EvaluateReport {
     Ranking(RankingScores),
 }
 
-/// Maximum number of classes for which the whole confusion matrix is shown; beyond it, one line per
-/// class.
+/// Maximum number of classes for which the confusion matrix is shown; the scores of each class are
+/// always shown.
 const SHOWN: usize = 10;
 
 fn share(value: Option<f64>) -> String {
@@ -57,7 +57,7 @@ pub(super) fn regression_facts(scores: &RegressionScores) -> Vec<(&'static str, 
         "mape" | "rmspe" => (name, share(value)),
         _ => (name, optional(value)),
     }));
-    let within = |share| format!("{} within 1.96 standard deviations (95 % if they are right)", percent(share));
+    let within = |share| format!("{} within 1.96 standard deviations (95 % if calibrated)", percent(share));
     facts.extend(scores.coverage.map(|share| ("coverage", within(share))));
     facts
 }
@@ -85,16 +85,16 @@ pub(super) fn classification_facts(scores: &ClassificationScores) -> Vec<(&'stat
     facts.extend(scores.cost.iter().flat_map(|cost| {
         let ThresholdScores { threshold, false_alarms, missed, .. } = cost.best;
         let best = format!(
-            "{}: cost {} a row, {} false alarms, {} missed; give it to --threshold",
+            "{}: cost {} per row, {} false positives, {} false negatives; set it with --threshold",
             number(threshold, 6),
             number(cost.least, 4),
             list(&[false_alarms]),
             list(&[missed])
         );
-        [("cost", format!("{} a row as decided", number(cost.now, 4))), ("best threshold", best)]
+        [("cost", format!("{} per row at the current threshold", number(cost.now, 4))), ("best threshold", best)]
     }));
     if scores.unknown > 0.0 {
-        facts.push(("unknown", format!("{} rows of classes the model has never seen", list(&[scores.unknown]))));
+        facts.push(("unknown", format!("{} rows of classes that the model does not have", list(&[scores.unknown]))));
     }
     facts
 }
@@ -103,10 +103,13 @@ pub(super) fn novelty_facts(scores: &NoveltyScores) -> Vec<(&'static str, String
     let NoveltyScores { precision, recall, precision_at, auc, average_precision, .. } = *scores;
     vec![
         ("rows", list(&[scores.rows])),
-        ("unusual", format!("{} by the target", list(&[scores.unusual]))),
-        ("score below 0", format!("{} rows, of which {} are unusual", list(&[scores.negative]), share(precision))),
-        ("found", format!("{} of the unusual rows have a score below 0", share(recall))),
-        ("lowest scores", format!("{} of the {} lowest are unusual", share(precision_at), list(&[scores.top]))),
+        ("outliers", format!("{} by the target", list(&[scores.unusual]))),
+        ("score below 0", format!("{} rows, {} of them outliers", list(&[scores.negative]), share(precision))),
+        ("recall", format!("{} of the outliers have a score below 0", share(recall))),
+        (
+            "lowest scores",
+            format!("{} of the {} rows with the lowest scores are outliers", share(precision_at), list(&[scores.top])),
+        ),
         ("auc", optional(auc)),
         ("average precision", optional(average_precision)),
     ]
@@ -147,7 +150,7 @@ pub(super) fn confusions(scores: &ClassificationScores) -> Grid {
 /// it is confused most often.
 pub(super) fn by_class(scores: &ClassificationScores) -> Table {
     let heads = ["class", "rows", "precision", "recall", "f1"].map(|head| (head, Align::Right));
-    let mut table = Table::new(heads.into_iter().chain([("most often taken for", Align::Left)]));
+    let mut table = Table::new(heads.into_iter().chain([("most often confused with", Align::Left)]));
     let classes = scores.classes.iter().zip(&scores.by_class).zip(&scores.confusion);
     for (k, ((label, class), row)) in classes.enumerate() {
         let wrong = row.iter().enumerate().filter(|(j, n)| *j != k && **n > 0.0).max_by(|a, b| a.1.total_cmp(b.1));
@@ -214,7 +217,7 @@ mod tests {
                  0  90  10
                  1  10  90
 
-  class  rows  precision  recall  f1  most often taken for
+  class  rows  precision  recall  f1  most often confused with
       0   100     90.0 %  90.0 %   –  1 (10.0 %)
       1   100     90.0 %  90.0 %   –  0 (10.0 %)
 ";
@@ -228,7 +231,7 @@ mod tests {
     fn many_classes_have_a_line_each() {
         let text = classification(12).to_string();
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[7], "  class  rows  precision  recall  f1  most often taken for");
+        assert_eq!(lines[7], "  class  rows  precision  recall  f1  most often confused with");
         assert_eq!(lines[8], "      0   100     90.0 %  90.0 %   –  1 (10.0 %)");
         assert_eq!(lines.len(), 20);
         assert!(serde_json::to_value(classification(12)).unwrap().get("auc").is_none());

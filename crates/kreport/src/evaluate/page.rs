@@ -73,7 +73,7 @@ fn residuals(report: &RegressionScores, details: &Details) -> Option<String> {
         cloud("residuals", "Residual against prediction", "truth − prediction", left, [(low, 0.0), (high, 0.0)])?;
     let of = match points.len() as f64 == report.rows {
         true => "All rows".to_string(),
-        false => format!("{} rows at random", count(points.len() as u64)),
+        false => format!("{} random rows", count(points.len() as u64)),
     };
     let which = report.by_target.first().map_or(String::new(), |first| format!(" of the target {}", first.target));
     Some(page::charts([&truth, &left, &histogram]) + &page::note(&format!("{of}{which}.")))
@@ -104,7 +104,7 @@ fn histogram(residuals: Vec<f64>) -> Option<Chart> {
     let x = linear("truth − prediction", [low, high])?;
     // the height of a bar is its number of rows, so the axis starts at 0
     let most = bars.iter().map(|bar| bar.2).fold(1.0, f64::max);
-    let y = Axis::within("rows; the outer bars have all beyond", (0.0, 1.04 * most));
+    let y = Axis::within("rows; the outer bars include all values beyond", (0.0, 1.04 * most));
     Some(Chart { bars, ..Chart::new("histogram", "Histogram of the residuals", x, y) })
 }
 
@@ -123,8 +123,8 @@ fn classification(report: &ClassificationScores, details: &Details) -> Vec<Secti
 fn calibration(report: &ClassificationScores, details: &Details) -> Option<Section> {
     let bins = details.calibration.as_ref()?;
     let (x, y) = match &report.positive {
-        Some(own) => (format!("predicted probability of {own}"), format!("share of the rows that are {own}")),
-        None => ("probability of the predicted class".to_string(), "share of the rows that are of it".to_string()),
+        Some(own) => (format!("predicted probability of {own}"), format!("fraction of the rows that are {own}")),
+        None => ("probability of the predicted class".to_string(), "fraction of the rows of this class".to_string()),
     };
     let mark = |bin: &CalibrationBin| {
         let note = format!("predicted {}, {} rows", number(bin.predicted, 4), list(&[bin.rows]));
@@ -132,12 +132,12 @@ fn calibration(report: &ClassificationScores, details: &Details) -> Option<Secti
     };
     let chart = Chart {
         series: model(bins.iter().map(mark)),
-        floor: against("probabilities that are right", [(0.0, 0.0), (1.0, 1.0)]),
+        floor: against("perfect calibration", [(0.0, 0.0), (1.0, 1.0)]),
         ..Chart::new("calibration", "Calibration curve", linear(x, [0.0, 1.0])?, linear(y, [0.0, 1.0])?)
     };
     let brier = report.brier.map_or(String::new(), |brier| format!(" Brier score {}.", number(brier, 4)));
-    let note = "Each mark is the rows of nearly one probability. On the dotted line probabilities are right: of the rows with 30 %, \
-        30 % have the class.";
+    let note = "Each mark is a group of rows with similar probabilities. The dotted line is perfect calibration: of the rows with \
+        probability 30 %, 30 % have the class.";
     Some(Section::new("Calibration", page::charts([&chart]) + &page::note(&format!("{note}{brier}"))))
 }
 
@@ -158,16 +158,16 @@ fn ranking(details: &Details) -> Option<Section> {
         (!marks.is_empty()).then(|| Series { name: "thresholds".to_string(), place: 1, marks })
     };
     let roc = details.roc.as_ref().and_then(|points| {
-        let x = "false positive rate: of the negative class";
-        let y = "true positive rate: share of the positive class that is found";
+        let x = "false positive rate: fraction of the negative class predicted positive";
+        let y = "true positive rate: fraction of the positive class predicted positive";
         let floor = against("chance", [(0.0, 0.0), (1.0, 1.0)]);
         let mut series = curve(points, "false positive rate");
         series.extend(marked(&|at| Some((at.false_positive_rate, at.recall))));
         Some(Chart { series, floor, ..chart("roc", "ROC curve", x, y)? })
     });
     let precision = details.precision.as_ref().and_then(|points| {
-        let x = "recall: share of the positive class that is found";
-        let y = "precision: share of what is found that is right";
+        let x = "recall: fraction of the positive class predicted positive";
+        let y = "precision: fraction of the positive predictions that are correct";
         let chance = points.last()?.1;
         let floor = against("chance", [(0.0, chance), (1.0, chance)]);
         let chart = chart("precision", "Precision against recall", x, y)?;
@@ -180,7 +180,7 @@ fn ranking(details: &Details) -> Option<Section> {
         [] => String::new(),
         thresholds => {
             let shown = joined(thresholds.iter().map(|at| number(at.threshold, 3)));
-            page::note(&format!("Squares are thresholds: {shown}; the first of these decides."))
+            page::note(&format!("Squares are thresholds: {shown}; the first one decides the class."))
         }
     };
     (!charts.is_empty()).then(|| Section::new("Ranking", page::charts(&charts) + &note))
@@ -193,5 +193,5 @@ fn confusions(report: &ClassificationScores) -> String {
     let scores = report.confusion.iter().map(|row| row.iter().map(|n| share(row, *n)).collect());
     let scores: Vec<Vec<_>> = scores.collect();
     let heat = page::heat("Confusion matrix", &super::confusions(report), Scale::Linear, &scores);
-    heat + &page::note("The stronger the colour, the larger the share of the true class.")
+    heat + &page::note("The colour shows the fraction of the rows of the true class.")
 }

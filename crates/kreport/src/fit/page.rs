@@ -34,8 +34,7 @@ impl FitReport {
     fn surface(&self) -> Option<String> {
         let heat = page::heat("Surface", &self.surface_grid()?, Scale::Log, &self.surface_scores());
         let (score, folds) = (if self.is_chosen_by_error() { "error" } else { "mse" }, &self.fit.folds);
-        let note =
-            format!("Cross-validated {score}, folds {folds}; the fainter the better, the chosen cell is outlined.");
+        let note = format!("Cross-validated {score}, folds {folds}; fainter is better; the chosen cell is outlined.");
         let folds = self.folds_grid().map_or(String::new(), |(grid, scores)| {
             let heat = page::heat("Fold by fold", &grid, Scale::Log, &scores);
             let note = "Mean squared error on the rows of each fold, at the best lambda of each rank; the worst fold of the \
@@ -65,7 +64,7 @@ impl FitReport {
         facts.extend((!fit.target_names.is_empty()).then(|| ("target", fit.target_names.join(", "))));
         facts.extend(fit.classes.as_ref().map(|classes| ("classes", joined(classes))));
         let row = |(name, centre, scale): &(String, f64, f64)| [name.clone(), number(*centre, 4), number(*scale, 4)];
-        let head = ["feature", "taken off", "divided by"];
+        let head = ["feature", "centre (subtracted)", "scale (divided by)"];
         page::data(facts, "scaling of the features", head, fit.scaling.iter().map(row))
     }
 
@@ -76,7 +75,7 @@ impl FitReport {
         ];
         facts.extend(self.spent.facts(Some(self.fit.passes), Some(self.fit.planned_bytes)));
         facts.extend(self.spent.warnings.iter().map(|warning| ("warning", warning.clone())));
-        // a fit without a file was run by another program, so no command line repeats it
+        // a fit without a model file was not run by the command, so no command line is shown
         page::run(self.model.is_some(), facts, &self.spent.seconds)
     }
 }

@@ -49,7 +49,7 @@ impl Serialize for PlanReport {
 impl fmt::Display for PlanReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (forecast, cut) = (&self.0, self.0.cut);
-        let heads = ["stage", "holds", "memory", "passes", "reads"];
+        let heads = ["stage", "contents", "memory", "passes", "reads"];
         let align = |i: usize| if i < 2 { Align::Left } else { Align::Right };
         let mut table = Table::new(heads.iter().enumerate().map(|(i, head)| (*head, align(i))));
         let sums = |passes: u64| match passes {
@@ -57,7 +57,7 @@ impl fmt::Display for PlanReport {
             _ => [count(passes), forecast.bytes_read(passes).map_or(String::new(), |read| bytes(read as usize))],
         };
         for Stage { plan, passes } in &forecast.stages {
-            let head = [plan.what.clone(), "in all".to_string(), bytes(plan.bytes())];
+            let head = [plan.what.clone(), "total".to_string(), bytes(plan.bytes())];
             table.row(head.into_iter().chain(sums(*passes)));
             let mut terms: Vec<_> = plan.terms.iter().filter(|term| term.bytes > 0).collect();
             terms.sort_by_key(|term| std::cmp::Reverse(term.bytes));
@@ -65,7 +65,7 @@ impl fmt::Display for PlanReport {
                 table.row([String::new(), format!("  {}", term.name), bytes(term.bytes)]);
             }
         }
-        let head = ["the run".to_string(), "the largest of these".to_string(), bytes(forecast.bytes())];
+        let head = ["run".to_string(), "largest stage".to_string(), bytes(forecast.bytes())];
         table.row(head.into_iter().chain(sums(forecast.passes())));
         writeln!(f, "plan for {} rows\n\n{table}", count(forecast.rows))?;
         let lanes = |n: usize| if n == 1 { "1 lane".to_string() } else { format!("{n} lanes") };
@@ -112,16 +112,16 @@ mod tests {
         let expected = "\
 plan for 300,000 rows
 
-  stage               holds                  memory  passes     reads
-  scaling statistics  in all               33.0 MiB       1  11.0 MiB
+  stage               contents               memory  passes     reads
+  scaling statistics  total               33.0 MiB       1  11.0 MiB
                         the program itself  32.0 MiB
                         tiles of rows        1.0 MiB
-  Gram matrix         in all                132 MiB       1  11.0 MiB
+  Gram matrix         total                132 MiB       1  11.0 MiB
                         state               100 MiB
                         the program itself  32.0 MiB
-  solve               in all               32.0 MiB       –         –
+  solve               total               32.0 MiB       –         –
                         the program itself  32.0 MiB
-  the run             the largest of these  132 MiB       2  22.0 MiB
+  run                 largest stage         132 MiB       2  22.0 MiB
 
   tiles of 2,304 rows, segments of 73,728; 2 lanes for scans, 1 lane for products, 2 threads
   132 MiB of 512 MiB: fits

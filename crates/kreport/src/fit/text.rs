@@ -15,7 +15,7 @@ use std::fmt;
 const AROUND: usize = 1;
 const WHOLE_SURFACE: usize = 4;
 
-/// Returns the rows of a surface around the marked one, and a note on the others.
+/// Returns the rows of a surface around the marked one, and a note that the others are omitted.
 fn about_the_best(mut grid: Grid) -> (Grid, String) {
     let all = grid.rows.len();
     let Some((row, column)) = grid.marked.filter(|_| all > WHOLE_SURFACE) else { return (grid, String::new()) };
@@ -30,7 +30,7 @@ pub const DISTANCES: &str = "Euclidean, of the scaled features";
 
 /// Describes a neighbour graph by its number of neighbours.
 pub fn joined(neighbours: usize) -> String {
-    format!("each joined to its {} nearest", count(neighbours as u64))
+    format!("each connected to its {} nearest neighbours", count(neighbours as u64))
 }
 
 /// Describes a certificate.
@@ -69,7 +69,7 @@ impl FitReport {
             Some(_) => ("distances", DISTANCES.to_string()),
             None => ("kernel", kernel(&fit.kernel)),
         }];
-        facts.extend(fit.length.iter().map(|length| ("length", length.to_string())));
+        facts.extend(fit.length.iter().map(|length| ("length scale", length.to_string())));
         facts.extend(fit.with_kernel.iter().map(|with| ("with kernel", kernel(with))));
         facts.extend(fit.metric.iter().map(|metric| ("metric", described(metric))));
         let most = |metric| ("columns", most_important(&importance(metric, &self.coded())));
@@ -86,7 +86,7 @@ impl FitReport {
         facts
     }
 
-    /// Describes what was chosen, and its quality.
+    /// Describes the chosen parameters and their errors.
     pub(super) fn results(&self) -> Vec<(&'static str, String)> {
         let fit = &self.fit;
         let mut facts = Vec::new();
@@ -98,8 +98,8 @@ impl FitReport {
         );
         if let Some(cell) = self.chosen() {
             let [of_new, of_all] = match fit.metric.as_ref().map(|metric| metric.judged.is_some()) {
-                Some(true) => [" (rows that the metric has not seen)", " (rows that taught the metric)"],
-                Some(false) => [" (the metric may have seen these rows)"; 2],
+                Some(true) => [" (rows not used to learn the metric)", " (rows used to learn the metric)"],
+                Some(false) => [" (rows that may have been used to learn the metric)"; 2],
                 None => ["", ""],
             };
             facts.extend(cell.cv_mse.map(|mse| ("cv mse", format!("{}{of_new}", number(mse, 4)))));

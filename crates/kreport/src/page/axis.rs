@@ -67,8 +67,8 @@ impl Axis {
         (self.low..=self.high).contains(&value)
     }
 
-    /// Returns the position of a value on an axis from `from` to `to`; `None` if it has none on
-    /// this scale.
+    /// Returns the position of a value on an axis from `from` to `to`; `None` if it has no
+    /// position on this scale.
     pub(crate) fn place(&self, value: f64, from: f64, to: f64) -> Option<f64> {
         let (low, high, value) = match self.scale {
             Scale::Linear => (self.low, self.high, value),

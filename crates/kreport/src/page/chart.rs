@@ -35,7 +35,7 @@ pub(crate) struct Plane<'a> {
 }
 
 impl Plane<'_> {
-    /// Returns the position of a point; `None` if an axis has none for it.
+    /// Returns the position of a point; `None` if one of its coordinates has no position.
     pub(crate) fn place(&self, (x, y): (f64, f64)) -> Option<Point> {
         let Edges { left, right, top, bottom } = self.edges;
         Some((self.x.place(x, left, right)?, self.y.place(y, bottom, top)?))
@@ -108,7 +108,7 @@ pub(crate) struct Chart {
     pub(crate) cloud: Vec<(f64, f64)>,
     /// Bars on the horizontal axis: start, end and height.
     pub(crate) bars: Vec<(f64, f64, f64)>,
-    /// Lower bound of all lines, with its name.
+    /// Reference line with its name, such as a lower bound of all lines.
     pub(crate) floor: Option<(String, Vec<(f64, f64)>)>,
 }
 
@@ -127,7 +127,7 @@ impl Chart {
         self.draw_bars(canvas, plane);
         self.draw_cloud(canvas, plane);
         if let Some((name, points)) = &self.floor {
-            // clipped to the edge, it would look like a floor that ends there
+            // clipped to an edge, points outside the axes would draw a false line along it
             let shown = points.iter().filter(|(x, y)| self.x.holds(*x) && self.y.holds(*y));
             let places: Vec<Point> = shown.filter_map(|point| plane.place(*point)).collect();
             if places.len() > 1 {

@@ -108,7 +108,7 @@ fn stages(stages: &[(String, f64)]) -> String {
          <svg xmlns=\"http://www.w3.org/2000/svg\" class=\"bar\" viewBox=\"0 0 {BAR} 26\" preserveAspectRatio=\"none\" \
          role=\"img\" aria-label=\"{label}\">{}</svg>\n{}</figure>",
         bar.elements(),
-        sheet("<th>stage</th><th>time</th><th>share</th>", &rows.concat())
+        sheet("<th>stage</th><th>time</th><th>fraction</th>", &rows.concat())
     )
 }
 

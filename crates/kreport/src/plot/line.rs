@@ -34,7 +34,7 @@ pub(super) fn write(
 ) -> Result<PlotReport> {
     for (option, given) in [("x", &plot.x), ("y", &plot.y)] {
         if let Some(name) = given.as_ref().filter(|name| *name != feature || option == "y") {
-            let why = format!("the model has one feature, {feature}, which is drawn from left to right; leave it out");
+            let why = format!("the model has one feature, {feature}, which is the horizontal axis; omit this option");
             return Err(Error::option(option, name, why));
         }
     }

@@ -119,7 +119,7 @@ impl Plot {
             return scatter::of_components(&predictor, components, self, output, run);
         }
         if let Some(colour) = &self.colour {
-            let why = "in a picture of this model colours are what it predicts; leave it out, or draw a table: \
+            let why = "in a picture of this model colours show its predictions; omit this option, or draw a table: \
                 kmill predict --keep '*', then kmill plot PREDICTIONS";
             return Err(Error::option("colour", colour, why));
         }
@@ -169,11 +169,11 @@ fn axes(card: &Card, plot: &Plot) -> Result<Axes> {
     };
     let at = [place("x", &plot.x, 0)?, place("y", &plot.y, 1)?];
     if at[0] == at[1] {
-        return Err(Error::option("y", &card.features[at[1]], "this is `x` already; name another feature"));
+        return Err(Error::option("y", &card.features[at[1]], "this feature is already `x`; choose another one"));
     }
     let flags = card.encoding.as_ref().map_or(Vec::new(), |encoding| encoding.flags());
     if let Some((option, i)) = ["x", "y"].into_iter().zip(at).find(|(_, i)| flags.get(*i) == Some(&true)) {
-        let why = "it is 0 or 1, and an axis is a column of numbers; name a column of numbers";
+        let why = "this feature is 0 or 1, but an axis needs a numeric column; choose a numeric column";
         return Err(Error::option(option, &card.features[i], why));
     }
     Ok(Axes { names: at.map(|i| card.features[i].clone()), at })
@@ -199,7 +199,7 @@ fn draw(
     let card = predictor.card();
     let regions = match (predictor.classes(), card.task) {
         (Some(classes), _) => Some(scores.chunks(outputs).map(|row| classes.decide(row.iter().copied())).collect()),
-        // a slice through the mean of other features says nothing about a cluster
+        // at the mean of the other features, regions would not show the clusters of the rows
         (None, Task::Clusters) if card.features.len() == 2 => Some(scores.chunks(outputs).map(largest).collect()),
         _ => None,
     };
@@ -222,7 +222,7 @@ fn largest(scores: &[f64]) -> usize {
 fn component(predictor: &Predictor, plot: &Plot) -> Result<usize> {
     let (outputs, component) = (predictor.outputs(), plot.component.unwrap_or(1));
     if component > outputs {
-        let why = format!("the model has {outputs}; give a smaller number");
+        let why = format!("the model has {outputs} outputs; choose a number from 1 to {outputs}");
         return Err(Error::option("component", component, why));
     }
     Ok(component - 1)
@@ -236,7 +236,7 @@ fn what(card: &Card, component: usize, outputs: usize) -> String {
             None => card.solver.clone(),
         },
         (Task::Ranking | Task::Novelty, _) => format!("{}: score", card.solver),
-        (Task::Clusters, _) => format!("groups of {}", card.solver),
+        (Task::Clusters, _) => format!("clusters of {}", card.solver),
         (Task::Components, _) => format!("{}: component {} of {outputs}", card.solver, component + 1),
     }
 }

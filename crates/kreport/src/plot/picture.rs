@@ -126,8 +126,7 @@ impl Picture<'_> {
         let (low, high) = range(grid);
         let mut ticks = Axis::new("", Scale::Linear, [low, high]).map_or(Vec::new(), |axis| axis.ticks);
         let border = match (&self.regions, self.grids.len()) {
-            // scores of two classes are ±1 at the rows: draw the boundary, the ±1 levels, and those
-            // beyond
+            // the scores of two classes are near ±1 at the rows: draw the levels −1, 0 and 1 too
             (Some(_), 1) => {
                 ticks.extend([-1.0, 1.0]);
                 Some(0.0)

@@ -62,8 +62,8 @@ pub(super) struct Columns<'a> {
     pub(super) encoding: Option<&'a Encoding>,
 }
 
-/// Returns the part of an encoding that makes these features; a name that is not one of its
-/// features is a numeric column.
+/// Returns the columns of an encoding that produce these features; a name that no column produces
+/// is a numeric column.
 fn making(encoding: &Encoding, features: &[String]) -> Encoding {
     let names = |column: &CodedColumn| Encoding::new(vec![column.clone()]).names();
     let makes = |column: &&CodedColumn| names(column).iter().any(|name| features.contains(name));
@@ -120,7 +120,7 @@ impl Points {
         let numbers = axes.iter().map(String::as_str).chain(colour.filter(|_| !is_label));
         for (name, option) in numbers.zip(if axes.is_empty() { &["colour"][..] } else { &["x", "y", "colour"] }) {
             if kind(name).is_some_and(|kind| !kind.is_feature()) {
-                return Err(Error::option(option, name, "its column holds no numbers; name a column of numbers"));
+                return Err(Error::option(option, name, "this column is not numeric; choose a numeric column"));
             }
         }
         let number = colour.filter(|_| !is_label).map(String::from);
@@ -187,7 +187,7 @@ impl Points {
         drop(stage);
         if points.rows == 0 {
             let what = table.files().next().map(|file| file.display().to_string()).unwrap_or_default();
-            let why = "no row is left to be drawn; check --rows, --where and --missing".to_string();
+            let why = "no row is selected; check --rows, --where and --missing".to_string();
             return Err(Error::from(kstore::Error::Empty { what, why }));
         }
         let found = || {
@@ -215,7 +215,7 @@ impl Points {
     /// Colours the rows by cluster; `scores` has the cluster scores by row key.
     pub(super) fn group(&mut self, scores: &BTreeMap<u64, Vec<f64>>, groups: usize) {
         self.drawn.iter_mut().for_each(|drawn| drawn.class = scores.get(&drawn.key).map(|scores| largest(scores)));
-        self.labels = (0..groups).map(|group| format!("group {group}")).collect();
+        self.labels = (0..groups).map(|group| format!("cluster {group}")).collect();
     }
 
     /// Sets the ranges to those of the rows that are drawn.

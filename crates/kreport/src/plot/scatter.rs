@@ -43,8 +43,8 @@ fn axes(table: &Table, plot: &Plot, colour: Option<&str>) -> Result<[String; 2]>
     names.sort_by_key(|name| !name.starts_with(COMPONENT));
     let mut names = names.into_iter();
     let [Some(x), Some(y)] = given.map(|name| name.or_else(|| names.next()).map(String::from)) else {
-        let why = "the table has no two columns of numbers for the axes; write predictions with the columns of their \
-            rows: kmill predict --keep '*'";
+        let why = "the table has fewer than two numeric columns for the axes; write predictions with the columns of \
+            their rows: kmill predict --keep '*'";
         return Err(Error::option("x", "", why));
     };
     Ok([x, y])

@@ -17,7 +17,7 @@ pub enum Method {
 impl Method {
     /// Returns the error for the exact kernel, which has no approximation error to compare.
     pub(super) fn no_approximation(name: &str) -> Error {
-        Error::option("methods", format!("{name:?}"), "it is the kernel itself and has no error; leave it out")
+        Error::option("methods", format!("{name:?}"), "the exact kernel has no approximation error; leave it out")
     }
 
     /// Returns true if one run covers every rank.
@@ -70,7 +70,7 @@ impl FromStr for Method {
         }
         let schemes = landmark::registry().into_iter().map(|scheme| scheme.name);
         let known: Vec<&str> = schemes.chain(map::registry().into_iter().map(|family| family.name)).collect();
-        let expected = format!("no landmark scheme and no map has this name; name one of {}", known.join(", "));
+        let expected = format!("unknown landmark scheme or map; expected one of {}", known.join(", "));
         Err(Error::option("methods", format!("{:?}", text.trim()), expected))
     }
 }

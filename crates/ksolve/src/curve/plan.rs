@@ -57,7 +57,7 @@ pub(super) fn plan<T: Real>(
     plans.extend(learned);
     plans.push(spectrum(&shape, options, budget));
     if let Some(rows) = sample {
-        // two copies while the largest keys compete, one in row order, and the targets
+        // two copies in key order while sampling, one copy in row order, and the targets
         let bytes = 3 * rows as usize * (shape.d * shape.element + 40) + 8 * rows as usize * shape.t;
         plans = plans.into_iter().map(|plan| plan.term("sampled rows", bytes, "lower `sample`")).collect();
     }

@@ -16,16 +16,16 @@ use kapprox::{FeatureMap, MapSpec, NystromMap, Real};
 use kstore::pass::Observer;
 use kstore::{Pass, RowSource};
 
-/// Number of features from which their cost is timed within the measuring pass, minus its other
-/// work; decoding, which that work hides, takes far less. With fewer features, a separate pass is
-/// cheap.
+/// Minimum number of features for which the measuring pass also times their computation, without
+/// its other work. Decoding that overlaps with the other work is not counted, and takes far less
+/// time. With fewer features, a separate pass is cheap.
 const TIMED_WITHIN: usize = 512;
 
 /// A map, and the cost of its features at each rank of the run.
 struct Made<T: Real> {
     map: Box<dyn FeatureMap<T>>,
-    /// Cost at each rank. For the last `whole` ranks, which use all features, the pass that
-    /// computes the features is not included yet.
+    /// Cost at each rank. For the last `whole` ranks, which use all features, the cost of computing
+    /// the features is added later.
     costs: Vec<Cost>,
     whole: usize,
     /// Number of kernel evaluations per row.
@@ -253,7 +253,8 @@ impl<T: Real> RunSetting<'_, '_, T> {
         drop(gram);
         let fold = TestErrors { map, heads: &heads, targets, tile: self.cut.tile };
         let test: &dyn RowSource<T> = test;
-        // a table, although the rows of the setting may be a sample in memory
+        // test rows are rows of a table: their pass uses the journal even if the training rows are
+        // a sample in memory
         let sums = pass(self.cut, resources, self.observer).resume("errors on test rows", test, &fold)?.0;
         for (at, mean) in solved.into_iter().zip(sums.means(targets).into_iter().flatten()) {
             errors[at] = Some(mean).filter(|mean| mean.is_finite());

@@ -188,8 +188,8 @@ impl<'a, T: Real> Setting<'a, T> {
     }
 }
 
-/// Returns a pass that uses all threads within its steps, so that timing covers the work and not
-/// the worker lanes.
+/// Returns a pass with one worker lane that uses all threads within its steps, so that measured
+/// times do not include waits between lanes.
 pub(super) fn pass<'o>(cut: PassShape, resources: &'o Resources<'o>, observer: &'o dyn Observer) -> Pass<'o> {
     cut.pass(1, resources, observer)
 }

@@ -49,7 +49,7 @@ impl Setup {
     /// Fits numbers.
     ///
     /// # Errors
-    /// A fit that `set` made a classification: its scores are not predictions of the numbers.
+    /// A fit whose `task` is not regression: its scores are not predictions of the target.
     pub(super) fn fit_numbers<X: Inputs + ?Sized, P: Predicted>(
         &self,
         x: &X,
@@ -58,7 +58,7 @@ impl Setup {
         match self.fit.task()? {
             Task::Regression => self.fit(x, attach),
             task => {
-                let why = "this type predicts numbers; fit labels with Fit, or with a solver of labels";
+                let why = "this estimator predicts numbers; for labels use Fit, or a classifier such as Svm";
                 Err(Error::option("task", task, why))
             }
         }

@@ -133,7 +133,7 @@ macro_rules! estimator {
     };
 }
 
-/// The solvers that types of estimators name.
+/// Marker types of the solvers.
 #[doc(hidden)]
 pub(super) mod solver {
     macro_rules! solvers {
@@ -166,8 +166,8 @@ estimator!(
     /// Kernel ridge regression: min (1/n) Σ (f(x_i) − y_i)² + lambda ‖f‖², with f in the span of
     /// the kernel sections at the landmarks.
     ///
-    /// Ranks and lambdas are cross-validated in one pass over the rows unless `lambda` is given;
-    /// see [`crate::solver::ridge`].
+    /// Ranks and lambdas are cross-validated in one pass over the rows unless `lambda` is set; see
+    /// [`crate::solver::ridge`].
     ///
     /// ```
     /// use ksolve::{Kernel, Ridge};
@@ -219,7 +219,7 @@ estimator!(
 );
 
 estimator!(
-    /// The one-class support vector machine: a region that holds about a fraction 1 − nu of the
+    /// The one-class support vector machine: a region that contains about a fraction 1 − nu of the
     /// rows.
     OneClassSvm, "oneclass";
     /// Sets the fraction of rows outside the region, between 0 and 1.

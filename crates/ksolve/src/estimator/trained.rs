@@ -170,8 +170,8 @@ impl OutlierDetector {
         Ok(self.0.predict(x)?.into_iter().map(|score| score < 0.0).collect())
     }
 
-    /// Returns the scores of the rows: negative outside the region that holds a fraction 1 − nu of
-    /// the rows of the fit.
+    /// Returns the scores of the rows: negative outside the region that contains a fraction 1 − nu
+    /// of the training rows.
     ///
     /// # Errors
     /// The errors of [`Trained::predict`].

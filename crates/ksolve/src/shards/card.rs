@@ -87,11 +87,11 @@ fn closed(selected: &Selected, folds: &FoldSpec) -> Option<String> {
     let Range { start, end } = selected.range();
     match folds {
         _ if end < selected.table().stored_rows() => {
-            Some(format!("it takes rows {start}..{end} of its table: prepare it with `rows` {start}.."))
+            Some(format!("it selects rows {start}..{end} of its table; prepare it with `rows` {start}.."))
         }
         FoldSpec::Blocks(_) => {
-            let why = "its folds are blocks of the prepared rows, whose edges more rows would move";
-            Some(format!("{why}: prepare it with `folds` by number or by a column"))
+            let why = "its folds are blocks of the prepared rows, and more rows would move their boundaries";
+            Some(format!("{why}; prepare it with `folds` by number or by a column"))
         }
         _ => None,
     }

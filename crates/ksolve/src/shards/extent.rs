@@ -19,7 +19,7 @@ pub(super) struct StatisticsCard {
 impl StatisticsCard {
     pub(super) fn of(file: &StateFile) -> Result<Self> {
         Self::deserialize(file.about()).map_err(|error| {
-            let why = format!("it holds no statistics of a shard: {error}");
+            let why = format!("it is not a file of shard statistics: {error}");
             Error::Statistics { path: file.path().to_path_buf(), why }
         })
     }

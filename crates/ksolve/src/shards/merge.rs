@@ -15,9 +15,10 @@ pub struct Merged {
     pub states: usize,
     /// Number of rows, both folded into states and stored for later folding.
     pub rows: u64,
-    /// Number of rows that are folded only when the model is solved for.
+    /// Number of rows that are stored unchanged and folded only by
+    /// [`PreparedJob::solve`](super::PreparedJob::solve).
     pub begun: u64,
-    /// Index of the stored row that comes next.
+    /// Index of the stored row after the last one.
     pub next: u64,
     /// Stored rows that are missing.
     pub missing: Vec<Range<u64>>,
@@ -31,10 +32,10 @@ struct Part {
 }
 
 /// Merges statistics of one job, in any order, and writes them to `path`. The stored rows `without`
-/// are removed, as if they had never existed.
+/// are removed; the result is the same as if they had never been added.
 ///
-/// Nothing is computed: states stay separate until a model is solved for. Merged rows can therefore
-/// be removed again, unless a state spans their boundary.
+/// States stay separate until [`PreparedJob::solve`](super::PreparedJob::solve) combines them.
+/// Merged rows can therefore be removed again, unless a state spans their boundary.
 ///
 /// ```no_run
 /// let parts = ["a.stats".into(), "b.stats".into()];
@@ -49,13 +50,16 @@ struct Part {
 pub fn merge(files: &[PathBuf], without: &[Range<u64>], path: &Path) -> Result<Merged> {
     let mut files = files.iter().map(|path| Ok(StateFile::open(path)?)).collect::<Result<Vec<StateFile>>>()?;
     let Some(first) = files.first() else {
-        return Err(Error::option("statistics", "", "there is nothing to merge; name files of statistics"));
+        return Err(Error::option("statistics", "", "no files to merge; name at least one file of statistics"));
     };
     let mut card = StatisticsCard::of(first)?;
     for file in &files[1..] {
         let StatisticsCard { job_mark, edges, .. } = StatisticsCard::of(file)?;
         if job_mark != card.job_mark {
-            let why = format!("it does not hold statistics of the job that {} is of", first.path().display());
+            let why = format!(
+                "it does not have statistics of the same job as {}; merge statistics of one job",
+                first.path().display()
+            );
             return Err(Error::Statistics { path: file.path().to_path_buf(), why });
         }
         add(&mut card.edges, edges);
@@ -108,7 +112,7 @@ fn parts(files: &[StateFile], extent: &Extent) -> Result<Vec<Part>> {
     if let Some(pair) = parts.windows(2).find(|pair| pair[0].rows.end > pair[1].rows.start) {
         let both = pair[1].rows.start..pair[0].rows.end.min(pair[1].rows.end);
         let (rows, other) = (listed(&[both]), files[pair[0].file].path().display());
-        let why = format!("rows {rows} are in {other} too; merge each row once");
+        let why = format!("rows {rows} are also in {other}; merge each row once");
         return Err(Error::Statistics { path: files[pair[1].file].path().to_path_buf(), why });
     }
     Ok(parts)
@@ -154,7 +158,7 @@ fn is_taken_away(rows: &Range<u64>, without: &[Range<u64>], path: &Path) -> Resu
     }
     let (rows, away) = (listed(std::slice::from_ref(rows)), listed(std::slice::from_ref(away)));
     let why = format!(
-        "rows {rows} are one state, and {away} cuts it: compute the statistics of the rows to be kept of {rows} anew, and merge those"
+        "rows {rows} are one state, and removing {away} would split it; recompute the statistics of the remaining rows of {rows}, and merge those"
     );
     Err(Error::Statistics { path: path.to_path_buf(), why })
 }

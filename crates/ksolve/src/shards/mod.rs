@@ -2,12 +2,12 @@
 //! times.
 //!
 //! Supported are solvers that make one pass over the features: ridge regression by its Gram matrix,
-//! kernel PCA and Fisher's discriminants. [`PreparedJob::prepare`] makes the passes before that
+//! kernel PCA and Fisher's discriminants. [`PreparedJob::prepare`] executes the passes before this
 //! one, over all rows, and writes their results as a **job**. On the machine of each shard,
-//! [`PreparedJob::statistics`] folds its rows into a file of **statistics**: the states of the
-//! nodes of the reduction tree, and the rows of segments that the shard covers only partly.
-//! [`merge()`] merges such files, in any order, and [`PreparedJob::solve`] computes the model,
-//! bit-identical to a fit on all rows.
+//! [`PreparedJob::statistics`] folds the rows of the shard into a file of **statistics**: the
+//! states of the nodes of the reduction tree, and the rows of segments that the shard covers only
+//! partly. [`merge()`] merges such files, in any order, and [`PreparedJob::solve`] computes the
+//! model, bit-identical to a fit on all rows.
 //!
 //! States are added only along the tree and never subtracted: a removed shard is left out of the
 //! sums. Rows may be appended after a job was prepared; scaling, landmarks and folds remain those
@@ -61,19 +61,19 @@ fn only_pass(fit: &Fit, training: &TrainOptions) -> Result<&'static str> {
     let only = pass(fit)?.map_err(|why| {
         let can = |name: &&str| matches!(fit.for_solver(name).and_then(|fit| pass(&fit)), Ok(Ok(_)));
         let able: Vec<&str> = solver::registry().into_iter().map(|family| family.name).filter(can).collect();
-        refused(fit, &format!("{why} ({} can do with one)", able.join(", ")))
+        refused(fit, &format!("{why} ({} need only one)", able.join(", ")))
     })?;
     if training.metric != MetricSource::None {
-        let why = "it is no part of a job, whose shards see the scaled features; leave it out";
+        let why = "a prepared job does not support it, because its shards use the scaled features; leave it out";
         return Err(Error::option("metric", &training.metric, why));
     }
     if training.map.passes() > 0 {
-        return Err(refused(fit, "making this `map` takes another; choose another map"));
+        return Err(refused(fit, "building this `map` takes another pass; choose another map"));
     }
     match training.landmarks.scheme() {
-        None => Err(refused(fit, "a table of landmarks is no part of a job; name a scheme")),
+        None => Err(refused(fit, "a prepared job cannot store a table of landmarks; name a landmark scheme")),
         Some(scheme) if scheme.needs_targets => {
-            Err(refused(fit, "these `landmarks` look at targets in another; choose another scheme"))
+            Err(refused(fit, "these `landmarks` read the targets in another pass; choose another scheme"))
         }
         Some(_) => Ok(only),
     }
@@ -100,13 +100,14 @@ fn columns(states: &mut StateFile, selected: &Selected) -> Result<Statistics> {
 fn unreadable(path: &Path, error: &serde_json::Error) -> Error {
     Error::Statistics {
         path: path.to_path_buf(),
-        why: format!("it is no prepared job: {}", kstore::shown::json(error)),
+        why: format!("it is not a prepared job: {}", kstore::shown::json(error)),
     }
 }
 
 impl PreparedJob {
-    /// Makes every pass but the last, over all rows of `table`, and writes to `path` their results
-    /// (scaling, landmark candidates, labels), the fit, its columns and the number of rows.
+    /// Executes all passes except the last one over the rows of `table`. Writes their results
+    /// (scaling, landmark candidates, labels), the fit, its columns and the number of rows to
+    /// `path`.
     ///
     /// # Errors
     /// A solver or options that make more than one pass over features; the errors of [`Fit::run`].
@@ -114,7 +115,7 @@ impl PreparedJob {
         let selected = run.coded(&table.select(selection)?)?;
         if let Some(column) = selected.effect_columns().first() {
             let why = format!(
-                "shards do not see the targets that column {column} is coded by: give `hash` 256, or leave it out"
+                "a shard does not read the targets of other shards, by which column {column} is encoded; use `hash` 256, or leave the column out"
             );
             return Err(refused(fit, &why));
         }
@@ -151,7 +152,7 @@ impl PreparedJob {
         if (about.job.version.as_str(), &about.job.instruction_set) != (version, &set) {
             let (there, on) = (&about.job.version, &about.job.instruction_set);
             let why = format!(
-                "it was prepared by version {there} on {on}, this is {version} on {set}: the bits would differ"
+                "it was prepared by version {there} on {on}, but this is version {version} on {set}, and the results would not be bit-identical; prepare it again"
             );
             return Err(Error::Statistics { path: path.to_path_buf(), why });
         }
@@ -168,7 +169,7 @@ impl PreparedJob {
         self.about.job.text(options)
     }
 
-    /// Returns the number of rows of a segment; statistics of that many stored rows, starting at a
+    /// Returns the number of rows of a segment; statistics of this many stored rows, starting at a
     /// multiple of it, are one state of the reduction tree.
     pub fn segment_rows(&self) -> u64 {
         self.about.extent.pass.cut.segment
@@ -176,8 +177,8 @@ impl PreparedJob {
 
     /// Returns the stored rows of part `part` of `parts`, counted from 1, of a table with `stored`
     /// rows. Parts have about the same number of segments and consist of whole reduction blocks if
-    /// there are enough, because their statistics are smallest. If there are more parts than
-    /// segments, some are empty.
+    /// there are enough blocks, because the statistics of whole blocks are smallest. If there are
+    /// more parts than segments, some are empty.
     ///
     /// # Errors
     /// A part outside of 1 to `parts`.
@@ -187,7 +188,7 @@ impl PreparedJob {
         let all = cut.segments();
         let count = all.end - all.start;
         if part == 0 || part > parts {
-            return Err(Error::option("part", format!("{part}/{parts}"), "ask for parts 1/K to K/K"));
+            return Err(Error::option("part", format!("{part}/{parts}"), "expected a part from 1/K to K/K"));
         }
         // with at least eight blocks per part, the largest part exceeds the others by an eighth at
         // most
@@ -203,8 +204,8 @@ impl PreparedJob {
         Ok(cut.rows(&(aligned(at(part - 1))..aligned(at(part)))))
     }
 
-    /// Returns the index of the row after the last one of some statistics, where the next rows
-    /// start.
+    /// Returns the index of the row after the last row of a file of statistics: the first row of
+    /// the next shard.
     ///
     /// # Errors
     /// Statistics of another job.
@@ -227,12 +228,12 @@ impl PreparedJob {
         if stored < self.stored_rows() {
             let expected = self.stored_rows();
             let why = format!(
-                "the job was prepared on {expected} stored rows; say which row the shard begins with, `first_row`, or whose rows it comes `after`"
+                "the job was prepared on {expected} stored rows; give the first row of the shard, `first_row`, or the statistics of the rows before it, `after`"
             );
             return Err(Error::option("rows", format!("of a table of {stored}"), why));
         }
         if let Some(why) = self.about.job.closed.as_ref().filter(|_| rows.end > self.stored_rows()) {
-            let why = format!("the job has no row behind {}, because {why}", self.about.extent.pass.cut.end);
+            let why = format!("the job has no rows after {}, because {why}", self.about.extent.pass.cut.end);
             return Err(Error::option("rows", format!("{}..{}", rows.start, rows.end), why));
         }
         let out = StateWriter::create(path)?;
@@ -297,7 +298,7 @@ impl PreparedJob {
         let new: Vec<&str> = new.map(|((name, _), _)| name.as_str()).take(8).collect();
         if !new.is_empty() {
             let new = new.join(", ");
-            run.stages().warn(format!("the job was prepared on rows over which {new} did not vary: prepare it anew, or such features have no effect"));
+            run.stages().warn(format!("{new} did not vary in the rows that the job was prepared on, so these columns have no effect; prepare the job again with rows in which they vary"));
         }
         Ok(fitted)
     }
@@ -314,7 +315,7 @@ impl PreparedJob {
         if card.job_mark == self.mark {
             return Ok(card);
         }
-        let why = format!("it holds statistics of another job than {}", self.path.display());
+        let why = format!("it has statistics of another job than {}; use statistics of this job", self.path.display());
         Err(Error::Statistics { path: file.path().to_path_buf(), why })
     }
 
@@ -347,7 +348,7 @@ impl PreparedJob {
     fn other_rows(&self, rows: Range<u64>) -> String {
         let (rows, job) = (listed(&[rows]), self.path.display());
         format!(
-            "the values of rows {rows} are not those that {job} was prepared on: fold the same table, or say where rows of another one begin, with `first_row` or `after`"
+            "the values of rows {rows} differ from those that {job} was prepared on; use the same table, or give the first row of a shard in another table, with `first_row` or `after`"
         )
     }
 }

@@ -101,7 +101,7 @@ impl Replay {
         }
     }
 
-    /// Ends the fit, whose role is complete.
+    /// Marks the role as complete and returns the error that ends the fit.
     fn end(&self) -> Error {
         self.done.store(true, Ordering::Relaxed);
         Error::Interrupted
@@ -145,9 +145,9 @@ impl Engine for Replay {
                 let key = if is_it(shared) { key } else { pass.clone() };
                 return Ok((key, Share::Lots));
             }
-            Some(_) => "it was prepared on fewer rows than its rank: prepare it anew on more".to_string(),
+            Some(_) => "it was prepared on fewer rows than its rank; prepare it again on more rows".to_string(),
             None => {
-                format!("the fit makes a pass \"{name}\" that the job does not hold: prepare it anew with this version")
+                format!("the fit makes a pass \"{name}\" that is not in the job; prepare it again with this version")
             }
         };
         Err(Error::Damaged { path: job.path().to_path_buf(), detail })
@@ -166,14 +166,17 @@ impl Engine for Replay {
 
     fn give(&self, _: &PassKey, node: &Node, state: Option<&dyn Persist>) -> Result<()> {
         match (&self.job, BegunRows::of(self, &node.segments)) {
-            // named as prepared, so that statistics of the same job are interchangeable
+            // written with the key of the prepared pass, so that statistics of one job are
+            // interchangeable
             (Some((_, shared)), LotRows::Whole) => self.write(shared, node.clone(), state),
             _ => Ok(()),
         }
     }
 
     fn take(&self, pass: &PassKey, segment: u64, state: &mut dyn Persist, observer: &dyn Observer) -> Result<Taken> {
-        let Some((job, shared)) = &self.job else { unreachable!("a job that is prepared claims its passes whole") };
+        let Some((job, shared)) = &self.job else {
+            unreachable!("a fit that prepares a job executes its passes completely")
+        };
         if observer.stop() {
             return Err(Error::Interrupted);
         }
@@ -215,7 +218,7 @@ impl BegunRows for Replay {
     }
 
     fn keep(&self, key: RowsKey, tile: &[u8]) -> Result<()> {
-        let Role::Fold { out, .. } = &self.role else { unreachable!("only a fold keeps rows") };
+        let Role::Fold { out, .. } = &self.role else { unreachable!("only a fold stores rows") };
         lock(out).as_mut().map_or(Ok(()), |out| out.push_rows(key, tile))
     }
 

@@ -44,7 +44,7 @@ pub(super) fn plan(shape: &ProblemSize, budget: usize, permutations: usize) -> P
     plan::base("mmd", shape, budget)
         .term("rows", n.saturating_mul(rows), ROWS)
         .term("labels and their products", n.saturating_mul(vectors + 8), ROWS)
-        .term("keys of the rows", Choices::bytes(n, shape.threads), "take `permutations` 0")
+        .term("keys of the rows", Choices::bytes(n, shape.threads), "set `permutations` 0")
         .term("kernel blocks", tiles, "lower `threads`")
         .term("decoders and tiles", shape.cursor.at(tile_rows(shape.d, shape.map.p, shape.element)) * 4, ROWS)
 }

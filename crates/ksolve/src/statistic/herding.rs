@@ -6,9 +6,9 @@
 //! x_t = argmax wᵀφ(x),     w ← w + μ − φ(x_t),     w = μ at first
 //! ```
 //!
-//! Each step is a conditional gradient step that lowers |μ − (1/t) Σ φ(x_s)|² as far as one more
-//! row can. For t random rows this is tr C/t; for herded rows, in a space of finite dimension, it
-//! is O(1/t²) while rows close to w remain.
+//! Each step is a conditional gradient step that lowers |μ − (1/t) Σ φ(x_s)|². For t random rows,
+//! the mean of this distance is tr C/t; for herded rows, in a space of finite dimension, it is
+//! O(1/t²) while rows close to w remain.
 //!
 //! *Passes*: one for the features; over the stored features one for the mean and one per selected
 //! row. *Flops*: the map, 2np per selected row. *Bytes*: the features, n.
@@ -39,9 +39,9 @@ pub struct Herd {
 /// Rows that represent a table, with the cost of selecting them.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Represented {
-    /// Stored numbers of the selected rows, in order of selection.
+    /// Row numbers of the selected rows in the table, in order of selection.
     pub rows: Vec<u64>,
-    /// Mean of every feature over the rows of the table, which replaces a missing value.
+    /// Mean of every input over the rows of the table; it replaces missing values.
     #[serde(skip)]
     pub means: Vec<f64>,
     /// |μ − mean of the rows selected so far|² after each step, as in [`Herd`].
@@ -80,8 +80,8 @@ pub fn represent<T: Real>(
     let place = |shape: &ProblemSize, cut: PassShape| -> (FeatureTier, Plan) {
         let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
         let plan = plan::pass_features("herding", shape, cut, resources.memory)
-            .term("numbers of the rows", n.saturating_mul(9), "herd fewer rows (`rows`)")
-            .term("picks", count.saturating_mul(32), "lower `count`");
+            .term("row numbers", n.saturating_mul(9), "select among fewer rows (`rows`)")
+            .term("selected rows", count.saturating_mul(32), "lower `count`");
         FeatureTier::choose(plan, shape, resources)
     };
     let plans = plan::cut(&shape, &|cut| place(&shape, cut).1, resources.memory);

@@ -123,7 +123,7 @@ impl Spreads {
 /// Computes a, b and d: one pass over the features.
 fn spreads<T: Real>(data: &FitData<'_, T>, kept: &StoredFeatures<'_, T>, mean: &[f64], p: usize) -> Result<Spreads> {
     let mut spreads = Spreads::default();
-    let observer = data.resources.stages.stage("spread of the features", Some(kept.n as u64));
+    let observer = data.resources.stages.stage("squared norms of the features", Some(kept.n as u64));
     kept.visit(&*observer, |tile| {
         for i in 0..tile.rows() {
             let (first, second) = tile.row(i).split_at(p);

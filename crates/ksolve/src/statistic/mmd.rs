@@ -48,7 +48,7 @@ fn plan(plan: Plan, shape: &ProblemSize, cut: PassShape, permutations: usize) ->
     plan.term("covariance and its eigenvalues", 4 * 8 * p * p, "lower `rank`")
         .term("sums of random labels", labels.saturating_mul(8 * (p + 1) + e * p), "lower `permutations`")
         .term("random labels of a tile", labels.saturating_mul(cut.tile * e + 16), "lower `permutations`")
-        .term("keys of the rows", Choices::bytes(n, shape.threads), "take `permutations` 0")
+        .term("keys of the rows", Choices::bytes(n, shape.threads), "set `permutations` 0")
 }
 
 fn measure<T: Real>(data: &FitData<'_, T>, first: Division, permutations: usize) -> Result<Measured> {

@@ -5,8 +5,8 @@
 //! distribution under the null hypothesis in three ways, all of which are reported:
 //!
 //! * **permutation**: under random labels; exact for any number of rows;
-//! * **spectrum**: the limit, a weighted sum of chi-squared variables with the eigenvalues of the
-//!   features' covariances as weights, all of which a map of low rank provides;
+//! * **spectrum**: the limit, a weighted sum of chi-squared variables; the weights are the
+//!   eigenvalues of the covariances of the features, and a map of low rank provides all of them;
 //! * **gamma**: the gamma distribution with the same mean and variance, for comparison with other
 //!   programs.
 //!
@@ -39,7 +39,7 @@
 //! let samples = Compared::Samples(&first, &second);
 //! let outcome = measure::<f64>(mmd, samples, &options, 199, &resources)?;
 //! assert_eq!(outcome.rows, [100, 150]);
-//! // no random label has the two as far apart as they are
+//! // no random labelling gives a statistic as large as the observed one
 //! assert_eq!(outcome.measured.p_values.permutation, Some(1.0 / 200.0));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -124,8 +124,8 @@ impl PrecisionPair for MeasurePair {
 pub struct PValues {
     /// From random labels; at least 1/(permutations + 1). `None` without permutations.
     pub permutation: Option<f64>,
-    /// From the limit distribution; 1e-12 stands for anything below. `None` without a map, and for
-    /// constant features.
+    /// From the limit distribution; values below 1e-12 are reported as 1e-12. `None` without a map,
+    /// and for constant features.
     pub spectrum: Option<f64>,
     /// From the gamma distribution with the mean and variance of the limit. `None` without a map,
     /// and for constant features.
@@ -138,8 +138,8 @@ pub struct Measured {
     /// Statistic as a squared norm of means: never negative, biased upwards. The p-values refer to
     /// it.
     pub biased: f64,
-    /// Unbiased estimate, which may be negative. It belongs to the features of the map, which
-    /// differ from the kernel by the error of the map.
+    /// Unbiased estimate, which may be negative. It refers to the features of the map, whose inner
+    /// products differ from the kernel by the error of the map.
     pub unbiased: f64,
     /// Centred alignment of two kernels, between 0 and 1; `None` for two samples, and for constant
     /// features.
@@ -173,7 +173,7 @@ pub struct Outcome {
 
 static FAMILIES: Registry<StatisticFamily> = Registry::new(&[mmd::FAMILY, hsic::FAMILY]);
 
-/// Returns every statistic: the ones of this crate, then the [registered](register) ones.
+/// Returns every statistic: first those of this crate, then the [registered](register) statistics.
 pub fn registry() -> Vec<&'static StatisticFamily> {
     FAMILIES.all()
 }

@@ -26,7 +26,7 @@ const POINTS: usize = 24;
 /// would lose five digits.
 const FEW: f64 = 30.0;
 
-/// Size of the characteristic function below which the sum ends.
+/// Modulus of the characteristic function below which the sum ends.
 const NEGLIGIBLE: f64 = 1e-14;
 
 /// Maximum number of points on the real line; with more than [`FEW`] effective terms, some hundreds

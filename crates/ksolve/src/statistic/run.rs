@@ -124,8 +124,10 @@ fn check_samples(family: &StatisticFamily, tables: usize, options: &TrainOptions
         return Err(Error::option("rows", format!("{tables} tables"), format!("{} compares {two}", family.name)));
     }
     if options.map.is_exact() && family.compares == Compares::Columns {
-        let remedy =
-            format!("{} needs features; leave it out (with `rank` at the number of rows they are exact)", family.name);
+        let remedy = format!(
+            "{} needs a feature map; leave it out (at a `rank` equal to the number of rows the map is exact)",
+            family.name
+        );
         return Err(Error::option("map", "exact", remedy));
     }
     Ok(())
@@ -149,7 +151,7 @@ fn last<T: Real>(
         let bytes = rows.saturating_mul(p).saturating_mul(shape.element);
         return (
             FeatureTier::Memory,
-            plan.term("features of all rows", bytes, "lower `rank`, or take `permutations` 0"),
+            plan.term("features of all rows", bytes, "lower `rank`, or set `permutations` 0"),
         );
     }
     FeatureTier::choose(plan, shape, resources)

@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 pub struct Choice<'a> {
     /// Name of a solver, or [`super::ANY`].
     pub solver: &'a str,
-    /// Fit that the choice completes.
+    /// Fit that the search completes.
     pub base: &'a Fit,
-    /// Kernels, and how they are compared.
+    /// Kernels, and the options of their comparison.
     pub options: &'a TuneOptions,
     /// Scalings that are tried with the best kernel, after the scaling of the options.
     pub scalings: &'a [Scaling],
@@ -32,12 +32,12 @@ pub struct Choice<'a> {
     /// according to the listener, time suffice. A base fit with an exact map always uses the exact
     /// kernel.
     pub exact: bool,
-    /// Resources. The observer receives the stages of every step; checkpoints are not read.
+    /// Resources. The observer receives the stages of every step. Checkpoints are not read.
     pub run: &'a Run<'a>,
     /// Listener that receives the steps.
     pub listener: &'a dyn SearchListener,
-    /// Returns the fit that is written, which may have other ranks than the trials; called once, at
-    /// the end of the choice.
+    /// Function that returns the final fit, which may have other ranks than the trials; called
+    /// once, at the end of the search.
     pub written: &'a dyn Fn(&Chosen) -> Result<Fit>,
 }
 
@@ -57,7 +57,7 @@ impl Choice<'_> {
         if let Some(by) = self.options.select.filter(|by| by.needs_probabilities() && self.solver != ANY)
             && !has_probabilities(self.base)?
         {
-            let why = format!("the scores of {} are no probabilities; give auc or error, or tune {ANY}", self.solver);
+            let why = format!("the scores of {} are not probabilities; use auc or error, or tune {ANY}", self.solver);
             return Err(Error::option("measure", by, why));
         }
         let (tuned, trials) = self.scaled::<T>(&mut log, memory)?;
@@ -90,7 +90,7 @@ impl Choice<'_> {
             log.trial(what, || contest.step(self.run, memory))?;
             if log.is_late(memory)? && contest.hurry() {
                 self.listener
-                    .warn("the search was cut short: not every solver was tried on every fold; give more `time`, or more `work`");
+                    .warn("the search ended early: not every solver was tried on every fold; raise `time` or `work`");
             }
         }
         self.listener.end();
@@ -106,7 +106,7 @@ impl Choice<'_> {
         self.listener.begin(Part::Solvers, 1 + steps.iter().sum::<u64>());
         if let Some(plain) = plain {
             let mut two = [&winner, &plain].into_iter().map(|one| {
-                let what = format!("rows kept apart, metric {}", one.report.metric);
+                let what = format!("test rows, metric {}", one.report.metric);
                 log.trial(what, || timed(memory, || trials.test_halves(&one.fit, self.run)))
             });
             // lazily: an error in the first test ends the search before `memory` stores the second
@@ -122,15 +122,15 @@ impl Choice<'_> {
                 let drops = other < WORTH * chose;
                 if drops {
                     let why = format!(
-                        "on rows that it has not seen, the metric has error {chose:.4e}, and the best kernel without one {other:.4e}"
+                        "on test rows, the error is {chose:.4e} with the metric and {other:.4e} with the best kernel without a metric"
                     );
-                    self.listener.warn(&format!("{why}: the metric was left out"));
+                    self.listener.warn(&format!("{why}: the metric is discarded"));
                     winner = plain.instead_of(&winner, &mut contenders, Some(why));
                 }
                 test = Some(if drops { (unseen, others) } else { (seen, seconds) });
             }
         } else {
-            let what = "rows kept apart".to_string();
+            let what = "test rows".to_string();
             test = log.trial(what, || timed(memory, || trials.test(&winner.fit, self.run)))?;
         }
         let hurried = test.is_some() && is_told_by_half(&winner.fit) && log.is_fit_late(Duration::MAX, memory)?;
@@ -143,14 +143,14 @@ impl Choice<'_> {
         };
         let at_random = match tuned.alike {
             Some(_) => {
-                let (seed, what) = (self.options.training.seed, "rows at random".to_string());
+                let (seed, what) = (self.options.training.seed, "random rows".to_string());
                 log.trial(what, || memory.recall_or(|| trials.test_at_random(&winner.fit, seed, self.run)))?
             }
             None => None,
         };
         let elsewhere = match &test {
             Some((apart, _)) if unlike => {
-                let (seed, what) = (self.options.training.seed, "new rows of other kinds".to_string());
+                let (seed, what) = (self.options.training.seed, "rows that differ from the table".to_string());
                 let kinds = || trials.elsewhere(&winner.fit, self.selected, seed, self.run);
                 let found = log.trial(what, || memory.recall_or(kinds))?;
                 found.iter().filter_map(|kind| kind.warning(apart.error)).for_each(|text| self.listener.warn(&text));
@@ -198,9 +198,9 @@ impl Choice<'_> {
         }
     }
 
-    /// Returns the search at the scaling of the options, or at another scaling if its held-out
-    /// error is below [`WORTH`] times as large. A nonlinear scaling is not a metric, so rounds of
-    /// metric learning cannot find it.
+    /// Returns the search at the scaling of the options, or at another scaling if this reduces the
+    /// held-out error below the fraction [`WORTH`]. A nonlinear scaling is not a metric, so rounds
+    /// of metric learning cannot find it.
     fn scaled<T: Real>(&self, log: &mut Log<'_>, memory: &mut Memory<'_>) -> Result<(Tuned, Trials<T>)> {
         let resources = self.run.resources();
         let mut best = self.search::<T>(self.options, &resources, log, memory)?;
@@ -256,9 +256,8 @@ impl Choice<'_> {
             let enough = log.enough();
             log.learn(what, || search.step(memory, &enough).map(|made| (made, search.least())))?;
             if log.is_late(memory)? && search.hurry()? {
-                self.listener.warn(
-                    "the search was cut short: not every kernel was tried; give more `time`, or name fewer `kernels`",
-                );
+                self.listener
+                    .warn("the search ended early: not every kernel was tried; raise `time`, or name fewer `kernels`");
             }
         }
         self.listener.end();

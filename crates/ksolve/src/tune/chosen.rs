@@ -7,7 +7,7 @@ use kapprox::metric::Metric;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A part of a choice; progress displays show its name.
+/// A part of a model selection; progress displays show its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Comparison of kernels.
@@ -22,8 +22,7 @@ pub enum Part {
 
 kmodel::enum_of_words!(Part, "part", "search" => Search, "solvers" => Solvers, "machines" => Machines, "fit" => Fit);
 
-/// A point in the history of a search: what was done, and the lowest held-out error of a kernel so
-/// far.
+/// An entry in the history of a search: the step, and the lowest held-out error of a kernel so far.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Moment {
     /// Seconds since the start of the search.
@@ -41,7 +40,7 @@ pub struct SearchWork {
     pub kernels: usize,
     /// Number of trials of solvers.
     pub solvers: usize,
-    /// Number of trials of exact solvers; `None` if there were none, or for no limit.
+    /// Number of trials of exact solvers; `None` if there were no such trials, or for no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machines: Option<usize>,
 }
@@ -64,14 +63,14 @@ impl std::str::FromStr for SearchWork {
             Ok(&[kernels, solvers]) => Ok(Self { kernels, solvers, machines: None }),
             Ok(&[kernels, solvers, machines]) => Ok(Self { kernels, solvers, machines: Some(machines) }),
             _ => {
-                Err("expected steps of the search and trials of solvers, such as 4,12, and of machines, such as 4,12,9"
+                Err("expected numbers of kernel steps and solver trials, such as 4,12, or also of exact fits, such as 4,12,9"
                     .to_string())
             }
         }
     }
 }
 
-/// Observes the steps of a choice, and may end a part early or stop the search.
+/// Observes the steps of a model selection; may end a part early or stop the search.
 pub trait SearchListener: Sync {
     /// Called when a part begins, with the likely number of its steps.
     fn begin(&self, _part: Part, _steps: u64) {}
@@ -112,7 +111,7 @@ pub struct Test {
     pub lambdas: usize,
 }
 
-/// The result of a choice.
+/// The result of a model selection.
 #[derive(Debug)]
 pub struct Chosen {
     /// Comparison of the kernels.
@@ -136,10 +135,10 @@ pub struct Chosen {
     /// If contiguous folds replaced random ones: the error of the winner, refitted, on random rows.
     pub at_random: Option<Apart>,
     /// Errors of the winner, refitted, on kinds of new rows that differ from the table; empty if
-    /// folds were given.
+    /// the caller specified folds.
     pub elsewhere: Vec<Elsewhere>,
-    /// Number of steps; passed as [`super::Choice::work`] they repeat this choice.
+    /// Number of steps; passed as [`super::Choice::work`] they repeat this model selection.
     pub work: SearchWork,
-    /// Steps of the search in order of time, each with the best score so far.
+    /// Steps of the search in chronological order, each with the best score so far.
     pub history: Vec<Moment>,
 }

@@ -3,8 +3,8 @@
 //! In the first round, every contender is fitted on all folds but one and scored on that fold. The
 //! better half, at least [`STAY`], continues on a second fold, and so on for up to [`FOLDS`] folds.
 //! The lowest mean error wins. Classifiers are compared by [`Select`], while kernels were chosen by
-//! squared error; therefore the best kernel without a metric competes again, and first: it is
-//! nearly the default fit.
+//! squared error; therefore the best kernel without a metric competes again. It is tried first,
+//! because it is close to the default fit.
 //!
 //! *Cost*: one fit per contender on the first fold, for half of them another fit, and so on; each
 //! at rank [`RANK`] on the rows of the sample.
@@ -16,7 +16,7 @@ use crate::{Error, Result, folds::FoldSpec, lists::half_decade, request::MetricS
 use kapprox::{Real, metric::Metric};
 use std::{ops::RangeInclusive, sync::Arc};
 
-/// The name that stands for all solvers of the target's task.
+/// The solver name that selects all solvers of the target's task.
 pub const ANY: &str = "any";
 
 /// Maximum rank of a trial: sufficient to compare regularisation parameters and solvers, and fast.
@@ -49,7 +49,7 @@ const PAIRED: RangeInclusive<usize> = 3..=10;
 /// A fit that takes part in a contest.
 #[derive(Clone)]
 pub(super) struct Contender {
-    /// Solver without its regularisation parameter: `svm, pairs`.
+    /// Solver without its regularisation parameter: `svm, one-vs-one`.
     pub(super) name: String,
     /// Fit at the requested ranks.
     pub(super) fit: Fit,
@@ -88,7 +88,7 @@ impl Contender {
         self.fit.metric.known()
     }
 
-    /// Returns the contender for `to` rows, given that the trials had `from` rows.
+    /// Returns the contender for a fit on `to` rows, after trials on `from` rows.
     ///
     /// With a feature map, lambda falls with the square root of the number of rows, the optimal
     /// rate for a function in the kernel's space (Caponnetto, De Vito, "Optimal rates for the
@@ -246,9 +246,8 @@ impl<'a, T: Real> Contest<'a, T> {
         let least = self.contenders.iter().map(mean).fold(f64::INFINITY, f64::min);
         let winner = &mut self.contenders[self.alive[0]];
         winner.report.chosen = true;
-        winner.report.why = (mean(winner) > least).then(|| {
-            "the means are of different numbers of folds; this one is the least on those that two share".into()
-        });
+        winner.report.why = (mean(winner) > least)
+            .then(|| "the means cover different numbers of folds; on the shared folds, this one is the lowest".into());
         (winner.clone(), self.contenders)
     }
 }
@@ -270,7 +269,7 @@ fn stay(alive: usize) -> usize {
 }
 
 /// Returns the contenders after a search: `solver`, or every solver of the task for [`ANY`], at
-/// several regularisation parameters unless one is given. Each uses the learned metric and, for
+/// several regularisation parameters unless the fit has one. Each uses the learned metric and, for
 /// [`ANY`], also competes without it.
 pub(super) fn contenders(solver: &str, base: &Fit, tuned: &Tuned, by: Select) -> Result<Vec<Contender>> {
     let best = (tuned.kernel.clone(), tuned.source(), tuned.form.as_str());
@@ -278,7 +277,7 @@ pub(super) fn contenders(solver: &str, base: &Fit, tuned: &Tuned, by: Select) ->
     let plain = plain.transpose()?.map(|kernel| (kernel, MetricSource::None, "none"));
     let (behind, mut found): (Vec<_>, Vec<Contender>) = (plain.into_iter().chain([best]).collect(), Vec::new());
     for (fit, lambda, name) in fits(solver, base, tuned, by)? {
-        // interleaved, so that a search that is cut short has tried both
+        // interleaved, so that a search that ends early has tried both
         for (kernel, metric, form) in &behind {
             let report = ContenderReport::new(titled(&name, lambda), kernel, form);
             let fit = fit.clone().kernel(kernel.clone()).metric(metric.clone());
@@ -316,7 +315,7 @@ fn fits(solver: &str, base: &Fit, tuned: &Tuned, by: Select) -> Result<Vec<(Fit,
         for pairs in [false, true].into_iter().filter(|pairs| paired || !pairs) {
             let mut found = Vec::new();
             let fit = if pairs { fit.clone().set(svm::PAIRS.name, true) } else { fit.clone() };
-            let told = if pairs { format!("{name}, pairs") } else { name.to_string() };
+            let told = if pairs { format!("{name}, one-vs-one") } else { name.to_string() };
             let at = |lambda: &f64| (fit.clone().set(parameter::LAMBDA.name, lambda), Some(*lambda), told.clone());
             found.extend(lambdas.iter().map(at));
             found.extend(lambdas.is_empty().then(|| (fit.clone(), None, told.clone())));

@@ -6,8 +6,8 @@
 //! in tight clusters have copies in every fold. Therefore the chosen model is refitted without some
 //! groups, without later rows, or without clusters, and tested on these.
 //!
-//! *Cost*: a fit of a trial for each kind of rows that is found; for clusters, the distances of a
-//! few hundred rows to all rows of the sample.
+//! *Cost*: one trial fit for each kind of rows in the table; for clusters, the distances of a few
+//! hundred rows to all rows of the sample.
 
 use super::{Apart, trial::Trials};
 use crate::Result;
@@ -36,8 +36,8 @@ const SEEDS: usize = 500;
 const NEIGHBOURS: usize = 30;
 const NUMBERS: usize = 2_000_000_000;
 
-/// A row has near-copies if the distance of the next neighbour exceeds theirs by this factor; a
-/// table has near-copies if more than half of its examined rows have.
+/// Minimum ratio of the distance of the next neighbour to the distances of near-copies. A table has
+/// near-copies if more than half of its examined rows have some.
 const GAP: f64 = 5.0;
 
 /// Ratio of the errors above which near-copies make the error estimate too optimistic.
@@ -48,7 +48,7 @@ const WORSE: f64 = 1.5;
 pub struct Elsewhere {
     /// Kind of rows: `other values of subject`, `later rows by date`, `rows without a near-copy`.
     pub rows: String,
-    /// Folds that hold out such rows in all choices; `None` for near-copies, which no column
+    /// Folds that hold out such rows in a repeated search; `None` for near-copies, which no column
     /// identifies.
     pub folds: Option<String>,
     /// Error on these rows.
@@ -62,8 +62,9 @@ impl Elsewhere {
         let error = self.apart.error;
         (self.folds.is_none() && error > WORSE * told).then(|| {
             format!(
-                "most rows have near-copies, and folds at random hold rows out whose copies are learned from: on rows without a copy the \
-                 error is {error:.4e}, not {told:.4e}; if new rows have none, name a column of the copies: `folds` groups:5:COLUMN"
+                "most rows have near-copies, and random folds leave copies of validation rows among the training rows: on rows \
+                 without a copy the error is {error:.4e}, not {told:.4e}; if new rows have no copies, name a column that \
+                 identifies the copies: `folds` groups:5:COLUMN"
             )
         })
     }

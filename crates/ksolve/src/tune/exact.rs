@@ -3,8 +3,8 @@
 //!
 //! A map with few features needs a large length scale, because small ones need many landmarks. The
 //! exact kernel is best at a small length scale and, if the target has steps, with a rougher
-//! kernel. Therefore these are chosen again, with the metric that was found: first the kernel, then
-//! the length scale of the best kernel, then its regularisation parameter, each while the held-out
+//! kernel. Therefore these are chosen again, with the learned metric: first the kernel, then the
+//! length scale of the best kernel, then its regularisation parameter, each while the held-out
 //! error falls. For more rows, the length scale stays the same, and so does lambda·n, the noise
 //! variance of the target.
 //!
@@ -27,8 +27,8 @@ use kstore::Selected;
 const ROWS: usize = 5_000;
 
 /// Regularisation parameters that every kernel is tried with: 1e-3, for noisy targets, only if the
-/// trials have fewer than [`ROWS`] rows; then one for small and one for large length scales. Below,
-/// the smallest one.
+/// trials have fewer than [`ROWS`] rows; then one for small and one for large length scales.
+/// [`LEAST`] is the smallest one that is tried.
 const LAMBDAS: [f64; 3] = [1e-3, 1e-5, 1e-7];
 const LEAST: f64 = 1e-9;
 
@@ -74,10 +74,10 @@ struct Walk<'w, 'l, 'm, 'j, T> {
 }
 
 impl Choice<'_> {
-    /// Returns the best exact solver: that of the winner, or else of the best contender with an
-    /// exact solver. Returns `None` if the fit should use a map: lambda is given, no contender has
-    /// an exact solver, memory or time do not suffice, the rows are too few to compare error rates,
-    /// or the winner is better on the same number of rows.
+    /// Returns the best exact solver: the exact solver of the winner or, if it has none, of the
+    /// best contender that has one. Returns `None` if the fit should use a map: lambda is set, no
+    /// contender has an exact solver, memory or time do not suffice, the rows are too few to
+    /// compare error rates, or the winner is better on the same number of rows.
     ///
     /// # Errors
     /// Errors of the listener; if the exact map was requested, the reason why no exact fit
@@ -98,7 +98,7 @@ impl Choice<'_> {
             return Ok(None);
         }
         let Some((name, fit, fits)) = machine(tried, !self.base.gives_penalty(), self.selected, self.run)? else {
-            let why = "no solver that was tried has a machine on the kernel itself; leave `map` out";
+            let why = "none of the tried solvers supports the exact kernel; leave `map` out";
             return if asked { Err(Error::option("map", "exact", why)) } else { Ok(None) };
         };
         let few = tuned.classes > 0 && trials.seen() < ROWS;
@@ -132,20 +132,22 @@ impl Choice<'_> {
         }
         let Walk { name, fit, best, problem, .. } = walk;
         let Some(best) = best.filter(|best| best.error.is_finite()) else {
-            let why = problem.unwrap_or("no machine could be fitted".to_string());
+            let why = problem.unwrap_or("no exact fit succeeded".to_string());
             return if asked { Err(Error::option("map", "exact", why)) } else { Ok(None) };
         };
         let report = ContenderReport::new(titled(&name, best.lambda), &best.kernel, &best.form);
         let report = ContenderReport { errors: vec![best.error], mean: Some(best.error), ..report };
         let fit = fit.kernel(best.kernel).metric(best.metric);
         let fit = Contender { name, fit, lambda: best.lambda, report };
-        let why = rival.map(|rival| format!("{} has error {rival:.4e} on as many rows", winner.report.solver));
+        let why =
+            rival.map(|rival| format!("{} has error {rival:.4e} on the same number of rows", winner.report.solver));
         Ok(Some((fit.for_rows(learned as u64, seen, None), why)))
     }
 }
 
-/// Returns the exact solver of the winner, or else of the best contender with one, with its name
-/// and whether it fits the memory. If `free`, its regularisation parameter is still to be chosen.
+/// Returns the exact solver of the winner or, if it has none, of the best contender that has one;
+/// with its name and whether it fits the memory. If `free`, its regularisation parameter is still
+/// to be chosen.
 fn machine(tried: &[Contender], free: bool, selected: &Selected, run: &Run<'_>) -> Result<Option<(String, Fit, bool)>> {
     let mut order: Vec<&Contender> = tried.iter().collect();
     let mean = |contender: &Contender| contender.report.mean.unwrap_or(f64::INFINITY);
@@ -154,7 +156,7 @@ fn machine(tried: &[Contender], free: bool, selected: &Selected, run: &Run<'_>) 
         let fit = fit.clone().on_kernel()?;
         let whole = if free { fit.clone().set(parameter::LAMBDA.name, LAMBDAS[1]) } else { fit.clone() };
         if let Ok(plan) = whole.plan(selected, run) {
-            return Ok(Some((format!("{name} on the kernel itself"), fit, plan.fits())));
+            return Ok(Some((format!("{name} on the exact kernel"), fit, plan.fits())));
         }
     }
     Ok(None)
@@ -285,11 +287,11 @@ mod tests {
         let first = |tried: &[Contender]| machine(tried, true, &selected, &Run::new()).unwrap().map(|found| found.0);
         let of =
             |svm: f64| [contender("logistic", 0.1, true), contender("svm", svm, false), contender("ridge", 0.2, false)];
-        assert_eq!(first(&of(0.15)).as_deref(), Some("svm on the kernel itself"));
-        assert_eq!(first(&of(0.25)).as_deref(), Some("ridge on the kernel itself"));
+        assert_eq!(first(&of(0.15)).as_deref(), Some("svm on the exact kernel"));
+        assert_eq!(first(&of(0.25)).as_deref(), Some("ridge on the exact kernel"));
         // the winner comes first, even if its mean is higher
         let won = [contender("svm", 0.3, true), contender("ridge", 0.2, false)];
-        assert_eq!(first(&won).as_deref(), Some("svm on the kernel itself"));
+        assert_eq!(first(&won).as_deref(), Some("svm on the exact kernel"));
         assert_eq!(first(&of(0.15)[..1]), None);
     }
 }

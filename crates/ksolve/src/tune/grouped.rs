@@ -8,9 +8,8 @@ use kstore::key::{Purpose, Stream};
 use kstore::{Coded, MemoryRows, Pass, RowSource};
 use std::cmp::Reverse;
 
-/// Draws random groups while their rows do not exceed `most`; the groups with the largest keys come
-/// first in the sample. Returns `None` if the table has no groups or the first group is too large.
-/// Two passes.
+/// Draws random groups until their rows would exceed `most`, in descending order of the keys of the
+/// groups. Returns `None` if the table has no groups or the first group is too large. Two passes.
 pub(super) fn draw<T: Real>(
     source: &dyn RowSource<T>,
     survey: &Survey,

@@ -1,4 +1,4 @@
-//! The history of a choice, and whether its current part is late.
+//! The history of a search, and the decision whether its current part should end.
 
 use super::Memory;
 use super::chosen::{Moment, Part, SearchListener, SearchWork};
@@ -18,7 +18,7 @@ pub(super) struct Log<'a> {
     pub(super) took: Duration,
 }
 
-/// The steps of a part, and the number of steps after which it was late.
+/// The number of steps of a part, and the number of steps after which the part was late.
 #[derive(Clone, Copy, Debug, Default)]
 struct PartWork {
     made: usize,
@@ -53,7 +53,7 @@ impl<'a> Log<'a> {
         move |more| most.map_or_else(|| listener.is_late(part, took), |most| made + more >= most)
     }
 
-    /// Returns true if the part should end. The answer is stored in `memory`, so a resumed choice
+    /// Returns true if the part should end. The answer is stored in `memory`, so a resumed search
     /// takes the same path.
     pub(super) fn is_late(&mut self, memory: &mut Memory<'_>) -> Result<bool> {
         let enough = self.enough();

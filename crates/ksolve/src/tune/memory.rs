@@ -46,7 +46,7 @@ impl<'j> Memory<'j> {
     ) -> Result<R> {
         let unreadable = |error: serde_json::Error| {
             let why = kstore::shown::json(&error);
-            let why = format!("a result in the checkpoint cannot be read ({why}); start afresh");
+            let why = format!("a result in the checkpoint cannot be read ({why}); start again with `fresh`");
             Error::option("fresh", "", why)
         };
         if let Some(line) = self.results.0.get(self.next) {
@@ -92,6 +92,6 @@ mod tests {
         memory.next = 0;
         assert!(Log::new(&early, None).is_late(&mut memory).unwrap());
         assert!(!Log::new(&late, None).is_fit_late(Duration::ZERO, &mut memory).unwrap());
-        assert!(!Log::new(&early, None).is_late(&mut memory).unwrap(), "asked for the first time");
+        assert!(!Log::new(&early, None).is_late(&mut memory).unwrap(), "not stored yet");
     }
 }

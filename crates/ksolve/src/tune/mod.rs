@@ -22,7 +22,7 @@
 //! asinh-scaled features, which no metric can learn ([`Choice`]).
 //!
 //! *Passes over the table*: statistics, the sample, its targets. *Cost*: every rung takes about as
-//! long as the last, which measures two kernels on the whole sample. *Bytes*: three times the
+//! long as the last rung, which measures two kernels on the whole sample. *Bytes*: three times the
 //! sample, plus the memory of ridge regression.
 //!
 //! Reference: Jamieson, Talwalkar, "Non-stochastic best arm identification and hyperparameter
@@ -154,7 +154,8 @@ impl<'a, T: Real> Search<'a, T> {
         if let (Some(by @ Select::Auc), Targets::Classes(classes)) = (options.select, &targets)
             && classes.labels().len() != 2
         {
-            let why = format!("it ranks two classes, and there are {}; give log-loss or error", classes.labels().len());
+            let why =
+                format!("expected two classes, but the target has {}; use log-loss or error", classes.labels().len());
             return Err(Error::option("measure", by, why));
         }
         let free = options.blocks && matches!(training.folds, FoldSpec::Hash(_));

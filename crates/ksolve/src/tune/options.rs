@@ -153,13 +153,13 @@ pub(super) fn check(options: &TuneOptions, features: usize) -> Result<()> {
     let training = &options.training;
     training.check()?;
     if training.tolerance.is_some() {
-        return Err(Error::option("tolerance", "a tolerance", "the search chooses among `ranks`; leave it out"));
+        return Err(Error::option("tolerance", "a tolerance", "the search compares `ranks` instead; leave it out"));
     }
     if let Some(factor) = options.factors.iter().find(|factor| !(factor.is_finite() && **factor > 0.0)) {
         return Err(Error::option(
             "factors",
             kstore::shown::number(*factor),
-            "a length scale is multiplied by positive numbers only",
+            "expected a positive factor of the length scale",
         ));
     }
     if options.kernels.is_empty() || options.factors.is_empty() {
@@ -169,11 +169,10 @@ pub(super) fn check(options: &TuneOptions, features: usize) -> Result<()> {
         kernel.check_features(options.training.metric.outputs(features))?;
     }
     if options.score == Score::Cv && matches!(training.folds, crate::FoldSpec::None) {
-        return Err(Error::option("score", "cv", "it needs folds; give `folds` 5, or `score` gcv"));
+        return Err(Error::option("score", "cv", "it needs folds; use `folds` 5, or `score` gcv"));
     }
     if let Some(by) = options.select.filter(|by| *by != Select::Error && training.task == Task::Regression) {
-        let why =
-            "it compares classes, and the target holds numbers to be learned as such; leave it out, or learn classes";
+        let why = "it compares classifiers, but the target is numeric (regression); leave it out, or set `task` classification";
         return Err(Error::option("measure", by, why));
     }
     Ok(())
@@ -206,8 +205,8 @@ pub(super) fn plan<T: Real>(
         solve(&shape, cut, resources.memory).term("system and its factor", ridge.solve_bytes(shape.map.p), RANK)
     };
     let (cut, plans) = cut(&shape, &last, resources.memory);
-    // the sample with the test rows; without them by key, and in table order; all of these for two
-    // scalings, and the rows of a rung or trial
+    // three copies of the sample, for each of two scalings: with the test rows, without them in key
+    // order, and without them in table order; and the rows of a rung or trial
     let bytes = rows.saturating_mul(8 * (shape.d * shape.element + 40) + 80 * (t + 1));
     let sampled = |plan: Plan| plan.term("sampled rows", bytes, "lower `sample`");
     let mut plans: Vec<Plan> = plans.into_iter().map(sampled).collect();

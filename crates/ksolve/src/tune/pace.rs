@@ -18,9 +18,9 @@ const BETWEEN: [usize; 5] = [700, 1_400, 2_800, 5_600, 11_200];
 /// rows.
 const SYSTEMS: f64 = 2.6;
 
-/// Large matrix products run at a higher rate than small ones: their time grows by this power of
-/// the rank less. A test at rank 1,000 predicts 68 s for rank 4,000 and 377 s for rank 8,000, which
-/// took 45 and 220.
+/// Large matrix products run at a higher rate than small ones: this exponent is subtracted from the
+/// power of the rank. A test at rank 1,000 predicts 68 s for rank 4,000 and 377 s for rank 8,000,
+/// which took 45 and 220.
 const RATE: f64 = 0.25;
 
 /// Minimum fraction of the time of a fit, at the rank of the trials, that computing features takes.
@@ -37,7 +37,7 @@ const SEARCHED: f64 = 0.4;
 const TRIED: f64 = 0.6;
 const COMPARED: f64 = 0.7;
 
-/// The clock of a choice.
+/// The time limit of a search and its final fit, and the time of its start.
 #[derive(Debug)]
 pub struct Pace {
     started: Instant,
@@ -45,7 +45,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Starts the clock; `None` sets no limit.
+    /// Starts the time budget; `None` sets no limit.
     pub fn new(time: Option<Duration>) -> Self {
         Self { started: Instant::now(), time }
     }
@@ -98,7 +98,7 @@ impl Reach {
         self.local.into_iter().fold(fit, |fit, rows| fit.set(ridge::LOCAL.name, rows))
     }
 
-    /// Returns the command-line options that repeat such a fit on any machine.
+    /// Returns the command-line options that repeat this fit on any machine.
     pub fn told(&self, fit: &Fit) -> String {
         let ranks = match fit.family().reads(&parameter::RANKS) {
             true => format!("--ranks {}", listed(&self.ranks)),
@@ -221,7 +221,7 @@ fn likely(fit: &Fit, found: &Chosen, rank: usize) -> Result<Option<f64>> {
 }
 
 /// Returns the fraction of the time that grows linearly with the rank, such as iterations over all
-/// features, given the relative time at half the rank. The rest grows with the square of the rank,
+/// features, from the relative time at half the rank. The rest grows with the square of the rank,
 /// like computing the features, and is at least [`FEATURES`].
 fn share_of_steps(at_half: f64) -> f64 {
     (4.0 * at_half - 1.0).clamp(0.0, 1.0 - FEATURES)
@@ -237,7 +237,7 @@ mod tests {
             let at_half = steps / 2.0 + (1.0 - steps) / 4.0;
             assert!((share_of_steps(at_half) - steps).abs() < 1e-12, "{steps}");
         }
-        // of an inaccurate clock
+        // values of an inaccurate clock are clamped
         assert_eq!((share_of_steps(0.9), share_of_steps(0.1)), (1.0 - FEATURES, 0.0));
     }
 }

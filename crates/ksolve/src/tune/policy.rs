@@ -32,13 +32,13 @@ pub struct Given {
 ///
 /// * a **metric** of each kernel is learned if errors are compared (`score` cv or gcv), no factors
 ///   of length scales are given, and the rows have at most [`MOST_LEARNED`] features;
-/// * **landmarks** with a learned metric are uniform: few directions matter then, so schemes that
-///   minimise the kernel residual take long and predict no better;
+/// * **landmarks** with a learned metric are uniform: a learned metric leaves few directions, so
+///   schemes that minimise the kernel residual take longer and predict no better;
 /// * the **scalings** asinh and quantile are tried in addition to standard scaling if a metric is
 ///   learned and `score` is cv;
 /// * **missing values** become an indicator feature;
-/// * with a **time** limit, the fit uses the exact kernel if it is likely to finish in time,
-///   otherwise the largest rank that is.
+/// * with a **time** limit, the fit uses the exact kernel if it is predicted to finish in time,
+///   otherwise the largest rank for which this holds.
 ///
 /// ```
 /// use ksolve::{predict::Predictor, tune::{SearchWork, Tune}};
@@ -139,7 +139,7 @@ impl Tune {
         Self { sample, ..self }
     }
 
-    /// Sets the rank of the fit, and of the trials unless the work is given.
+    /// Sets the rank of the fit, and of the trials unless the work is set.
     #[must_use]
     pub fn rank(self, rank: usize) -> Self {
         Self { fit: self.fit.rank(rank), ..self }
@@ -216,7 +216,7 @@ impl Tune {
     }
 
     /// Returns the fit that selects the rows: with the default metric and landmarks, and without
-    /// ranks if the work is given, because the search that reported this work had none.
+    /// ranks if the work is set, because the search that reported this work had no ranks.
     #[doc(hidden)]
     pub fn prepared(&self) -> Fit {
         let mut fit = self.fit.clone();
@@ -249,7 +249,7 @@ impl Tune {
     #[doc(hidden)]
     pub fn options(&self, base: &Fit, selected: &Selected) -> Result<TuneOptions> {
         if let Some(factors) = self.factors.as_ref().filter(|_| self.learns_metric()) {
-            let why = "length scales are found with the metric; leave it out, or give `metric` none";
+            let why = "the metric determines the length scales; leave it out, or set `metric` none";
             return Err(Error::option("factors", factors, why));
         }
         let learns = self.learns_metric() && !self.is_too_wide(selected.shape().features);
@@ -264,7 +264,7 @@ impl Tune {
         Ok(options)
     }
 
-    /// Returns the choice with these defaults.
+    /// Returns the model selection with these defaults.
     #[doc(hidden)]
     pub fn choice<'a>(
         &'a self,
@@ -291,9 +291,9 @@ impl Tune {
         }
     }
 
-    /// Returns the final fit of a choice. With a time limit and `pace`, it has the ranks that fit
-    /// the time, and the command-line options that repeat it on any machine are returned too.
-    /// `opened` opens the files of a fit.
+    /// Returns the final fit of a model selection. With a time limit and `pace`, it has the ranks
+    /// that fit the time, and the command-line options that repeat it on any machine are returned
+    /// too. `opened` opens the files of a fit.
     ///
     /// # Errors
     /// The errors of [`Pace::reach`] and of `opened`.

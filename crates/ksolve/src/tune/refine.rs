@@ -6,8 +6,7 @@
 //! smaller length scales. Therefore the best [`KERNELS`] learn theirs again at a higher rank and
 //! compete once more. The earlier result of a kernel is its first round there, so a round wins only
 //! if its error is lower than the error of the same kernel at the same rank and of the best kernel
-//! so far, wherever the search is cut short.
-//! rank, and than that of the best kernel so far, wherever the search is cut.
+//! so far, wherever the search ends early.
 
 use super::{Entry, Memory, Rung, Search};
 use crate::metric::{self, RoundRequest};
@@ -68,7 +67,8 @@ impl<T: Real> Search<'_, T> {
         Ok(made)
     }
 
-    /// Returns the search with the clearly lower error, `self` in doubt; its report covers both.
+    /// Returns the search with the clearly lower error, or `self` without a clear difference; its
+    /// report covers both.
     pub(super) fn or(self, other: Self) -> Self {
         let score = |search: &Self| search.winner().and_then(|entry| entry.score).unwrap_or(f64::INFINITY);
         let (mut best, other) = if score(&other) < WORTH * score(&self) { (other, self) } else { (self, other) };

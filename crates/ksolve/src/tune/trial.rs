@@ -13,8 +13,8 @@ use std::collections::BTreeSet;
 /// Minimum number of pairs for a meaningful error of their order.
 const FEW_PAIRS: f64 = 100.0;
 
-/// The rows of a search, scaled, each with its fold. One fold is the test set, which no choice
-/// uses.
+/// The rows of a search, scaled, each with its fold. One fold is the test set, which no step of the
+/// search uses.
 pub(super) struct Trials<T> {
     rows: MemoryRows<T>,
     /// Names of the features, to which kernels may refer.
@@ -36,7 +36,7 @@ pub(super) struct Trials<T> {
     grouped: bool,
 }
 
-/// The error of a model on test rows, which no choice of the search used.
+/// The error of a model on test rows, which no step of the search used.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Apart {
     /// Number of training rows.
@@ -70,7 +70,7 @@ pub struct Apart {
 }
 
 impl Apart {
-    /// Returns the compared measure, lower is better; `None` if it does not exist for the model or
+    /// Returns the value of a measure, lower is better; `None` if it is undefined for the model or
     /// the rows.
     pub(super) fn measure(&self, by: Select) -> Option<f64> {
         match by {
@@ -81,12 +81,12 @@ impl Apart {
         }
     }
 
-    /// Sets the error of an order; `None` if no group has rows of different grades.
+    /// Adds the scores of a ranking; `None` if no group has rows of different grades.
     fn of_pairs(self, found: RankingScores) -> Option<Self> {
         Some(Self { error: found.wrong_pairs?, pairs: Some(found.pairs), ..self })
     }
 
-    /// Sets the errors of predictions; `None` if there are none.
+    /// Adds the scores of predictions; `None` if there are no scores.
     fn of_targets(self, found: Evaluation) -> Option<Self> {
         Some(match found {
             Evaluation::Regression(RegressionScores { scores, .. }) => {
@@ -105,7 +105,7 @@ impl Apart {
 }
 
 impl<T: Real> Trials<T> {
-    /// Takes the rows of a search. If there are three folds or more and `may` is true, one becomes
+    /// Stores the rows of a search. If there are three folds or more and `may` is true, one becomes
     /// the test set: the last block, or the value of the fold column whose fraction of the rows is
     /// closest to a fifth.
     pub(super) fn new(
@@ -127,7 +127,7 @@ impl<T: Real> Trials<T> {
                 of_rows.push(folds.fold_of(*row, code(&block.groups, i))?);
                 values.extend((classes == 1).then(|| f64::from(code(&block.classes, i))));
                 values.extend_from_slice(&block.y[i * block.t..][..block.t]);
-                // a trial fits a table, and scales a cost C by the weights of that table
+                // the fit of a trial scales C by the weights in its table
                 values.extend(block.weight(i).map(|weight| weight * weight_unit));
                 values.extend(grouped.then(|| f64::from(code(&block.groups, i))));
             }
@@ -183,7 +183,7 @@ impl<T: Real> Trials<T> {
         scored.filter(|fold| self.folds.contains(fold))
     }
 
-    /// Returns the number of rows that choices use.
+    /// Returns the number of rows that the search uses: all except the test rows.
     pub(super) fn seen(&self) -> usize {
         (0..self.folds.len()).filter(|position| self.is_seen(*position)).count()
     }
@@ -221,11 +221,11 @@ impl<T: Real> Trials<T> {
         }
         let few = self.apart.is_some() && apart < FEW_PAIRS;
         Ok(few.then(|| {
-            format!("the rows kept apart have {apart} pairs of different grades, whose order tells little; a larger `sample` has more")
+            format!("the test rows have only {apart} pairs of different grades, too few for a reliable error; raise `sample`")
         }))
     }
 
-    /// Returns the rows that choices use, as a sample.
+    /// Returns the rows that the search uses, as a sample.
     pub(super) fn sample(&self) -> RowSample<T> {
         let d = self.rows.shape().features;
         let seen: Vec<usize> = (0..self.folds.len()).filter(|position| self.is_seen(*position)).collect();
@@ -250,11 +250,11 @@ impl<T: Real> Trials<T> {
         let learned = self.learned(fold, most);
         let takes = |position: usize| learned.binary_search(&position).is_ok();
         let found = self.scored(fit, &takes, &[&|position| self.folds[position] == fold], run)?;
-        let lacks = || Error::option("measure", by, "the rows of a fold are all of one class; give log-loss or error");
+        let lacks = || Error::option("measure", by, "all rows of a fold have the same class; use log-loss or error");
         found.first().map_or(Ok(f64::INFINITY), |found| found.measure(by).ok_or_else(lacks))
     }
 
-    /// Trains on all rows that choices use, and scores the test rows; `None` without test rows.
+    /// Trains on all rows that the search uses, and scores the test rows; `None` without test rows.
     pub(super) fn test(&self, fit: &Fit, run: &Run<'_>) -> Result<Option<Apart>> {
         let any = (0..self.folds.len()).any(|position| !self.is_seen(position));
         let found = any.then(|| self.scored(fit, &|i| self.teaches(i), &[&|i| !self.is_seen(i)], run)).transpose()?;
@@ -270,8 +270,8 @@ impl<T: Real> Trials<T> {
         Ok(self.scored(fit, &|i| of_rows[i] > 0, &[&|i| of_rows[i] == 0], run)?.into_iter().next())
     }
 
-    /// Same as [`Trials::test`] for two halves of the test rows: one to choose by, and one that
-    /// this choice does not use either. `None` for fewer than two rows.
+    /// Same as [`Trials::test`] for two halves of the test rows: the first decides whether the
+    /// metric is used, and the second scores the result. `None` for fewer than two rows.
     ///
     /// The rows alternate between the halves, so that in a table sorted by its target both halves
     /// cover the whole range. With contiguous folds, consecutive rows are correlated, and the
@@ -335,8 +335,7 @@ impl<T: Real> Trials<T> {
         let class_target = task == Task::Classification;
         let unscored = || Error::NoCell { precision: T::NAME };
         let unpaired = || {
-            let why =
-                "no two rows of a group that is held out have different grades; take a larger `sample`, or fewer folds";
+            let why = "no two rows of a validation group have different grades; raise `sample`, or use fewer folds";
             Error::option("folds", self.count, why)
         };
         let score = |rows: &&dyn Fn(usize) -> bool| {
@@ -358,7 +357,7 @@ impl<T: Real> Trials<T> {
         let (d, t) = (self.rows.shape().features, self.t);
         let places: Vec<usize> = (0..self.folds.len()).filter(|position| take(*position)).collect();
         if places.is_empty() {
-            let why = "no row of the sample is left to learn from or to score; take other folds, or a larger `sample`";
+            let why = "no row of the sample remains for training or scoring; use other folds, or raise `sample`";
             return Err(Error::Folds { folds: self.count.to_string(), why: why.to_string() });
         }
         let x: Vec<T> = places.iter().flat_map(|i| &self.rows.x()[i * d..(i + 1) * d]).copied().collect();

@@ -69,7 +69,7 @@ fn a_stray_row_is_predicted_as_the_nearest_that_was_seen() {
             let (found, told) = predicted(&clips, &stray);
             let near = [[0.3, edge, 0.0], [0.3, edge, 0.0], [least, 0.2, 0.0], [0.3, 0.5, 0.0]];
             assert_eq!(found, predicted(&not, &near).0, "{precision} {scaling}");
-            assert!(told.contains("3 of 4 rows lie outside what the fit saw, in b 2;"), "{told}");
+            assert!(told.contains("3 of 4 rows have values outside the training range, 2 of them in b;"), "{told}");
             // a row slightly outside is clipped without a warning
             assert_eq!(predicted(&clips, &[[0.3, edge + 0.01, 0.0]]), (vec![found[0]], String::new()));
             // slices are clipped like tables

@@ -146,10 +146,16 @@ fn users_help_and_noise_is_left_out() {
     assert!(with > without + 0.3, "{with} with the user, {without} without");
     let loaded = Predictor::from_bytes(&model).unwrap();
     let column = &loaded.card().encoding.as_ref().unwrap().columns()[0];
-    assert!(matches!(column.code, Code::Effects(_)) && column.to_string().contains("effects of 1,4"), "{column}");
+    assert!(
+        matches!(column.code, Code::Effects(_)) && column.to_string().contains("target encoding of 1,4"),
+        "{column}"
+    );
     let ((with, _, warnings), (without, ..)) = (r2(true, &["!class"]), r2(true, &["x"]));
     assert_eq!(with, without, "a column of noise has no say");
-    assert!(warnings.iter().any(|warning| warning.contains("tell no more of the target than chance")), "{warnings:?}");
+    assert!(
+        warnings.iter().any(|warning| warning.contains("do not predict the target better than chance")),
+        "{warnings:?}"
+    );
 }
 
 /// Large target values make the means of users differ by chance; the other folds' error shows it.

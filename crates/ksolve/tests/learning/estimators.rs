@@ -185,7 +185,7 @@ fn rows_and_targets_that_do_not_fit_are_rejected() {
     let kernel = Ridge::new().kernel(Kernel::gaussian(-1.0)).fit(&x, &numbers(&x)).unwrap_err().to_string();
     assert!(kernel.contains("sigma must be > 0, got -1"), "{kernel}");
     let task = Ridge::new().set("task", "classification").fit(&x, &numbers(&x)).unwrap_err().to_string();
-    assert!(task.contains("this type predicts numbers"), "{task}");
+    assert!(task.contains("this estimator predicts numbers"), "{task}");
     let ragged = KernelPca::new(2).fit(&vec![vec![1.0, 2.0], vec![3.0]]).unwrap_err().to_string();
     assert_eq!(ragged, "columns of a row: expected 2, got 1");
     let one = Svm::new().fit(&x, &vec![true; 50]).unwrap_err().to_string();

@@ -174,7 +174,11 @@ fn where_no_metric_helps_the_report_says_so() {
     let fit = Fit::ridge().rank(20).metric(MetricSource::Learned(MetricForm::Full));
     let report = fit.on(&table, &["y"], &Run::new()).unwrap().report;
     assert!(report.metric.is_none());
-    assert!(report.warnings.iter().any(|text| text.contains("no metric was better")), "{:?}", report.warnings);
+    assert!(
+        report.warnings.iter().any(|text| text.contains("no metric had a smaller held-out error")),
+        "{:?}",
+        report.warnings
+    );
 }
 
 #[test]
@@ -188,7 +192,7 @@ fn what_cannot_be_learned_is_refused_in_a_sentence() {
     assert!(text.contains("learned from a target"), "{text}");
     let on = Kernel::parse("gaussian(sigma=1, on=x0..x2)").unwrap();
     let text = refused(Fit::ridge().kernel(on).metric(MetricSource::Learned(MetricForm::Full)), &["y"]);
-    assert!(text.contains("take diagonal"), "{text}");
+    assert!(text.contains("use diagonal"), "{text}");
     let text = refused(Fit::ridge().metric(given(Metric::diagonal(vec![1.0; 4]).unwrap())), &["y"]);
     assert!(text.contains("4 features") && text.contains("the rows have 6"), "{text}");
     let text = refused(Fit::ridge().kernel(Kernel::parse("delta()").unwrap()).metric(learn), &["y"]);

@@ -60,7 +60,7 @@ impl Stages for Impatient {
     }
     fn warn(&self, text: String) {
         // regression uses the class codes of the table as its target
-        assert!(text.contains("are learned as a quantity"), "{text}");
+        assert!(text.contains("is treated as numeric"), "{text}");
     }
 }
 
@@ -81,7 +81,7 @@ impl Listener for Heard {
     }
     fn warn(&self, text: String) {
         // regression uses the class codes of the table as its target
-        assert!(text.contains("are learned as a quantity"), "{text}");
+        assert!(text.contains("is treated as numeric"), "{text}");
     }
 }
 
@@ -188,7 +188,7 @@ impl Stages for Restless {
     }
     fn warn(&self, text: String) {
         // regression uses the class codes of the table as its target
-        assert!(text.contains("are learned as a quantity"), "{text}");
+        assert!(text.contains("is treated as numeric"), "{text}");
     }
 }
 

@@ -11,14 +11,15 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Number of rows first read of all columns: few columns have no value among them.
+/// Number of rows that are read of all columns first: most columns have a value among them.
 const FIRST: u64 = 1024;
 
 impl Selected {
     /// Returns the selection without the features that have no value in any of its rows, unless
     /// they were named, and a note about them.
     ///
-    /// *Cost*: the first rows of the columns; all rows of the columns without a value there.
+    /// *Cost*: the first rows of all columns, and all rows of the columns without a value in the
+    /// first rows.
     pub(super) fn without_blank(&self) -> (Self, Option<ColumnNote>) {
         let (Coding::Plain(Some(asked)) | Coding::Asked(asked)) = &self.coding else { return (self.clone(), None) };
         // without a value, text and times produce no feature, named or not, and every row would be

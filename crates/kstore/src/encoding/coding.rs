@@ -1,4 +1,4 @@
-//! Which columns are categories, and what is known about their values.
+//! Requests for the encoding of columns, and the state of their encoding.
 
 use super::{Encoding, Entries, Grams, Lookups, Times, Weighing};
 use crate::schema::Kind;
@@ -114,11 +114,11 @@ impl Role {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Coding {
-    /// All columns are numbers; with the request if they may still be inspected.
+    /// All columns are numbers. The request is present if they may still be inspected.
     Plain(Option<Arc<Asked>>),
     Asked(Arc<Asked>),
-    /// The values are known. The counters hold, for each column, the number of values read that
-    /// have no feature.
+    /// The encoding is known. The counters hold, for each column, the number of values without a
+    /// feature that were read.
     Known(Arc<Lookups>, Arc<[AtomicU64]>),
 }
 

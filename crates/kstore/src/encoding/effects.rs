@@ -45,7 +45,8 @@ pub struct Effects {
     pub(super) values: Vec<u64>,
     /// Effect of each value on each output, row-major.
     pub(super) effects: Vec<f64>,
-    /// The same, estimated without each fold, for the training rows; not stored in a model.
+    /// Effects that are estimated without the rows of each fold, for the training rows; not stored
+    /// in a model.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) folds: Vec<Vec<f64>>,
 }
@@ -80,7 +81,7 @@ fn fold_of(row: u64) -> usize {
 /// Weights and weighted targets of some rows, for each fold: `[weight, target, …]`, concatenated.
 type Sums = Box<[f64]>;
 
-/// Sums that a pass has collected for the effects.
+/// The state of an [`EffectSearch`]: sums of weights and targets.
 #[derive(Clone, Debug)]
 pub struct FoundEffects {
     /// For each column, the sums of each value; `None` if there are too many values.
@@ -133,7 +134,7 @@ impl Selected {
     }
 
     /// Returns the search for effects on the targets, or on the frequencies of `classes` except the
-    /// first; limited to the first `MOST_OUTPUTS` outputs.
+    /// first; limited to the first `MAX_OUTPUTS` outputs.
     #[doc(hidden)]
     pub fn effects(&self, classes: Option<Arc<Vec<Label>>>) -> Option<EffectSearch> {
         let encoding = self.encoding()?;
@@ -199,7 +200,7 @@ impl Search for EffectSearch {
             }
         }
         if columns.is_empty() {
-            return Err(self.selected.table.empty("no column is left to be a feature"));
+            return Err(self.selected.table.empty("no column remains as a feature"));
         }
         Ok((self.selected.encoded(features, Encoding::new(columns))?, notes))
     }

@@ -36,7 +36,7 @@ pub struct Entries {
     /// What is counted in a text; absent for sparse rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) text: Option<Grams>,
-    /// The word of each column, ascending, if text is counted by words.
+    /// The word of each column, in ascending order, unless words are hashed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) words: Vec<String>,
     pub(super) weighing: Weighing,
@@ -160,8 +160,8 @@ impl EntryColumns {
     }
 
     /// Writes rows of a chunk. Returns false if a value is missing or not finite, or if a row has
-    /// more entries than fit; the first number of such a row is NaN. With `lenient`, a missing text
-    /// is a text without words.
+    /// more entries than fit; the first number of such a row is NaN. With `allow_missing`, a
+    /// missing text is a text without words.
     pub(super) fn rows<T: Real>(
         &self,
         views: &[View<'_>],
@@ -181,7 +181,7 @@ impl EntryColumns {
     }
 
     /// Collects the entries of a row. Returns false if a value is missing, except a missing text
-    /// with `lenient`.
+    /// with `allow_missing`.
     fn fill(&self, views: &[View<'_>], at: usize, lenient: bool, row: &mut EntryRow) -> bool {
         row.places.clear();
         row.values.clear();
@@ -226,8 +226,8 @@ impl EntryColumn {
         Self { first, places: words.zip(0..).collect(), entries }
     }
 
-    /// Returns the entries of the text in a row. A missing text has no entries with `lenient`;
-    /// otherwise it returns `None`.
+    /// Returns the entries of the text in a row. With `allow_missing`, a missing text has no
+    /// entries; otherwise the result is `None`.
     pub(super) fn text<'r>(
         &self,
         view: &View<'_>,

@@ -1,11 +1,11 @@
 //! The pass that learns entries: the words of texts, the number of rows with each word, and the
 //! largest values of columns.
 //!
-//! Words are counted in one pass, at most [`COUNTED`] at a time. If there are more, the rarest
-//! words are dropped until at most half remain, after a row or a merge of states. Rows and merges
-//! depend on row numbers only, and so do the dropped words. Of the remaining words, the ones in the
-//! most rows become features; ties are broken alphabetically. (Counting with such drops: Manku,
-//! Motwani, "Approximate frequency counts over data streams", VLDB 2002.)
+//! Words are counted in one pass, at most [`MAX_COUNTED_RUNS`] at a time. If there are more, the
+//! rarest words are dropped until at most half remain, after a row or a merge of states. Rows and
+//! merges depend on row numbers only, and so do the dropped words. Of the remaining words, the ones
+//! in the most rows become features; ties are broken alphabetically. (Counting with such drops:
+//! Manku, Motwani, "Approximate frequency counts over data streams", VLDB 2002.)
 
 use super::entries::{Entries, EntryColumns, EntryRow, Weighing};
 use super::grams::{COUNTED, Grams, Pieces};
@@ -109,7 +109,7 @@ impl Words {
     }
 }
 
-/// What a pass has found about entries.
+/// The state of an [`EntrySearch`]: counts of rows and largest values.
 #[derive(Clone, Debug)]
 pub struct FoundEntries {
     rows: u64,
@@ -139,7 +139,8 @@ pub struct EntrySearch {
 }
 
 impl Selected {
-    /// Returns the search for what its entries need; `None` if there is nothing to learn.
+    /// Returns the search for the words and factors of its entries; `None` if there is nothing to
+    /// learn.
     #[doc(hidden)]
     pub fn entry_search(&self) -> Option<EntrySearch> {
         let of = |(place, column): (usize, &CodedColumn)| match &column.code {
@@ -200,7 +201,10 @@ impl Search for EntrySearch {
                 let chosen = words.chosen(grams.features, if entries.is_dense() { 2 } else { 1 });
                 if chosen.is_empty() {
                     let has = if entries.is_dense() { "no two texts share" } else { "no text has" };
-                    let (what, why) = (format!("column {name:?}"), format!("{has} one of {grams}"));
+                    let (what, why) = (
+                        format!("column {name:?}"),
+                        format!("{has} a feature of {grams}; choose others in `text`, or exclude the column"),
+                    );
                     return Err(Error::Empty { what, why });
                 }
                 if words.dropped || chosen.len() < words.rows.len() {

@@ -131,9 +131,10 @@ impl<T: Real> Expansion<T> {
         Self { coded, zeros, ones, lenient }
     }
 
-    /// Fills `out` with at most [`TILE`] rows of a chunk whose first row is the stored row `first`.
-    /// Returns false if any value is not finite: a missing value that is an error sets the first
-    /// feature of its column to NaN. Counts the values without a feature in `unseen`, by columns.
+    /// Fills `out` with at most one tile of rows of a chunk whose first row is the stored row
+    /// `first`. Returns false if any value is not finite: a missing value that is an error sets the
+    /// first feature of its column to NaN. Counts the values without a feature in `unseen`, by
+    /// columns.
     pub(crate) fn features(
         &self,
         views: &[View<'_>],

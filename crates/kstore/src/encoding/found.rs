@@ -1,4 +1,5 @@
-//! What a search finds about the values of a column.
+//! The values that a search finds in a column: distinct values, missing values, and what the texts
+//! look like.
 
 use super::{numerals::Numerals, time::TimesFound};
 use crate::{Digest, Label, missing, shown, source};
@@ -79,11 +80,11 @@ impl std::fmt::Display for Looks {
         match self {
             Self::Numbers(number) => write!(
                 f,
-                "looks like numbers with marks, such as {number:?}, and is text; `types` reads numbers in .csv if all have the same mark"
+                "is read as text but looks like numbers with a unit or another mark, such as {number:?}; `types` reads them as numbers in .csv if all have the same mark"
             ),
             Self::Word(word) => write!(
                 f,
-                "has the value {word:?}, a category like the others; `missing_words` {word} reads it as missing in .csv and .jsonl"
+                "has the value {word:?}, which is a category; `missing_words` {word} reads it as missing in .csv and .jsonl"
             ),
         }
     }

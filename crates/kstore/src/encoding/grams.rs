@@ -92,8 +92,8 @@ impl FromStr for Grams {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
         let expected = format!(
-            "word, word(A,B), char(A,B), spectrum(P) with numbers up to {LONGEST}, or value, and features=N or hash=N, such as \
-             word(1,2,features=50000)"
+            "choose word, word(A,B), char(A,B), spectrum(P) with numbers up to {LONGEST}, or value, optionally with features=N or \
+             hash=N, such as word(1,2,features=50000)"
         );
         parsed(text).ok_or(Error::Syntax { what: "`text`", text: text.to_string(), expected })
     }
@@ -132,7 +132,7 @@ pub(super) struct Pieces {
 }
 
 impl Grams {
-    /// Limits the number of features to `most`, unless a number was set.
+    /// Limits the number of features to `max_features`, unless a number was set.
     pub(super) fn at_most(self, most: usize) -> Self {
         let features = if self.features == FEATURES && !self.hashed { most } else { self.features };
         Self { features, ..self }

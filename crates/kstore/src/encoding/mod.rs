@@ -1,13 +1,13 @@
 //! Converts columns of categories, text and times to features.
 //!
-//! A **column** belongs to a file, a **feature** is a number that a kernel sees. A column of
-//! numbers is one feature. A column of categories is one feature for each of its values, which is 1
-//! if the row has the value and 0 otherwise (one-hot coding). A column of text with many values is
-//! its effects on the target (target encoding) or, with `hash`, one feature for each bucket of a
-//! hash of the text (Weinberger, Dasgupta, Langford, Smola, Attenberg, "Feature hashing for large
-//! scale multitask learning", ICML 2009, without signs). A column of dates or times is its
-//! position, and pairs of features for the hour, the weekday and the day of the year. Each column
-//! may have an indicator feature, which is 1 if the value is missing.
+//! A **column** belongs to a file; a **feature** is a number that a kernel receives. A column of
+//! numbers becomes one feature. A column of categories becomes one feature for each of its values,
+//! which is 1 if the row has the value and 0 otherwise (one-hot coding). A column of text with many
+//! values becomes its effects on the target (target encoding) or, with `hash`, one feature for each
+//! bucket of a hash of the text (Weinberger, Dasgupta, Langford, Smola, Attenberg, "Feature hashing
+//! for large scale multitask learning", ICML 2009, without signs). A column of dates or times
+//! becomes its position, and pairs of features for the hour, the weekday and the day of the year.
+//! Each column may have an indicator feature, which is 1 if the value is missing.
 //!
 //! One pass over the rows of a fit finds the values ([`ColumnSearch`]) and sorts them, so that the
 //! same rows give the same [`Encoding`], independent of threads, format and the order of chunks.
@@ -108,7 +108,9 @@ impl std::fmt::Display for Code {
             Self::Values(values) => write!(f, "{} value{}", values.len(), if values.len() == 1 { "" } else { "s" }),
             Self::Buckets(buckets) => write!(f, "{buckets} buckets"),
             Self::Time(time) => time.fmt(f),
-            Self::Effects(effects) => write!(f, "effects of {} values", shown::count(effects.values.len() as u64)),
+            Self::Effects(effects) => {
+                write!(f, "target encoding of {} values", shown::count(effects.values.len() as u64))
+            }
             Self::Entries(Entries { shape, text: Some(grams), .. }) => {
                 write!(f, "{} of {grams}", shown::count(shape.width as u64))
             }
@@ -237,8 +239,8 @@ impl Encoding {
         self.all_but(|code| matches!(code, Code::Number | Code::Time(_)))
     }
 
-    /// Returns false for the features of columns with `such` a code, except indicators of missing
-    /// values, and true for all others.
+    /// Returns, for each feature, whether `excluded` does not hold for the code of its column.
+    /// Indicators of missing values are always true.
     fn all_but(&self, such: impl Fn(&Code) -> bool) -> Vec<bool> {
         let of = |column: &CodedColumn| {
             let (own, such) = (column.code.features(), such(&column.code));
@@ -258,9 +260,9 @@ impl Encoding {
         self
     }
 
-    /// Splits the encoding into one without the factors of weighted entries, and these factors,
-    /// column after column; `None` if it has no factors. There may be millions, too many for a
-    /// file's header.
+    /// Returns the encoding without the factors of weighted entries, and these factors, in the
+    /// order of the columns; `None` if it has no factors. There may be millions of factors, too
+    /// many for the header of a file.
     pub fn without_factors(&self) -> Option<(Self, Vec<f64>)> {
         let factors: Vec<f64> =
             self.columns.iter().filter_map(weighed).flat_map(|entries| &entries.factors).copied().collect();
@@ -359,13 +361,13 @@ impl Encoding {
                 Code::Entries(entries) => (entries.is_dense() || sound(entries.shape)) && entries.is_sound(),
             };
             if !fine {
-                return Some(format!("the values of column {:?} are in disorder", column.name));
+                return Some(format!("the encoding of column {:?} is invalid", column.name));
             }
         }
         let mut names = self.names();
         names.sort_unstable();
         let twice = names.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0].clone());
-        twice.map(|name| format!("two features are called {name:?}; give a column another name"))
+        twice.map(|name| format!("two features are called {name:?}; rename a column"))
     }
 }
 

@@ -5,7 +5,7 @@ use crate::{dates::TimeForm, shown};
 
 /// A note on columns whose values were inspected.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "every note is of columns, by their names")]
+#[expect(missing_docs, reason = "the fields are names of columns")]
 pub enum ColumnNote {
     /// Columns without a value in any row are omitted.
     Blank { columns: Vec<String> },
@@ -41,13 +41,13 @@ impl std::fmt::Display for ColumnNote {
             Self::LeftOut { column, values } => {
                 let like = match values {
                     Distinct::More { repeat: false, .. } | Distinct::Exactly(_) => {
-                        ", nearly every row another, as in an identifier or a comment"
+                        ", a different one in nearly every row, as in an identifier or a comment"
                     }
                     Distinct::More { .. } => "",
                 };
                 write!(
                     f,
-                    "column {column} is left out: it has {values} values{like}; give `text` {column} for features of its words, \
+                    "column {column} is left out: it has {values} values{like}; set `text` {column} for features of its words, \
                      `hash` 256 for features of whole texts, or `categories` {column} for a feature of each value"
                 )
             }
@@ -61,21 +61,24 @@ impl std::fmt::Display for ColumnNote {
             }
             Self::NoEffect { column } => write!(
                 f,
-                "column {column} is left out: its many values tell no more of the target than chance would; give `hash` 256 for \
+                "column {column} is left out: its many values do not predict the target better than chance; set `hash` 256 for \
                  features of its text"
             ),
             Self::CountsRows { column } => {
-                write!(f, "column {column} is left out: it counts the rows; name it in `features` to take it")
+                write!(f, "column {column} is left out: it counts the rows; name it in `features` to include it")
             }
             Self::RareWords { column, kept, words } => {
                 let all = words.map_or("more than could be counted".to_string(), |words| shown::count(words as u64));
                 let kept = shown::count(*kept as u64);
-                write!(f, "column {column}: the {kept} words that most rows have are features, of {all}")
+                write!(
+                    f,
+                    "column {column}: only the {kept} words that occur in the most rows are features, out of {all}"
+                )
             }
             Self::DaysOrMonths { column } => write!(
                 f,
-                "column {column}: its dates are read as month, day, year; no value tells that from day, month, year: \
-                 write them as 2024-01-31 where that is wrong"
+                "column {column}: its dates are read as month, day, year, although every value could also be day, month, year; \
+                 write them like 2024-01-31 if that is wrong"
             ),
         }
     }

@@ -131,8 +131,8 @@ impl Selected {
         (selected.numerals(), note)
     }
 
-    /// Returns the bytes that [`Selected::looked`] needs: the decoder of the columns in the largest
-    /// file.
+    /// Returns the bytes of memory for the inspection of columns: the decoder of the columns in the
+    /// largest file.
     #[doc(hidden)]
     pub fn look_bytes(&self) -> usize {
         self.table.parts().iter().map(|part| part.file.footprint(&self.features)).max().unwrap_or(0)

@@ -41,7 +41,7 @@ pub trait Search: Fold<f64, State: Merge, Error = Error> {
     fn finish(&self, found: &Self::State) -> Result<(Selected, Vec<ColumnNote>)>;
 }
 
-/// What a pass has found about the columns of a selection.
+/// The state of a [`ColumnSearch`]: what it has found about the columns of a selection.
 #[derive(Clone, Debug)]
 pub struct FoundColumns {
     limit: usize,
@@ -65,7 +65,7 @@ impl FoundColumns {
     }
 }
 
-/// What was found about a column.
+/// The values of a column, in numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundColumn {
     /// Number of distinct values, as categories.
@@ -74,7 +74,7 @@ pub struct FoundColumn {
     pub missing: u64,
     /// Earliest and latest time in ISO 8601, if the column holds times.
     pub times: Option<(String, String)>,
-    /// What else its texts look like.
+    /// What its texts look like other than categories.
     pub looks: Option<Looks>,
 }
 
@@ -177,7 +177,7 @@ impl Search for ColumnSearch {
         }
         if columns.is_empty() {
             let told: Vec<String> = notes.iter().map(|note| format!("; {note}")).collect();
-            return Err(self.selected.table.empty(format!("no column is left to be a feature{}", told.concat())));
+            return Err(self.selected.table.empty(format!("no column remains as a feature{}", told.concat())));
         }
         Ok((self.selected.encoded(places, Encoding::new(columns))?, notes))
     }
@@ -210,7 +210,9 @@ impl ColumnSearch {
         if !role.has_values() {
             let column = self.selected.features[place];
             return match *kind == Kind::Text && asked.named[place] {
-                true => Err(self.selected.table.wrong_type(column, "it holds no times; name it in `categories`")),
+                true => {
+                    Err(self.selected.table.wrong_type(column, "its values are not times; name it in `categories`"))
+                }
                 false => Ok(None),
             };
         }
@@ -261,7 +263,7 @@ impl ColumnSearch {
         let (all, numbers) = (shown::count(all as u64), shown::count(numbers as u64));
         let word = shown::short(word);
         let expected = format!(
-            "{numbers} of its {all} values are numbers, and {word:?} is none; mend it, or name the column in `categories`"
+            "{numbers} of its {all} values are numbers, and {word:?} is not; correct it, or name the column in `categories`"
         );
         Err(self.selected.table.wrong_type(self.selected.features[place], &expected))
     }
@@ -309,8 +311,8 @@ impl Fold<f64> for ColumnSearch {
 }
 
 impl ColumnSearch {
-    /// Counts a missing value, or returns an error. In a column that may hold times, the error
-    /// waits until the column is known to hold none.
+    /// Counts a missing value, or returns an error. In a column that may hold times, the error is
+    /// returned later, if the column turns out to hold no times.
     fn without_value(&self, at: usize, row: u64, found: &mut Found) -> Result<()> {
         match self.selected.missing {
             _ if self.searched[at].role == Role::Odd => found.missing += 1,
@@ -342,8 +344,8 @@ impl ColumnSearch {
             (values, _) => {
                 let value = label(values, i).ok_or_else(|| {
                     let remedy =
-                        "a category is a whole number, a truth value or text; leave the column out of `categories`";
-                    self.selected.bad_category(place, row, "not a whole number of int64", remedy)
+                        "a category must be an integer, a boolean or text; remove the column from `categories`";
+                    self.selected.bad_category(place, row, "not an integer of 64 bits", remedy)
                 })?;
                 found.value(value, self.limit);
             }

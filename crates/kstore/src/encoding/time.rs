@@ -5,8 +5,9 @@
 //! so that 23:59 is near 0:00. A cycle is used if the values of the fit cover its period at least
 //! once and do not all have the same phase.
 //!
-//! A column holds times if its file says so, or if it is text and every value can be read as a time
-//! in one form ([`TimeForm`]): formats with and without a time type give bit-identical features.
+//! A column holds times if its file stores it as such, or if it is text and every value can be read
+//! as a time in one form ([`TimeForm`]): formats with and without a time type give bit-identical
+//! features.
 
 use super::expand::is_missing;
 use crate::dates::{self, Instant, TimeForm};
@@ -161,7 +162,7 @@ impl TimeReader {
             // another file may store the same dates as text
             (Kind::Text, TimeForm::YearMonthDay) => Some(Self { form: TimeForm::YearFirst, per_day: 0 }),
             (Kind::Int { .. } | Kind::Float { .. }, TimeForm::YearMonthDay) => Some(Self { form, per_day: 0 }),
-            // numbers that are all missing; any other number is an error of its row
+            // a column of missing numbers only; any other number is an error in its row
             (Kind::Text | Kind::Float { .. }, _) => Some(Self { form, per_day: 0 }),
             _ => None,
         }
@@ -174,9 +175,9 @@ impl TimeReader {
     pub(crate) fn remedy(&self) -> &'static str {
         match self.form {
             TimeForm::HourMinute => {
-                "write hours x 100 + minutes as the others, like 517 for 5:17; or choose `times` none"
+                "write it as hours x 100 + minutes like the other values, such as 517 for 5:17; or choose `times` none"
             }
-            _ => "write it as the others, like 2024-01-31 or 2024-01-31T12:30; or choose `times` none",
+            _ => "write it like the other values, such as 2024-01-31 or 2024-01-31T12:30; or choose `times` none",
         }
     }
 
@@ -196,13 +197,13 @@ impl TimeReader {
                 None => Err(format!("{:?}", crate::shown::short(text))),
             },
             (None, Some(Ok(stored))) if self.per_day > 0 => Ok(Some(Instant::stored(stored, self.per_day))),
-            _ => Err("no time".to_string()),
+            _ => Err("not a time".to_string()),
         }
     }
 }
 
-/// What was found about a column that may hold times: the range of its values, for each form that
-/// can read all of them.
+/// The range of the values of a column that may hold times, for each form that can read all of
+/// them.
 #[derive(Clone, Debug)]
 pub(crate) struct TimesFound {
     spans: [Option<Span>; TimeForm::ALL.len()],

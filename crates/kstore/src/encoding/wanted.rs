@@ -1,4 +1,4 @@
-//! The selection before and after the values of its categories are known.
+//! Resolves the columns of a selection, before and after the values of its categories are known.
 
 use super::coding::{Asked, Categories, Coding, Role, Wanted};
 use super::entries::{Entries, Weighing};
@@ -32,7 +32,7 @@ impl Table {
         };
         for column in &columns {
             if matches!(self.schema().columns[*column].kind, Kind::Binary | Kind::Sparse(_) | Kind::Other(_)) {
-                return Err(self.wrong_type(*column, "categories are whole numbers, truth values or text"));
+                return Err(self.wrong_type(*column, "categories must be integers, booleans or text"));
             }
         }
         let mut counted = Vec::new();
@@ -40,10 +40,14 @@ impl Table {
             let (name, grams) = grams::column_of(text)?;
             let column = self.column(name)?;
             if !grams.reads(&self.schema().columns[column].kind) {
-                return Err(self.wrong_type(column, "words are counted of text"));
+                return Err(
+                    self.wrong_type(column, "`text` counts words of text columns; remove the column from `text`")
+                );
             }
             if roles.contains(&column) || columns.contains(&column) {
-                return Err(self.wrong_type(column, "it is in `text`, and has another role too"));
+                return Err(
+                    self.wrong_type(column, "it has another role in addition to `text`; remove it from one of them")
+                );
             }
             counted.push((column, grams));
         }
@@ -70,8 +74,8 @@ impl Table {
             .max_by_key(|(_, places)| *places);
         if let Some((column, places)) = dense_places.filter(|(_, places)| *places > BUCKET_LIMIT as usize) {
             let expected = format!(
-                "its {places} places would be features of dense rows, since there are other features: give hash={BUCKET_LIMIT} or fewer, \
-                 or leave the others out (`features`)"
+                "its {places} hash buckets would be features of dense rows, because there are other features; set hash={BUCKET_LIMIT} \
+                 or fewer, or exclude the other features (`features`)"
             );
             return Err(self.wrong_type(column, &expected));
         }
@@ -102,7 +106,7 @@ impl Table {
         let selection = wanted.selection;
         if let (Some((text, _)), Some(Weighing::Maxabs)) = (wanted.counted.first(), selection.weighing) {
             return Err(
-                self.wrong_type(*text, "largest counts do not weigh words; take tf-idf, unit or none (`scale`)")
+                self.wrong_type(*text, "`scale` maxabs does not apply to counts of words; choose tf-idf, unit or none")
             );
         }
         let weighing = selection.weighing.unwrap_or_default();
@@ -117,7 +121,8 @@ impl Table {
         let sparse = features.iter().find(|column| self.schema().sparse(**column).is_some());
         if let Some((sparse, other)) = sparse.zip(features.iter().find(|column| Some(*column) != sparse)) {
             let other = &self.schema().columns[*other].name;
-            let expected = format!("such a column is the only feature; leave out {other:?} (`features`)");
+            let expected =
+                format!("sparse rows cannot be combined with other features; exclude {other:?} (`features`)");
             return Err(self.wrong_type(*sparse, &expected));
         }
         Ok(features.iter().map(of).collect::<Option<_>>().filter(|_| selection.sparse))
@@ -132,11 +137,11 @@ impl Table {
             let kind = &self.schema().columns[column].kind;
             let blank = self.parts().iter().all(|part| part.file.is_blank(column));
             match &coded.code {
-                // a column without any value is missing in every row, whatever type its file
+                // a column without values is missing in every row, for every type that its file
                 // assigns
                 Code::Number | Code::Values(_) | Code::Buckets(_) | Code::Effects(_) if blank => {}
                 Code::Number => {
-                    self.expect_numbers(column, "the model knows it as a number; write numbers into it")?;
+                    self.expect_numbers(column, "the model expects numbers; write the column as numbers")?;
                 }
                 // pandas writes text that is missing throughout as NaN
                 Code::Entries(Entries { text: Some(grams), .. })
@@ -144,32 +149,36 @@ impl Table {
                         && (matches!(kind, Kind::Other(_))
                             || self.blank_among(&(0..self.stored_rows()), vec![column])?.is_empty()) =>
                 {
-                    return Err(self.wrong_type(column, "the model counts its words; write text into it"));
+                    return Err(self.wrong_type(
+                        column,
+                        "the model expects text, whose words it counts; write the column as text",
+                    ));
                 }
                 Code::Entries(Entries { text: Some(_), .. }) => {}
                 Code::Sparse(room) | Code::Entries(Entries { shape: room, .. }) => match self.schema().sparse(column) {
                     Some(shape) if shape.longest <= room.longest => {}
                     Some(shape) => {
                         let (has, room) = (shape.longest, room.longest);
-                        let expected =
-                            format!("one has {has} entries, those of the fit have at most {room}; leave it out");
+                        let expected = format!(
+                            "one row has {has} entries, and the rows of the fit have at most {room}; remove the row"
+                        );
                         return Err(self.wrong_type(column, &expected));
                     }
                     None => {
-                        let expected = "the model knows it as sparse rows; open the table with `sparse`";
+                        let expected = "the model expects sparse rows; open the table with `sparse`";
                         return Err(self.wrong_type(column, expected));
                     }
                 },
                 Code::Time(code) if TimeReader::new(code.form, kind).is_none() => {
                     let expected = match code.form {
-                        TimeForm::HourMinute => "the model knows it as hours x 100 + minutes, like 517 for 5:17",
-                        TimeForm::YearMonthDay => "the model knows it as a date, like 20240131 or 2024-01-31",
-                        _ => "the model knows it as a date or time; write it as such, like 2024-01-31",
+                        TimeForm::HourMinute => "the model expects hours x 100 + minutes, like 517 for 5:17",
+                        TimeForm::YearMonthDay => "the model expects a date, like 20240131 or 2024-01-31",
+                        _ => "the model expects a date or time; write it like 2024-01-31",
                     };
                     return Err(self.wrong_type(column, expected));
                 }
                 _ if matches!(kind, Kind::Binary | Kind::Sparse(_) | Kind::Other(_)) => {
-                    return Err(self.wrong_type(column, "categories are whole numbers, truth values or text"));
+                    return Err(self.wrong_type(column, "categories must be integers, booleans or text"));
                 }
                 _ => {}
             }
@@ -188,7 +197,7 @@ impl Selected {
         }
     }
 
-    /// Returns whether nothing was found about its columns yet.
+    /// Returns whether the values of its columns were not inspected yet.
     #[doc(hidden)]
     pub fn is_new(&self) -> bool {
         matches!(self.coding, Coding::Plain(Some(_)) | Coding::Asked(_))
@@ -302,7 +311,7 @@ impl Selected {
         flags.iter().enumerate().filter(|(_, flag)| **flag).for_each(|(i, _)| scaler.keep(i));
     }
 
-    /// Returns the selection with these of its columns and known values.
+    /// Returns the selection with these feature columns and their encoding.
     pub(crate) fn encoded(&self, features: Vec<usize>, encoding: Encoding) -> Result<Self> {
         if let Some(fault) = encoding.fault() {
             return Err(Error::Malformed { path: self.table.first_path(), format: "one table", detail: fault });
@@ -313,7 +322,7 @@ impl Selected {
 
     /// Returns the selection of these features and kept columns, for a search for values. With
     /// [`Missing::Drop`], rows with a missing value in any of these columns are skipped; otherwise
-    /// targets and labels are not read, and missing numbers are treated as `otherwise`.
+    /// targets and labels are not read, and missing numbers are treated as `missing` says.
     pub(super) fn searched(&self, features: Vec<usize>, keep: Vec<usize>, otherwise: Missing) -> Self {
         if self.missing == Missing::Drop {
             return Self { features, complete: vec![true; keep.len()], keep, ..self.plain() };

@@ -149,7 +149,7 @@ fn time(array: &ArrayRef, time: Option<&DataType>, stored: &DataType) -> Result<
     let mut numbers = array.as_primitive::<Int64Type>().clone();
     if time.is_some_and(in_seconds) && !in_seconds(stored) {
         let too_late =
-            |seconds| format!("{seconds} seconds are too many for the milliseconds that Parquet has instead");
+            |seconds| format!("{seconds} seconds exceed the range of milliseconds, in which Parquet stores times");
         let fits = |ms: &i64| matches!(stored, DataType::Timestamp(..)) || i32::try_from(*ms).is_ok();
         numbers = numbers.try_unary(|seconds| {
             let ms = seconds.checked_mul(1000).filter(fits);

@@ -23,7 +23,7 @@ impl OutputColumn {
         Self { name: name.into(), kind, nullable: false, time: None }
     }
 
-    /// Returns a description of the type of its values.
+    /// Returns the name of the type of its values, for messages.
     #[doc(hidden)]
     pub fn holds(&self) -> String {
         match (&self.time, self.kind) {

@@ -66,7 +66,7 @@ fn field(column: &Output<'_>, row: usize, time: Option<&DataType>, delimiter: u8
         Output::U64(v) => formatted(format_args!("{}", v[row]), out),
         Output::Bool(v) => formatted(format_args!("{}", v[row]), out),
         Output::Text(v) => text(v.text(row), delimiter, out),
-        // `holds` in the registry excludes these columns
+        // the registry of formats rejects these columns
         Output::Binary(_) | Output::Sparse(_) => {}
         Output::Kept(column) if column.is_null(row) => {}
         Output::Kept(column) => field(&column.values().as_output(), row, time, delimiter, out),

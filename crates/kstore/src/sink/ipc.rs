@@ -20,7 +20,7 @@ const BATCH_BYTES: usize = 8 << 20;
 /// its name, its position in the encoded form. Measured on 600 rows of 5,001 columns: a conversion
 /// peaks 1.5 KiB a column above its values.
 const COLUMN_BYTES: usize = 4 << 10;
-/// Rows of a record batch, as in other writers.
+/// Maximum number of rows of a record batch, as in other writers.
 const BATCH_ROWS: usize = 65_536;
 /// Rows after which the writer checks the size of the batch.
 const SLICE_ROWS: usize = 4096;

@@ -72,7 +72,10 @@ pub fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Sink>> {
     match columns.iter().find(|column| !(written.holds)(column)) {
         None => (written.create)(path, columns),
         Some(column) => {
-            let expected = format!(".{} cannot; write .parquet instead, or leave the column out", format.extensions[0]);
+            let expected = format!(
+                ".{} cannot store that type; write .parquet instead, or exclude the column",
+                format.extensions[0]
+            );
             Err(Error::wrong_type(path, &column.name, column.holds(), expected))
         }
     }

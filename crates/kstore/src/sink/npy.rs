@@ -58,8 +58,7 @@ impl Rows for NpyRows {
 impl NpyRows {
     #[cold]
     fn refused(&self, column: &OutputColumn, row: u64, value: &str) -> Error {
-        let expected =
-            "one .npy matrix of a single type cannot hold that; write .parquet or .csv, or leave the column out";
+        let expected = "a .npy matrix of a single type cannot store it; write .parquet or .csv, or exclude the column";
         Error::wrong_type(&self.path, &column.name, format!("{value} in row {row} (counted from 0)"), expected)
     }
 }
@@ -90,7 +89,7 @@ fn push(element: Element, column: &Output<'_>, row: usize, bytes: &mut Vec<u8>) 
         Output::Text(_) | Output::Binary(_) | Output::Sparse(_) => return Err("text".to_string()),
     };
     match element {
-        // only if all columns are float32: exact
+        // exact, because all columns are float32
         Element::F32 => bytes.extend((number as f32).to_le_bytes()),
         _ => bytes.extend(number.to_le_bytes()),
     }

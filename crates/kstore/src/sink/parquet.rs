@@ -15,8 +15,8 @@ use parquet::schema::types::ColumnPath;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Rows per row group, as in comparable published data sets: enough to compress well, and few
-/// enough that a reader can start in the middle of a table.
+/// Maximum number of rows per row group, as in comparable published data sets: enough to compress
+/// well, and few enough that a reader can start in the middle of a table.
 const GROUP_ROWS: usize = 65_536;
 /// Unpacked bytes per row group: the memory of a reader of whole row groups.
 const GROUP_BYTES: usize = 64 << 20;

@@ -11,7 +11,7 @@ const GATHERED_BYTES: usize = 64 << 10;
 pub(super) trait Rows: Send {
     /// Returns the head of a file of `rows` rows; its length must not depend on `rows`.
     fn head(&self, columns: &[OutputColumn], rows: u64) -> Vec<u8>;
-    /// Appends row `row` of a batch, which is row `number` of the file.
+    /// Appends row `row` of a batch, which is row `row_number` of the file.
     fn row(
         &self,
         columns: &[OutputColumn],
@@ -20,7 +20,7 @@ pub(super) trait Rows: Send {
         number: u64,
         out: &mut Vec<u8>,
     ) -> Result<()>;
-    /// Returns the maximum bytes of a row if it may exceed `GATHERED_BYTES`, otherwise 0.
+    /// Returns the maximum bytes of a row if it may exceed `BUFFER_BYTES`, otherwise 0.
     fn longest(&self, _columns: &[OutputColumn]) -> usize {
         0
     }

@@ -112,7 +112,7 @@ fn number(column: &Output<'_>, row: usize, out: &mut Vec<u8>) -> bool {
         }
         Output::Kept(column) if column.is_null(row) => float(f64::NAN, out),
         Output::Kept(column) => number(&column.values().as_output(), row, out),
-        // `holds` in the registry excludes text and bytes
+        // the registry of formats rejects columns of text and bytes
         Output::Text(_) | Output::Binary(_) | Output::Sparse(_) => false,
     }
 }

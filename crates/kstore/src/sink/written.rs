@@ -5,8 +5,8 @@ use crate::Output;
 use crate::{Error, Result};
 use std::{io, path::Path};
 
-/// An output table. [`Sink::finish`] puts the file in its place; if the sink is dropped before,
-/// nothing remains.
+/// An output table. [`Sink::finish`] moves the complete file to its path; a sink that is dropped
+/// before leaves no file.
 pub trait Sink: Send {
     /// Appends rows: one [`Output`] per column, in the order of the columns, all of the same
     /// length.
@@ -15,7 +15,7 @@ pub trait Sink: Send {
     /// several related files, all are written before the first is renamed. Nothing can be appended
     /// afterwards.
     fn settle(&mut self) -> Result<()>;
-    /// Writes the remaining rows and puts the file in its place.
+    /// Writes the remaining rows and moves the file to its path.
     fn finish(self: Box<Self>) -> Result<()>;
     /// Returns the bytes of memory between batches.
     fn footprint(&self) -> usize;

@@ -27,7 +27,7 @@ impl BatchTable {
     pub(crate) fn new(batches: Vec<RecordBatch>) -> Result<Self> {
         let batches: Vec<RecordBatch> = batches.into_iter().filter(|batch| batch.num_rows() > 0).collect();
         let Some(first) = batches.first() else {
-            return Err(Error::Empty { what: FORMAT.to_string(), why: "there is no row".to_string() });
+            return Err(Error::Empty { what: FORMAT.to_string(), why: "no rows; give at least one".to_string() });
         };
         if let Some(other) = batches.iter().find(|batch| batch.schema().fields() != first.schema().fields()) {
             let (first, other) = (first.schema(), other.schema());
@@ -35,7 +35,7 @@ impl BatchTable {
             let shown = |field: &Field| format!("{:?} of {}", field.name(), kind(field.data_type()));
             let how = match pairs {
                 Some((one, two)) => format!("column {} is column {} in another batch", shown(one), shown(two)),
-                None => format!("one batch has {} and another {}", first.fields().len(), other.fields().len()),
+                None => format!("one batch has {} columns and another {}", first.fields().len(), other.fields().len()),
             };
             return Err(malformed(format!("their columns differ: {how}")));
         }
@@ -62,11 +62,11 @@ impl BatchTable {
     /// empty) to `y` or, if t > 1, to `y0`, `y1`, ….
     pub(crate) fn of_rows<T: Real>(x: &[T], d: usize, y: &[f64]) -> Result<Self> {
         let shape = |text: String| {
-            let expected = "n rows of d features, and n targets, a multiple of n, or none".to_string();
+            let expected = "n rows of d features each, and no targets or a multiple of n".to_string();
             Error::Syntax { what: "arrays", text, expected }
         };
         if d == 0 || x.is_empty() || !x.len().is_multiple_of(d) {
-            return Err(shape(format!("{} values are no whole rows of {d} features", x.len())));
+            return Err(shape(format!("{} values are not a multiple of {d} features", x.len())));
         }
         let n = x.len() / d;
         if !y.len().is_multiple_of(n) {
@@ -144,7 +144,7 @@ impl FileCursor for BatchCursor<'_> {
     }
 
     fn view(&self, index: usize) -> Result<View<'_>> {
-        let unread = || malformed(format!("column {index} of those asked for is of a type that is not read"));
+        let unread = || malformed(format!("requested column {index} has an unsupported type"));
         self.chunk.view(index).ok_or_else(unread)
     }
 }

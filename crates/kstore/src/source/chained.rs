@@ -42,7 +42,7 @@ impl<'a, T: Real> Chained<'a, T> {
                 format!("{x} features and {y} targets{weights}")
             });
             let text = format!("{} tables: {}", parts.len(), columns.collect::<Vec<_>>().join(", "));
-            let expected = "tables that are read as one have the same columns".to_string();
+            let expected = "tables that are read as one must have the same columns".to_string();
             return Err(crate::Error::Syntax { what: "tables", text, expected });
         }
         let mut starts = vec![0];
@@ -131,7 +131,7 @@ impl<T: Real> RowCursor<T> for ChainedCursor<'_, T> {
             };
             let (first, start) = (*first, *start);
             if buf.rows.is_empty() {
-                // the usual case: the whole tile comes from one part
+                // the common case: the whole tile comes from one part
                 if !cursor.next(buf)? {
                     self.open = None;
                 }

@@ -7,7 +7,7 @@
 //! | dates, times, timestamps, durations | integers in the unit of the file |
 //! | dictionaries | their values |
 //! | lists of numbers, all of the same length w | w columns called `name[0]` … `name[w-1]` |
-//! | lists of an index and a value, maps from an index to a value | [sparse rows](super::entries) |
+//! | lists of an index and a value, maps from an index to a value | sparse rows (`sparse_entries`) |
 //! | anything else | a column that cannot be read |
 
 use super::data_type::{element, kind};
@@ -49,8 +49,8 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Returns the layout of these fields; `width` returns the length of the lists of a column
-    /// whose type does not state it, or `None`.
+    /// Returns the layout of these fields. For a column whose type does not state the length of its
+    /// lists, `measure` returns the length, or `None` for a column that cannot be read.
     pub(super) fn new<E>(fields: &Fields, width: impl Fn(usize) -> Result<Option<usize>, E>) -> Result<Self, E> {
         let mut layout = Self {
             schema: Schema::default(),
@@ -146,8 +146,7 @@ fn list_item(data_type: &DataType) -> Option<&DataType> {
     }
 }
 
-/// Returns the element type of the numbers inside a list; `None` for other types, and for lists of
-/// anything else.
+/// Returns the element type of a list of numbers; `None` for every other type.
 pub(super) fn list_element(data_type: &DataType) -> Option<Element> {
     list_item(data_type).and_then(element)
 }
@@ -250,7 +249,8 @@ impl LoadedColumns {
 /// `width` missing numbers.
 fn block(array: &dyn Array, element: Element, width: usize) -> Result<Loaded, LoadError> {
     let rows = array.len();
-    let (items, starts) = items(array).ok_or_else(|| format!("a column of {}", kind(array.data_type())))?;
+    let (items, starts) =
+        items(array).ok_or_else(|| format!("a column of {} instead of lists", kind(array.data_type())))?;
     let lists = array.nulls().filter(|nulls| nulls.null_count() > 0);
     check_lengths(starts.windows(2).map(|pair| pair[1] - pair[0]), lists, width)?;
     let (data, size) = (items.to_data(), element.size());

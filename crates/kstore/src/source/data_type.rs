@@ -52,14 +52,14 @@ fn type_name(data_type: &DataType) -> String {
         | DataType::ListView(item)
         | DataType::LargeListView(item)
         | DataType::FixedSizeList(item, _) => match type_name(item.data_type()) {
-            // for every depth
+            // one name for lists of any depth
             nested if nested.starts_with("lists of") => "lists of lists".to_string(),
             item => format!("lists of {item}"),
         },
         DataType::Dictionary(_, value) => format!("a dictionary of {}", type_name(value)),
         DataType::RunEndEncoded(_, value) => format!("runs of {}", type_name(value.data_type())),
         other => match kind(other) {
-            Kind::Sparse(_) | Kind::Other(_) => "a type that is not known".to_string(),
+            Kind::Sparse(_) | Kind::Other(_) => "an unknown type".to_string(),
             known => known.to_string(),
         },
     }

@@ -1,8 +1,8 @@
 //! Sparse rows in Arrow columns: lists of an index and a value, and maps from an index to a value.
 //!
-//! Only the entries determine the numbers of columns and entries. Such a column is therefore read
-//! once when its file is opened, unless the metadata state these numbers, as in files that kmill
-//! writes. Every row that is read is checked against them.
+//! The number of columns and the maximum number of entries of a row follow from the entries alone.
+//! Opening a file therefore reads such a column once, unless the metadata state both numbers, as in
+//! files that kmill writes. Every row is checked against both numbers when it is read.
 
 use super::Positions;
 use super::data_type::{element, kind};
@@ -29,8 +29,8 @@ pub(super) fn fields(data_type: &DataType) -> Option<&Fields> {
     (is_index && is_value).then_some(fields)
 }
 
-/// Returns the entries of all rows, and the first entry of each row, followed by the end of the
-/// last row.
+/// Returns the entries of all rows, and the offset of the first entry of each row, followed by the
+/// end of the last row.
 fn parts(array: &dyn Array) -> Option<(&StructArray, Vec<usize>)> {
     let (entries, starts) = items(array)?;
     Some((entries.as_struct_opt()?, starts))

@@ -1,5 +1,5 @@
-//! Files as a table reads them: with other columns than they store, unpacked from a compressed
-//! file, or stored elsewhere.
+//! Wrappers of files: a file with other columns than it stores, a decompressed file, and a
+//! placeholder for rows that this process does not have.
 
 use super::positioned::BLOCK_BYTES;
 use super::united::{converted, is_same, keyed};
@@ -180,7 +180,7 @@ impl TableFile for Extended {
     }
 
     fn footprint(&self, columns: &[usize]) -> usize {
-        // a one-byte column has as many rows in a chunk as bytes, and each value may become a text
+        // a chunk of one-byte values has as many rows as bytes, and each value may become a text
         let chunk = BLOCK_BYTES.max(columns.len() * (16 << 10)).saturating_mul(3 * size_of::<u128>());
         let more = |column: &usize| match &self.origins[*column] {
             Origin::Own(_) => 0,
@@ -227,12 +227,12 @@ impl TableFile for Extended {
 enum OpenColumn<'a> {
     /// A column of the file, by its index in the file's cursor.
     Own(usize),
-    /// `own`: index in the file's cursor and in the file; `made`: the values of the chunk,
+    /// `position`: index in the file's cursor and in the file; `array`: the values of the chunk,
     /// converted to the kind of the table's column.
     Converted { own: (usize, usize), column: usize, made: Option<ArrayRef> },
     /// The same value, for as many rows as the longest chunk so far.
     Repeated(&'a Added, Option<ArrayRef>),
-    /// Numbers, with the used rows and all rows of the chunk that they come from.
+    /// Numbers of another file: the first `used` of the `rows` rows of its chunk were returned.
     Numbers { cursor: BoxedCursor<'a>, path: &'a Path, values: Vec<f64>, used: usize, rows: usize },
 }
 
@@ -249,8 +249,8 @@ impl OpenColumn<'_> {
                 *made = Some(converted(&file.view(*place)?, chunk, from, kind).map_err(|at| {
                     let (path, row) = (of.path.clone(), first + at as u64);
                     let (line, column) = (of.line(row), name.clone());
-                    let value = format!("a value that does not fit {kind}, which other files hold there");
-                    let remedy = "write the column of all files in one type, or leave it out with `features`";
+                    let value = format!("a value that does not fit {kind}, the type of the column in other files");
+                    let remedy = "write the column with the same type in all files, or exclude it with `features`";
                     Error::BadValue { path, row, line, column, value, remedy }
                 })?);
             }
@@ -266,7 +266,7 @@ impl OpenColumn<'_> {
                     if used == rows {
                         (*used, *rows) = (0, cursor.advance()?);
                         if *rows == 0 {
-                            let detail = "it ended before the table it belongs to";
+                            let detail = "it has fewer rows than the table it belongs to";
                             return Err(Error::malformed(path, "target file", detail));
                         }
                     }
@@ -326,8 +326,8 @@ impl FileCursor for ExtendedCursor<'_> {
     }
 }
 
-/// Placeholder for the missing rows of a table that is present only in part: it knows the columns
-/// and the number of rows.
+/// Placeholder for the rows of a table that are not in this shard: it has their columns and row
+/// numbers, but no values.
 #[derive(Debug)]
 pub(crate) struct Absent {
     schema: Schema,

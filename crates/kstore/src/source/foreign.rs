@@ -12,26 +12,26 @@ use std::path::{Path, PathBuf};
 
 /// Unsupported files: description, extensions, magic bytes (none if empty), and remedy.
 const FOREIGN: &[(&str, &[&str], &[u8], &str)] = &[
-    ("packed by bzip2", &["bz2"], b"BZh", "unpack it into a pipe: bzip2 -dc FILE | kmill … -"),
-    ("packed by xz", &["xz", "lzma"], b"\xfd7zXZ\0", "unpack it into a pipe: xz -dc FILE | kmill … -"),
-    ("packed by lz4", &["lz4"], b"\x04\x22\x4d\x18", "unpack it into a pipe: lz4 -dc FILE | kmill … -"),
-    ("packed by brotli", &["br"], b"", "unpack it into a pipe: brotli -dc FILE | kmill … -"),
-    ("packed by compress", &["z"], b"\x1f\x9d", "unpack it into a pipe: gzip -dc FILE | kmill … -"),
+    ("compressed with bzip2", &["bz2"], b"BZh", "decompress it into a pipe: bzip2 -dc FILE | kmill … -"),
+    ("compressed with xz", &["xz", "lzma"], b"\xfd7zXZ\0", "decompress it into a pipe: xz -dc FILE | kmill … -"),
+    ("compressed with lz4", &["lz4"], b"\x04\x22\x4d\x18", "decompress it into a pipe: lz4 -dc FILE | kmill … -"),
+    ("compressed with brotli", &["br"], b"", "decompress it into a pipe: brotli -dc FILE | kmill … -"),
+    ("compressed with compress", &["z"], b"\x1f\x9d", "decompress it into a pipe: gzip -dc FILE | kmill … -"),
     ("a spreadsheet", &["xlsx", "xls", "ods"], b"\xd0\xcf\x11\xe0", "save its sheet as .csv"),
-    ("a zip archive", &["zip"], b"PK\x03\x04", "unpack it into a pipe: unzip -p FILE | kmill … -"),
+    ("a zip archive", &["zip"], b"PK\x03\x04", "extract it into a pipe: unzip -p FILE | kmill … -"),
     ("Feather version 1", &[], b"FEA1", "write it with pyarrow.feather.write_feather(…, version=2)"),
     ("an Arrow IPC stream", &["arrows"], b"\xff\xff\xff\xff", "write it as a file, with pyarrow.ipc.new_file"),
     (
         "a database",
         &["db", "sqlite", "duckdb"],
         b"SQLite format 3\0",
-        "write its table as .parquet, as COPY of duckdb does",
+        "export its table to .parquet, for example with COPY in duckdb",
     ),
     (
-        "a table of another program",
+        "a file of an unsupported format",
         &["h5", "hdf5", "orc", "avro", "pkl", "dta", "sav", "sas7bdat", "mat", "rds", "rdata", "xml"],
         b"\x89HDF",
-        "read it there, or with pandas, and write .parquet",
+        "read it with pandas or the program that wrote it, and save it as .parquet",
     ),
 ];
 
@@ -55,10 +55,10 @@ pub(super) fn no_text(path: &Path, start: &[u8]) -> Option<String> {
         return None;
     }
     if let Some(format) = by_magic(start) {
-        return Some(format!("its first bytes are those of .{}; give it a name that ends so", format.extensions[0]));
+        return Some(format!("it starts like a .{} file; give it this extension", format.extensions[0]));
     }
     let utf16 =
-        "it holds zero bytes, so it is not text of UTF-8; if it is UTF-16: iconv -f UTF-16LE -t UTF-8 FILE > NEW";
+        "it contains zero bytes, so it is not UTF-8 text; if it is UTF-16: iconv -f UTF-16LE -t UTF-8 FILE > NEW";
     known(path, start).or_else(|| start.contains(&0).then(|| utf16.to_string()))
 }
 
@@ -88,8 +88,8 @@ pub fn refuse_logs<'a>(named: &Path, mut paths: impl Iterator<Item = &'a str>) -
     };
     let Some((.., writer, command)) = paths.find_map(of_log) else { return Ok(()) };
     let detail = format!(
-        "it belongs to a table of {writer}, whose log says which of its files hold rows and which are stale; write its rows \
-         to a file of their own ({command}), or name the files one by one"
+        "it belongs to a table of {writer}, whose log states which of its files are current and which are stale; write its \
+         rows to a separate file ({command}), or name the files one by one"
     );
     Err(Error::malformed(named, "one table", detail.replace("TABLE", &named.display().to_string())))
 }

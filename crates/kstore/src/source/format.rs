@@ -43,12 +43,12 @@ pub trait TableFile: Debug + Send + Sync {
     fn reading(&self) -> TextReading {
         TextReading::default()
     }
-    /// Returns false for an array, whose columns are known by position and hold only numbers.
+    /// Returns false for an array, whose columns have no names and contain only numbers.
     fn is_named(&self) -> bool {
         true
     }
-    /// Returns whether no value of a column is known, so that its kind is a guess: the other files
-    /// of a table determine the kind.
+    /// Returns whether a column has no values, so that its kind is a guess. Other files of the
+    /// table then determine its kind.
     fn is_blank(&self, _column: usize) -> bool {
         false
     }
@@ -69,19 +69,18 @@ pub trait TableFile: Debug + Send + Sync {
         std::iter::once(0..self.facts().rows).collect()
     }
     /// Opens a cursor over some columns and a range of rows. It adds the number of bytes read from
-    /// disk to `read`.
+    /// disk to `bytes_read`.
     fn open(&self, columns: &[usize], rows: Range<u64>, read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>>;
 }
 
-/// A cursor over the rows of a file, which returns chunks of rows of a length that suits the
-/// format.
+/// A cursor over the rows of a file. It returns chunks of rows, whose length the format chooses.
 pub trait FileCursor: Send {
     /// Reads the next chunk and returns its number of rows; 0 at the end.
     fn advance(&mut self) -> Result<usize>;
-    /// Reads the next rows of the first `columns` requested columns directly into `x`, row after
-    /// row, as many as fit, and the other columns like [`FileCursor::advance`]; returns the number
-    /// of rows, 0 at the end. Returns `None` without reading if the file does not store these
-    /// columns next to each other as numbers of this type: use `advance` then.
+    /// Reads as many of the next rows as fit into `x`, and returns their number, 0 at the end. `x`
+    /// receives the first `columns` requested columns, row-major; the other columns are read like
+    /// by [`FileCursor::advance`]. Returns `None` without reading if the file does not store these
+    /// columns next to each other as numbers of this type: call `advance` then.
     fn advance_into(&mut self, _element: Element, _columns: usize, _x: &mut [u8]) -> Result<Option<usize>> {
         Ok(None)
     }
@@ -180,8 +179,8 @@ impl Format {
         Self { distant: Some(open), ..self }
     }
 
-    /// Makes this format writable: `holds` returns whether it can hold a column, `create` starts a
-    /// file.
+    /// Makes this format writable: `supports` returns whether a file can hold a column, `create`
+    /// starts a file.
     pub const fn written(self, holds: fn(&OutputColumn) -> bool, create: Create) -> Self {
         Self { written: Some(Written { holds, create }), ..self }
     }

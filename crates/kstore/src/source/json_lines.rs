@@ -25,7 +25,7 @@ fn open(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn TableF
     let mut table = TextTable::new(path, file, JsonLines(options.missing_words.clone()))?;
     let (first, start) = table.beginning()?;
     if first[start.offset as usize..].trim_ascii_start().starts_with(b"[") {
-        let detail = "it is one array; write each object on a line of its own: jq -c '.[]' FILE | kmill … -";
+        let detail = "it is one JSON array; write each object on a separate line: jq -c '.[]' FILE | kmill … -";
         return Err(table.file.malformed(detail));
     }
     drop(first);
@@ -40,7 +40,7 @@ fn open(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn TableF
             });
             let before = columns[place].1;
             columns[place].1 = before.with(new).ok_or_else(|| {
-                let remedy = "write the values of a column in one type";
+                let remedy = "write all values of a column with one type";
                 Wrong::new(named(before), named(new), remedy).of_column(&name)
             })?;
         }
@@ -91,7 +91,7 @@ fn pairs(line: &[u8]) -> Result<Vec<(Cow<'_, str>, Value)>, Wrong> {
         let found = format!("something else: {}", crate::shown::json(&error));
         let remedy = match str::from_utf8(line) {
             Err(_) => NOT_UTF8,
-            Ok(_) if error.is_eof() => "write each object on a line of its own, as jq -c does, or correct the line",
+            Ok(_) if error.is_eof() => "write each object on a separate line, as jq -c does, or correct the line",
             Ok(_) => "correct the line, or remove it",
         };
         Wrong::new("an object such as {\"x\": 1.5}", found, remedy)
@@ -130,7 +130,7 @@ struct JsonLines(Vec<String>);
 
 impl TextFormat for JsonLines {
     const NAME: &'static str = "JSON lines";
-    const UNENDED: &'static str = "is it one object on each line?";
+    const UNENDED: &'static str = "check that each line contains one object";
     type Scanner = LineScanner;
     type Chunk<'a> = JsonChunk<'a>;
 

@@ -37,7 +37,7 @@ impl LoadError {
                 column: name.to_string(),
                 expected,
                 got,
-                remedy: "lists become columns only where all have one length; mend the data or leave the column out \
+                remedy: "lists become columns only if all have the same length; correct the data, or exclude the column \
                          with `features`",
             },
             Self::Entry { row, value } => Error::BadValue {
@@ -46,7 +46,7 @@ impl LoadError {
                 line: None,
                 column: name.to_string(),
                 value,
-                remedy: "write each index once, from 0 on, and an empty list for a row without entries; where the file was \
+                remedy: "write each index once, starting at 0, and an empty list for a row without entries; if the file was \
                          changed after kmill wrote it, remove its metadata \"kmill.sparse\"",
             },
             Self::Damaged(detail) => Error::malformed(path, format, detail),

@@ -51,7 +51,7 @@ impl Archive {
         let (file, mut bytes) = (&self.file, Vec::new());
         let member = self.members.by_name(&format!("{name}.npy")).map_err(|error| match error {
             ZipError::FileNotFound => {
-                file.malformed(format!("it has no array \"{name}\", so it is no sparse matrix; {SAVE}"))
+                file.malformed(format!("it has no array \"{name}\", so it is not a sparse matrix; {SAVE}"))
             }
             error => refused(file, error),
         })?;
@@ -70,14 +70,14 @@ impl Archive {
             b"csr" => Ok(()),
             other => {
                 let found = String::from_utf8_lossy(other).into_owned();
-                Err(self.file.malformed(format!("it holds a matrix in {found:?} format, and csr is read; {SAVE}")))
+                Err(self.file.malformed(format!("its matrix is in {found:?} format instead of csr; {SAVE}")))
             }
         }
     }
 
     fn shape(&mut self) -> Result<[u64; 2]> {
         let bytes = self.small("shape")?;
-        let wrong = || self.file.malformed(format!("its array \"shape\" is no pair of numbers; {SAVE}"));
+        let wrong = || self.file.malformed(format!("its array \"shape\" is not a pair of integers; {SAVE}"));
         let Header { element, rows, columns: 1, data, .. } = parse_header(&bytes).map_err(|_| wrong())? else {
             return Err(wrong());
         };
@@ -87,7 +87,7 @@ impl Archive {
         let number = |at: usize| view.integer(at).and_then(|number| u64::try_from(number).ok()).ok_or_else(wrong);
         let [rows, width] = [number(0)?, number(1)?];
         if width > MOST_COLUMNS as u64 || rows > i64::MAX as u64 {
-            let detail = format!("a matrix of {rows} x {width}; rows have at most {MOST_COLUMNS} columns");
+            let detail = format!("a matrix of {rows} x {width}; at most {MOST_COLUMNS} columns are supported");
             return Err(self.file.malformed(detail));
         }
         Ok([rows, width])
@@ -117,12 +117,12 @@ impl Archive {
         let end = start.checked_add(needed).filter(|end| needed <= bytes && *end <= file.length());
         if end.is_none() || header.columns != 1 {
             return Err(wrong(format!(
-                "{} x {} numbers do not fit into {bytes} bytes of one column",
+                "a shape of {} x {} is not one column, or does not fit into {bytes} bytes",
                 header.rows, header.columns
             )));
         }
         if let Some(length) = length.filter(|length| *length != header.rows) {
-            return Err(wrong(format!("it has {} numbers, and {length} are expected; {SAVE}", header.rows)));
+            return Err(wrong(format!("it has {} numbers instead of {length}; {SAVE}", header.rows)));
         }
         Ok(Some(Member { file, at: start + header.data as u64, header }))
     }
@@ -170,7 +170,7 @@ impl Member {
 #[derive(Debug)]
 struct NpzFile {
     file: Positioned,
-    /// Bytes unpacked, and bytes read to find the longest row.
+    /// Bytes unpacked on opening, plus bytes read to find the longest row.
     scanned: u64,
     data: Member,
     indices: Member,
@@ -229,7 +229,7 @@ impl NpzFile {
             longest = starts.windows(2).map(|pair| (pair[1] - pair[0]) as usize).fold(longest, usize::max);
             if longest > self.shape.width {
                 let detail = format!(
-                    "a row of {longest} entries in {} columns; put it in order with X.sum_duplicates()",
+                    "a row of {longest} entries in {} columns; merge duplicate entries with X.sum_duplicates()",
                     self.shape.width
                 );
                 return Err(self.file.malformed(detail));
@@ -248,8 +248,7 @@ impl NpzFile {
         };
         starts.filter(sound).ok_or_else(|| {
             let (first, entries) = (rows.start, self.data.header.rows);
-            let expected =
-                format!("places that ascend up to {entries} are expected from row {first} (counted from 0) on");
+            let expected = format!("expected ascending positions up to {entries} from row {first} (counted from 0) on");
             self.file.malformed(format!("array \"indptr\": {expected}; {SAVE}"))
         })
     }
@@ -312,7 +311,7 @@ impl NpzCursor<'_> {
                     line: None,
                     column: "x".to_string(),
                     value,
-                    remedy: "put the matrix in order with X.sum_duplicates(), and save it again",
+                    remedy: "sort and merge its entries with X.sum_duplicates(), and save it again",
                 }
             })?;
         }

@@ -10,7 +10,7 @@ use crate::arrow::datatypes::{self as types, DataType, DecimalType};
 use crate::arrow::error::ArrowError;
 use std::sync::Arc;
 
-/// Converts the values to a type that [`view`] supports, if there is one.
+/// Converts the values to a type that can be viewed as typed values, if there is one.
 pub(super) fn plain(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     Ok(match array.data_type() {
         DataType::Dictionary(..) => {
@@ -67,8 +67,8 @@ pub(super) fn view(array: &dyn Array) -> Option<View<'_>> {
     Some(View { values, nulls: array.nulls().filter(|nulls| nulls.null_count() > 0) })
 }
 
-/// Returns the items of lists, and the first item of each row, followed by the end of the last row;
-/// `None` if the column holds no lists.
+/// Returns the items of lists, and the offset of the first item of each row, followed by the end of
+/// the last row; `None` if the column holds no lists.
 pub(super) fn items(array: &dyn Array) -> Option<(&dyn Array, Vec<usize>)> {
     let wide = |offsets: &[i32]| offsets.iter().map(|offset| *offset as usize).collect();
     Some(match array.data_type() {

@@ -4,7 +4,7 @@
 //! Compressed text cannot be read from the middle, and standard input can be read only once. Both
 //! are written once into an unnamed file in the folder for temporary files (`TMPDIR`), and then
 //! read like any other file. The operating system removes that file when the table is dropped or
-//! the process ends. *Bytes on disk*: the size of the plain text.
+//! the process ends. *Bytes on disk*: the decompressed size.
 
 use super::load_error::guarded;
 use super::remote::Distant;
@@ -188,8 +188,7 @@ fn read_once(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
 }
 
 /// Copies the output of a reader to an unnamed file; the path is for messages. If the input is
-/// compressed by `packing`, a read error that does not come from the operating system means that it
-/// is damaged.
+/// compressed, a read error that does not come from the operating system means that it is damaged.
 pub(super) fn copied(path: &Path, packing: Option<&'static str>, mut reader: impl Read) -> Result<File> {
     let folder = std::env::temp_dir();
     let failed = |error| Error::io("write", folder.join("a temporary file"))(error);

@@ -44,8 +44,8 @@ pub fn register(format: &'static Format) -> Result<()> {
     FORMATS.register(format)
 }
 
-/// Returns the extensions in [`formats`], for messages: `.npy, .csv and .tsv`, with `last` before
-/// the last.
+/// Returns the extensions in [`formats`], for messages: `.npy, .csv and .tsv`, with the word
+/// `last` before the last one.
 pub(crate) fn known(last: &str) -> String {
     listed(FORMATS.all().into_iter().map(|format| format.extensions), last)
 }
@@ -61,7 +61,7 @@ pub(crate) fn listed(formats: impl Iterator<Item = &'static [&'static str]>, las
     if cfg!(feature = "formats") {
         text
     } else {
-        text + " (other formats are features of kstore that this build leaves out)"
+        text + " (other formats are features of kstore that this build does not include)"
     }
 }
 
@@ -115,7 +115,7 @@ fn format(path: &Path, name: &Path, start: &[u8]) -> Result<&'static Format> {
     found.ok_or_else(|| match foreign::known(name, start) {
         Some(detail) => Error::malformed(path, "a table", detail),
         None => {
-            let known = format!("{}, and text of another name as standard input, -", known("and"));
+            let known = format!("{}, and text files with other names from standard input, -", known("and"));
             Error::UnknownFormat { path: path.to_path_buf(), known }
         }
     })
@@ -141,7 +141,7 @@ const COMPRESSED: Format = Format::new(&["gz", "zst"], |path, _, _| {
     Err(Error::malformed(
         path,
         "gzip or zstd",
-        "its first bytes are those of neither; pack it again, or leave out .gz or .zst",
+        "it starts like neither; compress it again, or remove .gz or .zst from its name",
     ))
 })
 .text();

@@ -125,19 +125,17 @@ pub(crate) fn find(scheme: &str, path: &Path) -> Result<Vec<Found>> {
     let shown = redacted(&path.to_string_lossy());
     let not_found = |hint: &str| Error::NotFound { path: shown.into(), hint: hint.to_string() };
     let Some(store) = STORES.all().into_iter().find(|store| store.schemes.contains(&scheme)) else {
-        let hint = "; this program reaches no such store: build kmill with the feature `cloud`, or in Rust call kcloud::register()";
+        let hint = "; this build does not support such a store: build kmill with the feature `cloud`, or in Rust call kcloud::register()";
         return Err(not_found(hint));
     };
     match (store.find)(&path.to_string_lossy()).map_err(interrupted)? {
-        found if found.is_empty() => {
-            Err(not_found("; no object has such an address: check it, and the folder it begins in"))
-        }
+        found if found.is_empty() => Err(not_found("; no object has this address: check it and its folder")),
         found => Ok(found),
     }
 }
 
-/// Bytes at the end of an object that are read and kept when it is opened: usually the footer of a
-/// Parquet file.
+/// Bytes at the end of an object that are read and stored on opening: they usually contain the
+/// footer of a Parquet file.
 const END: u64 = 64 << 10;
 
 /// Bytes per read while an object is copied.
@@ -189,7 +187,7 @@ impl Distant {
 }
 
 fn short() -> io::Error {
-    io::Error::new(io::ErrorKind::UnexpectedEof, "the store gave fewer bytes than it was asked for")
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the store returned fewer bytes than requested")
 }
 
 fn one(object: &dyn Object, range: Range<u64>) -> io::Result<Vec<u8>> {
@@ -213,7 +211,7 @@ impl io::Read for Reader<'_> {
 }
 
 impl<'a> Reader<'a> {
-    /// Returns a reader of an object, with requests of [`PART`] bytes.
+    /// Returns a reader of an object, with requests of 8 MiB.
     pub(super) fn of(object: &'a Distant) -> io::BufReader<Self> {
         io::BufReader::with_capacity(PART, Self { object, at: 0 })
     }

@@ -53,7 +53,7 @@ fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<d
             shape = shape.both(SparseShape { width, longest: entries });
             Ok(())
         });
-        // a file of another kind is detected by its labels here instead of an hour later
+        // parsing the labels detects a file of another format now, not in a pass an hour later
         let line = line?;
         match line.query {
             Some(_) => (_, grouped) = (line.query()?, true),
@@ -84,7 +84,7 @@ impl Line<'_> {
     /// Returns the group, in a file in which every row has one.
     fn query(&self) -> Result<f64, Wrong> {
         let found = self.query.unwrap_or_default();
-        let wrong = || Wrong::new("qid: and a whole number of 53 bits", shown(found), "correct the line");
+        let wrong = || Wrong::new("qid: and an integer of at most 53 bits", shown(found), "correct the line");
         number::<i64>(found).filter(|query| query.unsigned_abs() <= 1 << 53).map(|query| query as f64).ok_or_else(wrong)
     }
 }
@@ -103,7 +103,7 @@ fn parse<'a>(
         let (index, value) = word.split_at(memchr(b':', word).unwrap_or(word.len()));
         if index == QUERY.as_bytes() {
             if found.query.is_some() {
-                return Err(Wrong::new("one qid of a row", shown(word), "correct the line"));
+                return Err(Wrong::new("one qid per row", shown(word), "correct the line"));
             }
             found.query = value.get(1..);
             continue;
@@ -112,7 +112,7 @@ fn parse<'a>(
         let index = whole(index).ok_or_else(wrong)?;
         let value = value.get(1..).filter(|value| !value.is_empty()).ok_or_else(wrong)?;
         let Some(place) = index.checked_sub(u64::from(!zero_based)) else {
-            let remedy = "if indices start at 0, say `zero_based`";
+            let remedy = "if indices start at 0, set `zero_based`";
             return Err(Wrong::new("indices from 1 on", "0", remedy));
         };
         if let Some(last) = last.filter(|last| *last >= index) {
@@ -136,7 +136,7 @@ fn float(text: &[u8]) -> Result<f64, Wrong> {
 
 fn too_wide(most: usize, place: u64) -> Wrong {
     let found = format!("feature {} of the row", place.saturating_add(1));
-    let remedy = "raise `width`, or leave it out";
+    let remedy = "raise `width`, or omit it to use the largest index of the file";
     Wrong::new(format!("at most {most} features"), found, remedy)
 }
 
@@ -158,7 +158,7 @@ const ENTRY_BYTES: usize = b"1:1 ".len();
 
 impl TextFormat for Svmlight {
     const NAME: &'static str = "svmlight";
-    const UNENDED: &'static str = "is it one row on each line?";
+    const UNENDED: &'static str = "check that each line contains one row";
     type Scanner = LineScanner;
     type Chunk<'a> = Lines;
 
@@ -167,7 +167,7 @@ impl TextFormat for Svmlight {
     }
 
     fn note(&self, _: &[Column]) -> Option<String> {
-        self.lacking.map(|row| format!("there is no column {QUERY}: row {row} has none, and others have"))
+        self.lacking.map(|row| format!("column {QUERY} is ignored: row {row} has none, and others have"))
     }
 
     fn chunk(&self, columns: &[Column], wanted: &[usize]) -> Lines {

@@ -33,7 +33,7 @@ struct Joined<'a> {
 ///
 /// # Errors
 /// [`Error::SchemaMismatch`] if files differ in the number of columns that are matched by position:
-/// columns of arrays, or all columns with `by_place`.
+/// columns of arrays, or all columns with `by_position`.
 pub(crate) fn union(files: &[(&Path, &Arc<dyn TableFile>)], by_place: bool) -> Result<(Schema, Option<String>)> {
     let some = files.iter().any(|(_, file)| file.facts().rows > 0);
     let files: Vec<_> = files.iter().filter(|(_, file)| !some || file.facts().rows > 0).collect();
@@ -45,7 +45,7 @@ pub(crate) fn union(files: &[(&Path, &Arc<dyn TableFile>)], by_place: bool) -> R
         let (own, others) = (schema.columns.len(), columns.len());
         if own != others && others > 0 && (by_place || matrix || !file.is_named()) {
             let difference = format!(
-                "it has {own} columns instead of {others}, and they are known by their places; give both as many (`width` in svmlight files)"
+                "it has {own} columns instead of {others}, and they are matched by position; give both files the same number (`width` in svmlight files)"
             );
             let (first, second) = (files[0].0.to_path_buf(), path.to_path_buf());
             return Err(Error::SchemaMismatch { first, second, difference });
@@ -123,7 +123,7 @@ pub(super) fn keyed(schema: &Schema) -> impl Iterator<Item = ((&str, usize), &Co
     })
 }
 
-/// Returns the kind that holds the values of both; `None` if there is none.
+/// Returns the kind that represents the values of both; `None` if no kind does.
 fn wider(a: &Kind, b: &Kind) -> Option<Kind> {
     Some(match (a, b) {
         _ if a == b => a.clone(),

@@ -127,7 +127,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Returns the value in `row` as [`View::load`] reads it.
+    /// Returns the value in `row` as a number, converted like [`Self::load`].
     pub fn number(&self, row: usize) -> f64 {
         let mut value = [0.0];
         self.load(Positions::From(row), &mut value);

@@ -78,7 +78,7 @@ fn what_is_no_file_is_refused_and_stays() {
         (Path::new("/dev/null"), "this is a device"),
         (&pipe, "this is a pipe"),
         (&socket, "this is a socket"),
-        (&turning, "a link that leads back to itself"),
+        (&turning, "a symbolic link that leads back to itself"),
     ] {
         let error = AtomicFile::create(path).unwrap_err().to_string();
         assert!(error.contains(part) && !error.contains("os error"), "{error}");

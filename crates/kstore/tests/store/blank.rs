@@ -78,6 +78,6 @@ fn counted_text_without_a_value_is_missing_whatever_the_file_takes_it_for() {
         assert_eq!(again(Arc::new(Float64Array::from(vec![f64::NAN; 2]))).unwrap(), nulls);
         assert_eq!(again(Arc::new(Int32Array::new_null(2))).unwrap(), nulls);
         let error = again(Arc::new(Float64Array::from(vec![f64::NAN, 1.0]))).unwrap_err().to_string();
-        assert!(error.contains("the model counts its words"), "{error}");
+        assert!(error.contains("the model expects text, whose words it counts"), "{error}");
     }
 }

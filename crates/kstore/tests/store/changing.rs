@@ -57,7 +57,7 @@ fn a_file_that_changes_under_the_reader_is_named() {
             ("append", "bytes and has"),
             ("rewrite", "it was written to"),
             ("replace", ""),
-            ("remove", "it is gone"),
+            ("remove", "it was removed"),
         ] {
             let folder = folder();
             let paths = split(folder.path(), 20_000, &[9000], 500);

@@ -196,8 +196,8 @@ fn what_is_saved_is_not_read_again() {
     let folder = folder();
     let (rows, manifest) = stopped(folder.path());
     let (heard, percent) = resumed(folder.path(), &rows, &manifest);
-    assert!(heard.has("note: first: 1000 rows are in the checkpoint, whole"), "{:?}", heard.0);
-    assert!(heard.has("rows are in the checkpoint, begun"), "{:?}", heard.0);
+    assert!(heard.has("note: first: 1000 rows are in the checkpoint, complete"), "{:?}", heard.0);
+    assert!(heard.has("rows are in the checkpoint, incomplete"), "{:?}", heard.0);
     // four or five of sixteen segments were complete
     assert!((60..=85).contains(&percent), "{percent} % of a pass");
     assert_eq!(resumed(folder.path(), &rows, &manifest).1, 0);
@@ -231,7 +231,7 @@ fn a_damaged_entry_is_done_again() {
         assert!(Stored::parse(&bad).and_then(|mut entry| entry.verify()).is_err());
         let (heard, _) = resumed(folder.path(), &rows, &manifest);
         assert!(
-            heard.has("0001.safetensors is damaged") && heard.has("the pass \"first\" is done again"),
+            heard.has("0001.safetensors is damaged") && heard.has("the pass \"first\" is repeated"),
             "{:?}",
             heard.0
         );
@@ -239,7 +239,7 @@ fn a_damaged_entry_is_done_again() {
     // an entry of another pass
     std::fs::copy(part(folder.path(), "-0002.safetensors"), &path).unwrap();
     let (heard, _) = resumed(folder.path(), &rows, &manifest);
-    assert!(heard.has("it is of the pass \"second\" of another run"), "{:?}", heard.0);
+    assert!(heard.has("it belongs to the pass \"second\" of another run"), "{:?}", heard.0);
     // a partial file of a killed run is removed
     std::fs::write(folder.path().join("checkpoint/.kmill-abcdef.tmp"), "half").unwrap();
     resumed(folder.path(), &rows, &manifest);
@@ -261,26 +261,26 @@ fn a_checkpoint_of_another_run_is_refused_with_the_difference() {
         change(&mut other);
         other
     };
-    refused(&with(&|m| m.version = "2".to_string()), "written by version 1, this is 2");
-    refused(&with(&|m| m.instruction_set = "fingers".to_string()), "written on abacus");
+    refused(&with(&|m| m.version = "2".to_string()), "written by version 1, but this is version 2");
+    refused(&with(&|m| m.instruction_set = "fingers".to_string()), "written with abacus instructions");
     refused(&with(&|m| drop(m.options.insert("rank".to_string(), "20".to_string()))), "rank was 10, now it is 20");
     refused(&with(&|m| drop(m.options.remove("seed"))), "seed was 0, now it is not set");
-    refused(&with(&|m| m.files.clear()), "a table of 1 files, this one has 0");
+    refused(&with(&|m| m.files.clear()), "its table has 1 files, but this one has 0");
     refused(&with(&|m| m.files[0].length += 1), "bytes and has");
     refused(&with(&|m| m.files[0].modified += 1), "it was written to");
-    refused(&with(&|m| m.files[0].digest.push('0')), "its first or last bytes differ");
+    refused(&with(&|m| m.files[0].digest.push('0')), "its first or last bytes changed");
     let path = manifest.files[0].path.display().to_string();
     refused(&with(&|m| m.files[0].length += 1), &path);
     let page = part(folder.path(), ".json");
     let text = std::fs::read_to_string(&page).unwrap();
     std::fs::write(&page, text.replace("\"format\": 2", "\"format\": 9")).unwrap();
-    refused(&manifest, "checkpoint format 9, this version writes 2");
+    refused(&manifest, "checkpoint format 9, but this version writes 2");
     // an unreadable manifest does not count as another run: the work restarts
     for damaged in ["", "{}", "{\"format\": 2}", "\u{fffd}"] {
         std::fs::write(&page, damaged).unwrap();
         let heard = Heard::default();
         journal(folder.path(), &manifest, true, &heard).unwrap();
-        assert!(heard.has(".json is damaged") && heard.has("starting afresh"), "{damaged}: {:?}", heard.0);
+        assert!(heard.has(".json is damaged") && heard.has("starting over"), "{damaged}: {:?}", heard.0);
     }
     // nothing has changed so far; without resume, the first pass replaces the checkpoint
     let heard = Heard::default();
@@ -298,7 +298,7 @@ fn the_same_run_continues_by_itself_and_another_one_starts_afresh() {
     let mut other = manifest.clone();
     other.options.insert("rank".to_string(), "20".to_string());
     for (run, opened, began) in [
-        (&manifest, "it continues from", "first: 1000 rows are in the checkpoint, whole"),
+        (&manifest, "continuing from", "first: 1000 rows are in the checkpoint, complete"),
         (&other, "another run: rank was 10, now it is 20", "of an earlier run is replaced"),
     ] {
         let heard = Heard::default();
@@ -357,7 +357,7 @@ fn short_runs_leave_no_trace() {
     let heard = Heard::default();
     let path = folder.path().join("checkpoint");
     let journal = Journal::open(&path, &manifest, kstore::checkpoint::EVERY, Resume::Required, &heard).unwrap();
-    assert!(heard.has("there is no checkpoint"), "{:?}", heard.0);
+    assert!(heard.has("checkpoint does not exist: starting over"), "{:?}", heard.0);
     let observer = Asked(AtomicU64::new(0), 40);
     let pass = Pass { observer: &observer, journal: Some(&journal), ..pass() };
     pass.resume("first", &rows, &fold(&rows)).unwrap();

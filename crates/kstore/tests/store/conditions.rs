@@ -22,12 +22,12 @@ fn conditions_parse_and_print() {
 #[test]
 fn wrong_conditions_say_what_is_missing() {
     for (text, part) in [
-        ("fold", "no comparison"),
+        ("fold", "the comparison operator is missing"),
         ("fold = 3", "=="),
-        ("== 3", "no column"),
-        ("fold ==", "no value"),
-        ("1 < x < 3", "two comparisons"),
-        ("a >== 3", "two comparisons"),
+        ("== 3", "the column before the operator is missing"),
+        ("fold ==", "the value after the operator is missing"),
+        ("1 < x < 3", "the value contains another operator"),
+        ("a >== 3", "the value contains another operator"),
     ] {
         let error = Condition::parse(text).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");

@@ -146,9 +146,9 @@ fn what_does_not_fit_is_told_with_its_line_and_a_remedy() {
     for (rest, part) in [
         (
             "4.5,w\n",
-            "bad.csv: row 3 (counted from 0), line 6, column \"a\": expected a whole number of 64 bits as in the first 3 rows, found \"4.5\"; correct it, or set `infer_rows` above 3",
+            "bad.csv: row 3 (counted from 0), line 6, column \"a\": expected an integer of 64 bits as in the first 3 rows, found \"4.5\"; correct it, or set `infer_rows` above 3",
         ),
-        ("4,w\n99999999999999999999,w\n", "line 7, column \"a\": expected a whole number"),
+        ("4,w\n99999999999999999999,w\n", "line 7, column \"a\": expected an integer"),
         ("4\n", "row 3 (counted from 0), line 6: expected 2 fields, found 1 field"),
         ("4,w,u\n", "expected 2 fields, found 3 fields; correct the line, put quotes around fields with a ','"),
         ("4,\"w\n", "line 6: expected a closing quote, found the end of the file"),
@@ -250,7 +250,7 @@ fn first(text: &str, options: &TextOptions) -> kstore::Result<(String, Vec<f64>,
 fn decimal_commas_and_marks_between_thousands_are_read_or_refused() {
     let usual = TextOptions::default();
     let said = Some("numbers such as those of column a are read with decimal commas".to_string());
-    let grouped = Some("commas in the numbers of column a are read as marks between thousands".to_string());
+    let grouped = Some("commas in the numbers of column a are read as thousands separators".to_string());
     for (text, kind, values, note) in [
         ("a;b\n1,5;x\n-2,25;y\n", "float64", vec![1.5, -2.25], &said),
         ("a;b\n1.234,5;x\n7;y\n", "float64", vec![1234.5, 7.0], &said),

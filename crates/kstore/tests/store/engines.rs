@@ -173,7 +173,7 @@ fn another_job_and_another_pass_are_refused_and_named() {
     pass(&first, "first", 100, 1, &rows);
     let other = engine(&path);
     let text = other.join(&job("2")).unwrap_err().to_string();
-    assert!(text.contains("another job is at work here: lambda was 1, now it is 2"), "{text}");
+    assert!(text.contains("another job is running here: lambda was 1, now it is 2"), "{text}");
     other.join(&job("1")).unwrap();
     let journal = Journal::through(&other);
     let pass = Pass { journal: Some(&journal), ..Pass::new(16, 100, sequential()) };

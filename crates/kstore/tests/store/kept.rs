@@ -29,7 +29,7 @@ fn casting_rounds_fractions_and_never_whole_numbers() {
     let of = |values| KeptColumn::new_valid(values, Vec::new());
     let whole = of(KeptValues::I64(vec![1 << 24, (1 << 24) + 1]));
     let error = whole.cast(OutputKind::F32).unwrap_err();
-    assert_eq!(error, (1, "16777217, which float32 may have to round".to_string()));
+    assert_eq!(error, (1, "16777217, outside the range of integers that float32 represents exactly".to_string()));
     assert_eq!(*whole.cast(OutputKind::F64).unwrap().values(), KeptValues::F64(vec![16777216.0, 16777217.0]));
     assert_eq!(of(KeptValues::I64(vec![1 << 53, (1 << 53) + 1])).cast(OutputKind::F64).unwrap_err().0, 1);
     assert_eq!(of(KeptValues::I64(vec![i64::MIN])).cast(OutputKind::F64).unwrap_err().0, 0);
@@ -50,5 +50,8 @@ fn an_integer_beyond_int64_keeps_its_digits() {
     let column = &buf.kept[0];
     assert_eq!(*column.values(), KeptValues::U64(vec![7, u64::MAX]));
     let error = column.cast(OutputKind::F64).unwrap_err();
-    assert_eq!(error, (1, "18446744073709551615, which float64 may have to round".to_string()));
+    assert_eq!(
+        error,
+        (1, "18446744073709551615, outside the range of integers that float64 represents exactly".to_string())
+    );
 }

@@ -60,6 +60,6 @@ fn names_that_are_no_text_are_not_left_out() {
 fn wrong_patterns_say_what_is_right() {
     for wrong in ["[", "a[", "a**b", "***"] {
         let error = files(Path::new(wrong)).unwrap_err().to_string();
-        assert!(error.contains("write * for any letters"), "{error}");
+        assert!(error.contains("write * for any characters"), "{error}");
     }
 }

@@ -305,5 +305,5 @@ fn seconds_are_milliseconds_in_parquet_and_times_for_every_reader() {
     // a time that is out of range in milliseconds
     let mut out = sink::create(&path, &columns[..1]).unwrap();
     let error = out.write(&[Output::I64(&[i64::MAX / 500])]).unwrap_err().to_string();
-    assert!(error.contains("too many for the milliseconds"), "{error}");
+    assert!(error.contains("seconds exceed the range of milliseconds"), "{error}");
 }

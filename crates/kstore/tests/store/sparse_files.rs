@@ -151,9 +151,9 @@ fn odd_rows_are_read_in_order_or_refused_with_their_number() {
     let folder = folder();
     let with = |odd: Row| vec![row(&[(0, 1.0)]), row(&[]), row(&[(3, 1.0)]), odd];
     for (odd, arrow, npz) in [
-        (row(&[(4, 1.0), (1, 2.0)]), None, Some("index 1 after 4, where indices ascend")),
+        (row(&[(4, 1.0), (1, 2.0)]), None, Some("index 1 after 4 (indices must increase strictly)")),
         (row(&[(1, 1.0), (1, 2.0)]), Some("index 1 after 1"), Some("index 1 after 1")),
-        (row(&[(-1, 1.0)]), Some("a row with index -1, where 0 to 3 are expected"), Some("index -1, where 0 to 4")),
+        (row(&[(-1, 1.0)]), Some("a row with index -1 (expected 0 to 3)"), Some("index -1 (expected 0 to 4)")),
         (row(&[(2, f64::NAN)]), Some("is NaN"), Some("is NaN")),
         (row(&[(2, f64::INFINITY)]), Some("is infinite"), Some("is infinite")),
         (row(&[(2, 0.0)]), None, None),
@@ -198,7 +198,7 @@ fn metadata_tell_the_shape_and_are_not_trusted() {
     };
     assert_eq!(told(r#"{"x":{"width":9,"longest":2}}"#).unwrap().len(), 2);
     assert_eq!(Table::open(&[&path]).unwrap().bytes_read(), 0);
-    assert!(told(r#"{"x":{"width":4,"longest":2}}"#).unwrap_err().contains("index 4, where 0 to 3 are expected"));
+    assert!(told(r#"{"x":{"width":4,"longest":2}}"#).unwrap_err().contains("index 4 (expected 0 to 3)"));
     assert!(told(r#"{"x":{"width":9,"longest":1}}"#).unwrap_err().contains("a row of 2 entries"));
     // inconsistent metadata are ignored, and the file is scanned
     for text in ["", "[]", r#"{"x":{"width":4,"longest":5}}"#, r#"{"x":{"width":99999999999,"longest":1}}"#] {
@@ -263,17 +263,17 @@ fn npz_of_another_kind_is_refused_with_what_to_do() {
     assert!(text.contains("\"csc\" format") && text.contains("X.tocsr()"), "{text}");
     let i4 = |numbers: &[i32]| array("<i4", numbers.len(), numbers.iter().flat_map(|n| n.to_le_bytes()));
     for (text, part) in [
-        (set("indptr", i4(&[0, 2, 1, 3])), "places that ascend up to 3"),
-        (set("indptr", i4(&[0, 2, 2, 4])), "places that ascend up to 3"),
-        (set("indptr", i4(&[-1, 2, 2, 3])), "places that ascend up to 3"),
-        (set("indptr", i4(&[0, 2, 3])), "array \"indptr\": it has 3 numbers, and 4 are expected"),
-        (set("indices", i4(&[0, 4])), "array \"indices\": it has 2 numbers, and 3 are expected"),
+        (set("indptr", i4(&[0, 2, 1, 3])), "ascending positions up to 3"),
+        (set("indptr", i4(&[0, 2, 2, 4])), "ascending positions up to 3"),
+        (set("indptr", i4(&[-1, 2, 2, 3])), "ascending positions up to 3"),
+        (set("indptr", i4(&[0, 2, 3])), "array \"indptr\": it has 3 numbers instead of 4"),
+        (set("indices", i4(&[0, 4])), "array \"indices\": it has 2 numbers instead of 3"),
         (set("indices", i4(&[0, 5, 1])), "row 0 (counted from 0), column \"x\" is a row with index 5"),
-        (set("shape", array("<i8", 2, [9; 16])), "rows have at most"),
-        (set("shape", i4(&[3])), "no pair of numbers"),
+        (set("shape", array("<i8", 2, [9; 16])), "columns are supported"),
+        (set("shape", i4(&[3])), "not a pair of integers"),
         (set("data", array("<c8", 3, [0; 24])), "array \"data\": values of type \"<c8\""),
-        (set("data", array("<f8", 300, [0; 24])), "do not fit into"),
-        (refused(folder.path(), |members| members.retain(|(name, _)| *name != "format")), "it is no sparse matrix"),
+        (set("data", array("<f8", 300, [0; 24])), "does not fit into"),
+        (refused(folder.path(), |members| members.retain(|(name, _)| *name != "format")), "it is not a sparse matrix"),
         (refused(folder.path(), |members| members.retain(|(name, _)| *name != "data")), "it has no array \"data\""),
     ] {
         assert!(text.contains(part) && text.contains("wrong.npz"), "{part}: {text}");

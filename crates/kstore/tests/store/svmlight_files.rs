@@ -59,9 +59,9 @@ fn groups_are_a_column_where_every_row_has_one() {
     std::fs::write(&csv, "x,qid,y\n1,2,3\n4,5,6\n").unwrap();
     assert_eq!(whole(&csv, &TextOptions::default(), &target).unwrap().0, ["x"]);
     for (lines, told) in [
-        ("3 qid:7 1:1\n0 qid:b 2:1\n", "qid: and a whole number"),
-        ("3 qid:7 1:1\n0 qid:9007199254740993 2:1\n", "qid: and a whole number of 53 bits"),
-        ("3 qid:7 1:1\n0 qid:7 2:1 qid:8\n", "one qid of a row"),
+        ("3 qid:7 1:1\n0 qid:b 2:1\n", "qid: and an integer"),
+        ("3 qid:7 1:1\n0 qid:9007199254740993 2:1\n", "qid: and an integer of at most 53 bits"),
+        ("3 qid:7 1:1\n0 qid:7 2:1 qid:8\n", "one qid per row"),
     ] {
         let wrong = text(folder.path(), lines);
         let found = whole(&wrong, &TextOptions::default(), &sparse).unwrap_err().to_string();
@@ -166,7 +166,7 @@ fn what_does_not_fit_is_told_with_its_line_and_a_remedy() {
         (
             "2 0:1",
             TextOptions::default(),
-            "t.svm: row 4 (counted from 0), line 8: expected indices from 1 on, found 0; if indices start at 0, say `zero_based`",
+            "t.svm: row 4 (counted from 0), line 8: expected indices from 1 on, found 0; if indices start at 0, set `zero_based`",
         ),
         ("2 3:1 2:1", TextOptions::default(), "line 8: expected ascending indices, found 2 after 3; sort"),
         ("2 x", TextOptions::default(), "expected index:value, found \"x\""),

@@ -19,10 +19,10 @@ fn what_the_system_says_is_told_in_words_with_a_next_step() {
     #[cfg(target_os = "linux")]
     for (number, part) in [
         (13, "permission denied"),
-        (20, "what should be its folder is a file"),
-        (27, "longer than it may be"),
+        (20, "a part of its path is a file instead of a folder"),
+        (27, "the file would exceed the size limit"),
         (30, "the disk is read-only"),
-        (40, "a link that leads back to itself"),
+        (40, "a symbolic link that leads back to itself"),
     ] {
         assert!(said(io::Error::from_raw_os_error(number)).contains(part), "{number}");
     }

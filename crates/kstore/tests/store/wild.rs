@@ -93,7 +93,7 @@ fn files_in_the_wild_are_read_or_refused_with_a_remedy() {
         ("c.zip", b"PK\x03\x04\x14\0".into(), "unzip -p"),
         ("c.xlsx", b"PK\x03\x04\x14\0".into(), ".csv"),
         ("c.h5", b"\x89HDF\r\n\x1a\n".into(), ".parquet"),
-        ("plain.csv.gz", CSV.into(), "leave out .gz"),
+        ("plain.csv.gz", CSV.into(), "remove .gz"),
         ("parquet.csv", b"PAR1\x15\x04\x15\0".into(), ".parquet"),
         ("object.json", format!("{{\n\"rows\": {array}}}").into(), "jq -c"),
         ("array.json", array.clone().into(), "jq -c '.[]'"),

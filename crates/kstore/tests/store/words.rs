@@ -208,11 +208,11 @@ fn what_cannot_be_counted_says_so() {
     };
     let usual = wanted("comment", None);
     for (selection, part) in [
-        (Selection { text: vec!["y".to_string()], ..usual.clone() }, "words are counted of text"),
+        (Selection { text: vec!["y".to_string()], ..usual.clone() }, "`text` counts words of text columns"),
         (Selection { text: vec!["remark".to_string()], ..usual.clone() }, "remark"),
         (wanted("comment:word(3,1)", None), "word(A,B)"),
-        (wanted("comment:word(9,9)", None), "no text has one of word(9,9)"),
-        (wanted("comment", Some(Weighing::Maxabs)), "take tf-idf, unit or none"),
+        (wanted("comment:word(9,9)", None), "no text has a feature of word(9,9)"),
+        (wanted("comment", Some(Weighing::Maxabs)), "choose tf-idf, unit or none"),
     ] {
         let error = refused(&selection);
         assert!(error.contains(part), "{error}\nexpected: {part}");
@@ -289,7 +289,7 @@ fn values_are_categories_of_text_or_whole_numbers() {
     assert!(users[0] == users[2] && users[0] != users[1] && users[0] != users[3] && users[1] != users[3]);
     // only text has word counts
     let word = Selection { text: vec!["user".to_string()], sparse: true, ..Selection::default() };
-    assert!(table.select(&word).unwrap_err().to_string().contains("words are counted of text"));
+    assert!(table.select(&word).unwrap_err().to_string().contains("`text` counts words of text columns"));
 }
 
 #[test]

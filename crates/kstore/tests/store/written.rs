@@ -112,7 +112,7 @@ fn codes_that_begin_with_zeros_are_text_and_numbers_if_that_is_said() {
     let path = folder.path().join("t.parquet");
     write(&path, &standard(0..5), groups_of(5));
     let error = Table::open_with(&[&path], &typed(&[("fold", "text")])).unwrap_err().to_string();
-    assert!(error.contains("`types` says how .csv is read"), "{error}");
+    assert!(error.contains("`types` applies to .csv only, because other files store their types"), "{error}");
 }
 
 #[test]
@@ -148,7 +148,10 @@ fn words_for_missing_values_are_missing_among_numbers_and_told_among_text() {
     let (_, notes) =
         coded(&Table::open(&[file(folder.path(), "u.csv", "p;y", &["5 kg", "7 lb"])]).unwrap(), &usual, (2, 2))
             .unwrap();
-    assert!(notes[0].to_string().contains("looks like numbers with marks, such as \"5 kg\""), "{notes:?}");
+    assert!(
+        notes[0].to_string().contains("looks like numbers with a unit or another mark, such as \"5 kg\""),
+        "{notes:?}"
+    );
 }
 
 #[test]
@@ -202,7 +205,7 @@ fn new_files_are_read_as_those_of_the_fit() {
     let other = folder.path().join("other.csv");
     std::fs::write(&other, "p,y\n1.234,1\n").unwrap();
     let error = again(&commas, &other, usual()).unwrap_err().to_string();
-    assert!(error.contains("',' is between its fields, and ';' in the table of the fit"), "{error}");
+    assert!(error.contains("its delimiter is ',', but ';' in the table of the fit"), "{error}");
     assert_eq!(again(&commas, &other, usual().decimal(b'.')).unwrap(), [1.234]);
     let percent = known(&["5%", "7%", "9%"]);
     assert!(again(&percent, &new(&["0.05", "0.07"]), usual()).is_err());

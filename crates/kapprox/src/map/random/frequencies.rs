@@ -20,7 +20,7 @@ pub enum Sampling {
     Orthogonal,
     /// Like [`Sampling::Orthogonal`], but the rotation is a product of three random sign matrices
     /// and Hadamard transforms: q log d instead of q d multiplications per row, q + d numbers
-    /// instead of q d. For radial laws. Identical to [`Sampling::Orthogonal`] for 16 features or
+    /// instead of q d. For radial laws. Identical to [`Sampling::Orthogonal`] for 16 inputs or
     /// fewer, where that costs no more and signs alone give too few rotations.
     Structured,
     /// By a randomised Halton sequence, which leaves no gaps.
@@ -30,7 +30,7 @@ pub enum Sampling {
     Quasi,
 }
 
-/// Draws `count` frequencies in turns (divided by 2π) per unit of each feature: count x d,
+/// Draws `count` frequencies in turns (divided by 2π) per unit of each input: count x d,
 /// row-major.
 pub(super) fn dense(spectrum: &Spectrum, d: usize, count: usize, sampling: Sampling, seed: u64) -> Result<Vec<f64>> {
     let refuse = |why: &str, remedy| Err(Error::NoSpectrum { why: why.to_string(), remedy });

@@ -1,8 +1,8 @@
 //! Structured rotations: products of random signs and Hadamard transforms.
 //!
-//! A block multiplies d features, padded with zeros to n = 2^k, by H D₃ H D₂ H D₁ / n^{3/2}, which
-//! is orthogonal and, in its effect on the features, nearly uniform. Entry j of the result, times
-//! the length of a normal vector, is the product of frequency j with the row.
+//! A block multiplies d inputs, padded with zeros to n = 2^k, by H D₃ H D₂ H D₁ / n^{3/2}, which is
+//! orthogonal and acts on the inputs nearly like a uniformly distributed rotation. Entry j of the
+//! result, times the length of a normal vector, is the product of frequency j with the row.
 //!
 //! Reference: Yu et al., "Orthogonal random features", NIPS 2016, section 5 (there all lengths are
 //! √n; drawing them keeps the law of the plain frequencies).
@@ -12,7 +12,7 @@ use crate::{Real, vectorised};
 use faer::{MatMut, MatRef};
 use rand::{Rng, RngExt};
 
-/// Largest number of features for which a dense rotation matrix is used instead: the transforms
+/// Largest number of inputs for which a dense rotation matrix is used instead: the transforms
 /// cost no less there, and their rows are not uniform.
 ///
 /// Signs give few rotations in few dimensions: at n = 2 and 4 most directions never occur, and the
@@ -28,13 +28,13 @@ pub(super) struct Structured<T> {
     signs: Vec<T>,
     /// Factor of each frequency, which multiplies its row of the blocks.
     lengths: Vec<T>,
-    /// Factor of each feature.
+    /// Factor of each input.
     scale: Vec<T>,
 }
 
 impl<T: Real> Structured<T> {
     /// Draws `count` frequencies in turns; `mixture` draws the scale of a radial law, `scale` is
-    /// 1/(2π length scale) per feature.
+    /// 1/(2π length scale) per input.
     pub(super) fn new(count: usize, scale: &[f64], mixture: &dyn Fn(&mut dyn Rng) -> f64, rng: &mut dyn Rng) -> Self {
         let width = scale.len().next_power_of_two();
         let blocks = count.div_ceil(width);

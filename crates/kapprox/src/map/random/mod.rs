@@ -7,7 +7,7 @@
 //!
 //! The features do not depend on the rows, need no landmarks and no triangular solve, and converge
 //! as 1/√q whatever the spectrum of K; landmarks do better if it decays. ‖phi(x)‖² = k(0) always,
-//! so the trace error of a projection says nothing here; see [`crate::quality`] for errors that do.
+//! so the trace error of projections has no meaning here; see [`crate::quality`] for other errors.
 //!
 //! Sine and cosine are paired, which has a smaller error than cosines with random phases
 //! (Sutherland, Schneider, "On the error of random Fourier features", UAI 2015). Columns 2j and
@@ -104,7 +104,7 @@ pub(super) fn waves_of<T: Real>(given: &WithoutRows<'_>, sampling: Sampling) -> 
         return Ok(Box::new(FourierMap { skew: skew.first().copied(), ..waves }));
     }
     let spectrum = given.kernel.on_dense()?.build()?.typed::<T>().spectrum().ok_or_else(|| Error::NoSpectrum {
-        why: format!("{} is no shift-invariant kernel with a known spectrum", given.kernel),
+        why: format!("{} is not a shift-invariant kernel with a known spectrum", given.kernel),
         remedy: "use `map` nystrom, or a kernel such as gaussian, laplacian or matern",
     })?;
     Ok(match given.kernel.sparse() {
@@ -123,7 +123,7 @@ fn hyperbolic(u: f64) -> f64 {
 
 /// Random Fourier features of a kernel.
 ///
-/// Stores q·d numbers (structured, beyond 16 features: 4q). Mapping n rows costs 2nqd flops
+/// Stores q·d numbers (structured, beyond 16 inputs: 4q). Mapping n rows costs 2nqd flops
 /// (structured: 6nq log₂ d; sparse rows: 2q per entry) and nq sines and cosines.
 #[derive(Debug)]
 pub struct FourierMap<T> {
@@ -147,7 +147,7 @@ enum Frequencies<T> {
 }
 
 impl<T: Real> FourierMap<T> {
-    /// Returns a map to `p` features, from p/2 frequencies, for rows of `d` features.
+    /// Returns a map to `p` features, from p/2 frequencies, for rows of `d` inputs.
     ///
     /// # Errors
     /// [`Error::NoSpectrum`] if the sampling does not fit the law of the frequencies.

@@ -32,7 +32,7 @@ struct Last<T> {
     at: (Vec<T>, Vec<f64>),
     /// Probabilities at this point, n x k row-major; empty if they are not needed.
     probabilities: Vec<T>,
-    /// True for rows with computed probabilities: all, unless other processes evaluated some rows.
+    /// True for rows whose probabilities are computed; false for the rows of other processes.
     known: Vec<bool>,
 }
 

@@ -1,5 +1,5 @@
-//! Maximum variance unfolding: coordinates with the largest variance such that neighbours do not
-//! move apart.
+//! Maximum variance unfolding: coordinates with the largest variance such that the distances
+//! between neighbours do not grow.
 //!
 //! The nodes are a sample of N rows, the first m of them landmarks. With M the matrix of
 //! [`lle`](super::lle) and its blocks of landmarks l and others u, Q = [I; −M_uu⁻¹M_ul] expresses
@@ -13,11 +13,11 @@
 //! The inequalities are from the landmark version (Weinberger, Packer, Saul): m landmarks cannot
 //! satisfy the equalities of the original method.
 //!
-//! A basis of the directions orthogonal to Qᵀ1 eliminates the constraint on the sum. The first
-//! constraints are pairs of neighbours that keep the solution bounded; rounds add the most violated
-//! ones until all are satisfied. The coordinates of the nodes are the leading eigenvectors of K
-//! times the square roots of their eigenvalues; a new row has the coordinates Σ_j w_j(x) y_j over
-//! its nearest nodes, as in `lle`.
+//! A basis of the directions orthogonal to Qᵀ1 eliminates the constraint on the sum. The method
+//! starts with constraints for pairs of neighbours that bound the solution, and each round adds the
+//! most violated constraints, until all are satisfied. The coordinates of the nodes are the leading
+//! eigenvectors of K times the square roots of their eigenvalues; a new row has the coordinates Σ_j
+//! w_j(x) y_j over its nearest nodes, as in `lle`.
 //!
 //! *Passes*: one that samples the nodes. *Flops*: 3N²d, (N − m)³/3, and E²m + E³/3 for each of
 //! about a hundred steps with E constraints, several per landmark. *Bytes*: about 24N², 32E².
@@ -52,7 +52,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
     |settings| Ok(Box::new(MaximumVariance(NeighbourOptions::new(settings)))),
 );
 
-/// Maximum number of landmarks: a larger semidefinite programme takes minutes.
+/// Maximum number of landmarks; a larger semidefinite programme takes minutes.
 const MOST: usize = 100;
 
 const USUAL: usize = 50;
@@ -60,7 +60,7 @@ const USUAL: usize = 50;
 /// Relative excess of a squared distance above which a constraint is added.
 const VIOLATED: f64 = 1e-8;
 
-/// Constraints added per round and landmark.
+/// Number of constraints added per round and landmark.
 const ADDED: usize = 1;
 
 /// Maximum number of constraints per landmark, on which the memory plan relies.
@@ -111,7 +111,7 @@ fn centred(q: &Mat<f64>) -> Mat<f64> {
     reflected
 }
 
-/// Pairs of neighbours, each once, with their squared distances.
+/// Pairs of neighbours without duplicates, with their squared distances.
 struct Pairs(Vec<(usize, usize, f64)>);
 
 impl Pairs {
@@ -132,8 +132,8 @@ impl Pairs {
         })
     }
 
-    /// Returns pairs whose directions span the directions of all pairs, chosen by Gram-Schmidt with
-    /// the longest remainder first.
+    /// Returns pairs whose directions span the directions of all pairs, by Gram-Schmidt with the
+    /// longest remainder first.
     fn spanning(&self, rows: MatRef<'_, f64>) -> Vec<usize> {
         let all: Vec<usize> = (0..self.0.len()).collect();
         let mut rest = self.directions(rows, &all);
@@ -183,7 +183,7 @@ impl Unfolding<'_> {
             return Err(Error::NoVariance);
         }
         let mut taken = self.pairs.spanning(made);
-        let why = "the distances of neighbours leave the landmarks free; lower it, or raise `neighbours`";
+        let why = "the distances between neighbours do not bound the coordinates of the landmarks; lower it, or raise `neighbours`";
         refuse(taken.len() < m, "rank", m + 1, why)?;
         let mut objective = product(made.transpose(), made);
         let trace: f64 = (0..m).map(|i| objective[(i, i)]).sum();
@@ -232,9 +232,8 @@ impl<T: Real> Solver<T> for MaximumVariance {
     }
 
     fn check(&self, work: &FitRequest<'_>) -> Result<()> {
-        let why = format!(
-            "its semidefinite programme takes minutes beyond {MOST} landmarks; lower it, or take lle or isomap"
-        );
+        let why =
+            format!("its semidefinite programme takes minutes beyond {MOST} landmarks; lower it, or use lle or isomap");
         refuse(work.shape.landmarks > MOST, "rank", work.shape.landmarks, why)
     }
 
@@ -272,8 +271,8 @@ impl<T: Real> Solver<T> for MaximumVariance {
         drop(observer);
         if gap > WIDE || beyond > WIDE {
             resources.stages.warn(format!(
-                "the unfolding is not the best one: its variance may be {gap:.1e} of the largest too small, and neighbours are up to {beyond:.1e} of \
-                 their distance too far apart; lower `rank` or raise `neighbours`"
+                "the unfolding is not optimal: its variance is below the maximum by up to {gap:.1e} of it, and distances between neighbours are too \
+                 large by up to {beyond:.1e} of their bounds; lower `rank` or raise `neighbours`"
             ));
         }
         let (values, vectors) = symmetric_eigen(product(rows.transpose(), rows.as_ref()).as_ref())?;

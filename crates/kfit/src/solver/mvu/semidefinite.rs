@@ -8,9 +8,9 @@
 //!
 //! Steps aim at XZ = μI, s_e y_e = μ with decreasing μ (direction of Helmberg, Kojima and
 //! Monteiro). With constraints of rank one the step for y solves ((AᵀXA)∘(AᵀZ⁻¹A) + diag(s/y))Δy =
-//! σμ(aᵀ_e Z⁻¹ a_e + 1/y_e) − b, an E x E system. X is the sum of its steps, not the inverse of Z,
-//! whose least eigenvalues are rounding in the end. *Flops* of a step: 2E²m + E³/3; about fifty
-//! steps.
+//! σμ(aᵀ_e Z⁻¹ a_e + 1/y_e) − b, an E x E system. X is the sum of its steps; computing it as μZ⁻¹
+//! would fail near the solution, where the smallest eigenvalues of Z are rounding errors. *Flops*
+//! of a step: 2E²m + E³/3; about fifty steps.
 //!
 //! References: Helmberg, Rendl, Vanderbei, Wolkowicz, "An interior-point method for semidefinite
 //! programming", SIAM J. Optimization 6, 1996; Benson, Ye, Zhang, "Solving large-scale sparse
@@ -22,21 +22,21 @@ use faer::{Accum, Mat, MatRef, linalg::matmul::matmul};
 use kapprox::map::par;
 use kstore::{Workers, pass::Observer};
 
-/// Relative duality gap, and relative infeasibility of a constraint, at which the method ends.
+/// Relative duality gap, and relative infeasibility of a constraint, at which the method stops.
 const GAP: f64 = 1e-9;
 
-/// Maximum number of steps; three hundred constraints take about sixty.
+/// Maximum number of steps; three hundred constraints need about sixty.
 const STEPS: usize = 300;
 
-/// Factor by which a step aims to reduce μ: after shortened steps, and after long ones.
+/// Factors by which a step aims to reduce μ: after a shortened step, and after a long one.
 const CAREFUL: f64 = 0.3;
 const BOLD: f64 = 0.1;
 
-/// Step length above which a step is long.
+/// Step length above which a step counts as long.
 const LONG: f64 = 0.7;
 
-/// Factor of the line search, also the fraction of the feasible length that a step takes; and the
-/// least useful length.
+/// Factor of the backtracking line search, which is also the fraction of the feasible length that a
+/// step takes; and the smallest step length.
 const SHORT_OF: f64 = 0.9;
 const LEAST: f64 = 1e-8;
 
@@ -66,7 +66,7 @@ pub(super) fn maximise(
         if gap <= GAP && missed <= GAP {
             break;
         }
-        // stops when rounding makes the systems indefinite
+        // `None` if rounding makes a system indefinite: the method stops
         let Some(step) = programme.step(&at, aim) else { break };
         let (along_x, along_y) = programme.lengths(&at, &step);
         if along_x.max(along_y) < LEAST {
@@ -86,7 +86,7 @@ fn unsolved() -> Error {
     }
 }
 
-/// Values of the variables, or a step of them.
+/// Values of the variables X, s and y, or a step of them.
 struct Point {
     x: Mat<f64>,
     s: Vec<f64>,
@@ -177,7 +177,7 @@ impl Programme<'_> {
         (self.complementarity(at).max(0.0) / bound.max(f64::MIN_POSITIVE), missed.fold(0.0, f64::max))
     }
 
-    /// Computes the step towards `aim`·μ; `None` if rounding makes a system indefinite.
+    /// Computes the step towards `reduction`·μ; `None` if rounding makes a system indefinite.
     fn step(&self, at: &Point, aim: f64) -> Option<Point> {
         let (m, constraints) = self.a.shape();
         let mu = aim * self.complementarity(at) / (m + constraints) as f64;

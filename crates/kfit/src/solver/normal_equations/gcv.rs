@@ -18,7 +18,7 @@ use super::{RidgeOptions, squared_errors, system::System};
 use crate::{GramState, Result, solver::heed};
 use kstore::{Workers, pass::Observer};
 
-/// Computes GCV at every rank, lambda by lambda: `scores[l][k]`; `None` if the system cannot be
+/// Computes GCV at every rank, with one vector per lambda; `None` if the system cannot be
 /// solved, or has as many degrees of freedom as rows. Overwrites `system`.
 pub(super) fn scores(
     state: &GramState,

@@ -34,8 +34,8 @@ pub struct RidgeOptions {
     pub lambdas: Vec<f64>,
     /// Treatment of the intercept.
     pub intercept: Intercept,
-    /// Numbers that the caller subtracted from the targets before they entered the state, t
-    /// numbers. They make the sums of squares accurate and change no result beyond rounding.
+    /// Constants that the caller subtracted from the targets before summing the state, t numbers.
+    /// They make the sums of squares accurate and change no result beyond rounding.
     pub target_centre: Vec<f64>,
 }
 
@@ -108,9 +108,9 @@ pub(crate) fn factored(
     Ok((whole(state, rank, &solution, &options, workers), system))
 }
 
-/// Returns the fit of smallest ‖w‖ among the fits of smallest squared error, and the number of
-/// directions of the features above rounding, which it is made of. It is the limit of ridge
-/// regression as lambda goes to 0.
+/// Returns the fit of smallest ‖w‖ among the fits of smallest squared error, which is the limit of
+/// ridge regression as lambda goes to 0, and the number of directions of the features above
+/// rounding, which it uses.
 pub(crate) fn shortest(
     state: &GramState,
     rank: usize,

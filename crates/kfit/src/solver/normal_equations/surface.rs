@@ -5,7 +5,7 @@ use crate::{Error, FoldGram, GramState, Head, Result, solver::heed};
 use kstore::{Workers, pass::Observer};
 use std::ops::Range;
 
-/// Scores of one rank and lambda.
+/// Cross-validated errors at one rank and lambda.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Cell {
     /// The rank: number of leading features used.
@@ -30,9 +30,9 @@ pub struct Cell {
 /// Cross-validated error over rank x lambda.
 ///
 /// *Cost*: for each fold and lambda one Cholesky factorisation at the largest rank, p³/3, and p²
-/// flops per rank and target for the held-out errors; generalised cross-validation takes another
-/// factorisation and as many flops again per lambda. *Bytes*: [`RidgeOptions::solve_bytes`]. No
-/// pass over the rows.
+/// flops per rank and target for the held-out errors; generalised cross-validation needs another
+/// factorisation and the same number of flops per lambda. *Bytes*: [`RidgeOptions::solve_bytes`].
+/// No pass over the rows.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Surface {
     /// Ranks, ascending.
@@ -149,12 +149,12 @@ fn best_of<'a>(cells: impl Iterator<Item = &'a Cell>, score: impl Fn(&Cell) -> O
     scored.min_by(order).map(|(_, cell)| cell)
 }
 
-/// Returns true for a fold that is held out and has rows.
+/// Returns true for a fold that is held out once and has rows.
 fn is_scored(state: &GramState, fold: usize) -> bool {
     state.held_out().scores(fold) && state.folds()[fold].rows > 0
 }
 
-/// Rejects folds that leave nothing to train on.
+/// Rejects folds that leave fewer than two rows for training.
 fn check_folds(state: &GramState) -> Result<()> {
     let folds = || state.folds().iter().enumerate();
     let learned = |held: usize| folds().filter(move |(fold, _)| state.held_out().learns(Some(held), *fold));
@@ -162,7 +162,7 @@ fn check_folds(state: &GramState) -> Result<()> {
     if !(0..state.folds().len()).any(|fold| is_scored(state, fold) && full(fold)) {
         return Ok(());
     }
-    let why = "one fold holds all rows but one or none, so nothing is left to train on; choose other folds or none";
+    let why = "a fold leaves fewer than two rows for training; choose other folds or none";
     Err(Error::Folds { folds: state.folds().len().to_string(), why: why.to_string() })
 }
 
@@ -197,7 +197,7 @@ fn warning(surface: &Surface, state: &GramState) -> Option<String> {
     ))
 }
 
-/// Coefficients of some cells from every left-out fold, to score the rows of the fold with.
+/// Coefficients of some cells for every held-out fold, fitted to the rows of the other folds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoldCoefficients {
     /// The cells: rank and lambda.
@@ -208,7 +208,7 @@ pub struct FoldCoefficients {
 }
 
 impl FoldCoefficients {
-    /// Solves the cells again for every left-out fold: one factorisation per fold and distinct
+    /// Solves the cells again for every held-out fold, with one factorisation per fold and distinct
     /// lambda.
     ///
     /// *Bytes*: [`RidgeOptions::solve_bytes`] and 8·folds·Σ(rank·t) for the result.
@@ -249,7 +249,7 @@ impl FoldCoefficients {
     }
 }
 
-/// Returns the positions of the cells with the same lambda, by ascending rank.
+/// Returns each distinct lambda with the positions of its cells, by ascending rank.
 fn by_lambda(cells: &[(usize, f64)]) -> Vec<(f64, Vec<usize>)> {
     let mut groups: Vec<(f64, Vec<usize>)> = Vec::new();
     for (i, (_, lambda)) in cells.iter().enumerate() {

@@ -13,7 +13,7 @@ use kstore::Workers;
 /// Columns that one thread assembles at a time.
 const COLUMNS: usize = 16;
 
-/// Eigenvalues below this multiple of the trace's rounding are rounding.
+/// Factor of the rounding of the trace; smaller eigenvalues count as 0.
 const NOISE: f64 = 4.0;
 
 /// Columns of an inverse that one thread computes at a time.
@@ -55,7 +55,7 @@ pub(crate) struct Solution {
 }
 
 impl System {
-    /// Allocates the storage for p features and t targets that were shifted by `centre`.
+    /// Allocates the storage for p features and t targets that were shifted by constants.
     pub(crate) fn new(p: usize, centre: &[f64], intercept: Intercept) -> Self {
         let (t, q) = (centre.len(), p + intercept.lead());
         Self {
@@ -79,14 +79,13 @@ impl System {
         8 * (q * q + q * (q + 1) / 2 + 2 * q * t + 3 * q + p + 2 * p * ranks * t)
     }
 
-    /// Returns the bytes to compute the rows of an inverse, by strips of columns, in this many
-    /// threads.
+    /// Returns the bytes to compute an inverse by strips of columns on this many threads.
     pub(crate) fn inverse_bytes(p: usize, threads: usize) -> usize {
         8 * p * (2 * INVERTED * threads + p.div_ceil(INVERTED) + 1)
     }
 
-    /// Assembles the system of all folds but `left_out`. It sums the other folds and never
-    /// subtracts one.
+    /// Assembles the system of all folds, or of the folds that train for the held-out one. It sums
+    /// these folds and never subtracts one, because a difference would lose digits.
     pub(crate) fn assemble(&mut self, state: &GramState, left_out: Option<usize>, workers: &Workers) -> Result<()> {
         let folds: Vec<&FoldGram> = state
             .folds()
@@ -177,9 +176,9 @@ impl System {
     }
 
     /// Computes the coefficients of smallest norm that minimise the squared error for the leading
-    /// `rank` features, and the number of directions in them. The directions are the eigenvectors
-    /// of A whose eigenvalues exceed the rounding of A, whose entries have the relative error
-    /// `epsilon`. 9q³ flops, and two matrices of q².
+    /// `rank` features, and the number of directions that they combine. The directions are the
+    /// eigenvectors of A whose eigenvalues exceed the rounding of A; the entries of A have the
+    /// relative error `epsilon`. 9q³ flops, and two matrices of q².
     ///
     /// # Errors
     /// [`Error::NoVariance`] if no eigenvalue exceeds rounding; numbers that are not finite.
@@ -189,8 +188,8 @@ impl System {
         let a = Mat::from_fn(order, order, entry);
         let trace: f64 = (0..order).map(|j| a[(j, j)]).sum();
         let (values, vectors) = symmetric_eigen(a.as_ref())?;
-        // an entry errs by ε√(A_ii A_jj), so all errors together move an eigenvalue by at most ε tr
-        // A
+        // an entry has the error ε√(A_ii A_jj), so all errors together move an eigenvalue by at
+        // most ε tr A
         let floor = NOISE * epsilon * trace;
         let kept: Vec<usize> = (0..order).filter(|j| values[*j] > floor && values[*j] > 0.0).collect();
         let (Some(least), Some(largest)) = (kept.first(), kept.last()) else { return Err(Error::NoVariance) };
@@ -228,9 +227,9 @@ impl System {
         cholesky::factor_by_all(self.matrix.as_mut().submatrix_mut(0, 0, order, order), workers)
     }
 
-    /// Computes the squared lengths of the rows of L⁻¹, for the factor of the last
-    /// [`System::solve`], which had `rank` features. Their leading sums are the traces of (A_r +
-    /// lambda·n·I)⁻¹ at every smaller rank. q³/3 flops.
+    /// Computes the squared lengths of the rows of L⁻¹ for the factor of the last `solve`, which
+    /// has `rank` features. The sum of the leading ones is the trace of
+    /// (A_r + lambda·n·I)⁻¹ at rank r. q³/3 flops.
     pub(crate) fn inverse_rows(&self, rank: usize, workers: &Workers) -> Vec<f64> {
         let order = rank + self.intercept.lead();
         let factor = self.matrix.as_ref().submatrix(0, 0, order, order);
@@ -254,8 +253,9 @@ impl System {
         (0..order).map(|i| (0..blocks).map(|block| parts[block * order + i]).sum()).collect()
     }
 
-    /// Computes W (rank x q) and c (q) with ‖Wᵀφ + c‖² = h_ii − 1/n for a row φ of features (h_ii
-    /// itself without a free intercept), from the factor of the last [`System::solve`]. q³/3 flops.
+    /// Computes W (rank x q) and c (q) from the factor of the last `solve`. For a row φ of
+    /// features ‖Wᵀφ + c‖² is its leverage h minus 1/n, or h itself without a free intercept. q³/3
+    /// flops.
     pub(crate) fn whitener(&self, rank: usize, workers: &Workers) -> (Mat<f64>, Vec<f64>) {
         let lead = self.intercept.lead();
         let order = rank + lead;
@@ -280,9 +280,8 @@ impl System {
         (inverse.subcols(lead, rank).transpose().to_owned(), shift.collect())
     }
 
-    /// Returns the degrees of freedom of the fit at each of the `ranks` that the last
-    /// [`System::solve`] at `lambda` could solve: the trace of the matrix that maps targets to
-    /// fitted values.
+    /// Returns the degrees of freedom of the fit at each of the ranks that the last `solve` at
+    /// `lambda` succeeded for: the trace of the matrix that maps targets to fitted values.
     ///
     /// tr A(A + μI)⁻¹ = q − μ tr (A + μI)⁻¹ with μ = lambda·n, and one more for a free intercept.
     pub(crate) fn degrees(&self, lambda: f64, ranks: &[usize], workers: &Workers) -> Vec<f64> {
@@ -296,9 +295,9 @@ impl System {
         ranks.iter().map(of).collect()
     }
 
-    /// Computes the leverages `out[i]` = h_ii of rows of features in f64 (b x rank, overwritten),
-    /// from the factor of the last [`System::solve`]. h_ii is the weight of a row's own target in
-    /// its fitted value. b·q² flops.
+    /// Computes the leverages `out[i]` = h_ii of rows of features in f64 (b x rank, overwritten)
+    /// from the factor of the last `solve`. h_ii is the weight of a row's own target in its fitted
+    /// value. b·q² flops.
     pub(crate) fn leverages(&self, mut phi: Mat<f64>, out: &mut [f64]) {
         let (rank, lead) = (phi.ncols(), self.intercept.lead());
         let order = rank + lead;

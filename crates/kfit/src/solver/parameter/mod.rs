@@ -1,8 +1,8 @@
 //! Parameters of solvers, each described once.
 //!
-//! A [`Parameter`] has a name, a kind, a default and a line of help. The command derives its
-//! options from it, the model file records the values that a solver read under these names, and the
-//! messages about invalid values are made here.
+//! A [`Parameter`] has a name, a kind, a default and a line of help. The command line derives its
+//! options from it, the model file stores the values of a fit under these names, and this module
+//! writes the messages about invalid values.
 //!
 //! ```
 //! use kfit::solver::{Options, by_name};
@@ -45,7 +45,7 @@ pub struct Parameter {
 pub enum ParameterKind {
     /// Yes or no; the default is no.
     Flag,
-    /// A whole number from 1 to `most`.
+    /// An integer from 1 to a maximum.
     Count {
         /// The largest value.
         most: usize,
@@ -106,7 +106,7 @@ impl Interval {
     fn expected(self) -> &'static str {
         match self {
             Self::Positive => "expected a number above 0, such as 1e-3",
-            Self::NotNegative => "expected 0 or a number above, such as 0.1",
+            Self::NotNegative => "expected 0 or a positive number, such as 0.1",
             Self::Share => "expected a number above 0 and at most 1, such as 0.1",
             Self::Fraction => "expected a number between 0 and 1, such as 1e-6",
         }
@@ -186,7 +186,9 @@ impl Parameter {
                 let values = lists::penalties(self.name, text)?;
                 match several || values.len() == 1 {
                     true => Ok(Value::Penalties(values)),
-                    false => Err(wrong("this solver compares no penalties; give one number".to_string())),
+                    false => Err(wrong(
+                        "this solver does not compare regularisation parameters; give one number".to_string(),
+                    )),
                 }
             }
             ParameterKind::Ranks => lists::ranks(text).map(Value::Ranks),
@@ -195,7 +197,7 @@ impl Parameter {
             ParameterKind::Column => Ok(Value::Column(text.to_string())),
             ParameterKind::ClassWeights => ClassWeight::parse(text).map(Value::ClassWeights).map_err(wrong),
             ParameterKind::Columns if text.split(',').any(|name| name.trim().is_empty()) => {
-                Err(wrong("expected names of columns, with commas between".to_string()))
+                Err(wrong("expected column names, separated by commas".to_string()))
             }
             ParameterKind::Columns => Ok(Value::Columns(text.split(',').map(|name| name.trim().to_string()).collect())),
             ParameterKind::Kernel => Kernel::parse(text).map(Value::Kernel).map_err(|error| wrong(error.to_string())),
@@ -243,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "svm reads `nu` and does not declare it so")]
+    #[should_panic(expected = "svm reads `nu` but does not declare it with this type")]
     fn a_parameter_that_a_solver_does_not_declare_is_never_0() {
         let settings = by_name("svm").unwrap().settings(&Options::new()).unwrap();
         settings.required(&NU, Settings::number);

@@ -1,4 +1,5 @@
-//! Options given to a solver, and the settings it reads from them, with every default filled in.
+//! Options of a solver as users type them, and the settings parsed from them, with every default
+//! filled in.
 
 use super::{C, CLASS_WEIGHT, FOLDS, GROUP, INTERCEPT, LAMBDA, Parameter, ParameterKind, Value};
 use crate::solver::{ClassWeight, Penalty, SolverFamily, refuse};
@@ -6,17 +7,17 @@ use crate::{Error, FoldSpec, Intercept, Result};
 use kapprox::Kernel;
 use std::collections::BTreeMap;
 
-/// The parameters given to a solver: names and values as they would be typed.
+/// The requested parameters of a solver: names and values as users type them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Options(BTreeMap<String, String>);
 
 impl Options {
-    /// Returns no parameters: all have their defaults.
+    /// Returns empty options: all parameters have their defaults.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets a parameter: `set("C", 10)`, `set("pairs", true)`, `set("folds", "blocks:6")`.
+    /// Sets a parameter, as in `set("C", 10)`, `set("pairs", true)`, `set("folds", "blocks:6")`.
     #[must_use]
     pub fn set(mut self, name: &str, value: impl ToString) -> Self {
         self.0.insert(name.to_string(), value.to_string());
@@ -29,7 +30,7 @@ impl Options {
         self
     }
 
-    /// Returns the text given for a parameter; `None` if it was not given.
+    /// Returns the text of a parameter; `None` if it is not set.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
@@ -52,7 +53,8 @@ pub struct Settings {
 }
 
 impl SolverFamily {
-    /// Returns the values of all parameters: the given ones, and the defaults of the others.
+    /// Returns the values of all parameters: parsed options, and defaults for parameters that are
+    /// not set.
     ///
     /// # Errors
     /// [`Error::Option`] for a parameter that the solver does not read, and for a value that it
@@ -62,7 +64,7 @@ impl SolverFamily {
         if let Some((name, value)) = given.0.iter().find(|(name, _)| known(name).is_none()) {
             let reads: Vec<&str> = self.parameters.iter().map(|parameter| parameter.name).collect();
             let expected = format!("{} does not read it (it reads {}); leave it out", self.name, reads.join(", "));
-            // names of parameters are static; the message for an unknown name quotes the given text
+            // an error needs a static option name; for an unknown name the message quotes the text
             return match crate::solver::parameters().find(|parameter| parameter.name == *name) {
                 Some(parameter) => {
                     let given = if parameter.kind == ParameterKind::Flag { "" } else { value };
@@ -72,7 +74,8 @@ impl SolverFamily {
             };
         }
         if let (Some(c), Some(lambda)) = (given.get(C.name), given.get(LAMBDA.name)) {
-            let expected = format!("it is the same penalty as `lambda` {lambda} in another unit; give one of them");
+            let expected =
+                format!("it is the regularisation parameter `lambda` {lambda} in another unit; give one of them");
             return Err(Error::option(C.name, c, expected));
         }
         let mut values = BTreeMap::new();
@@ -137,12 +140,12 @@ impl Settings {
     /// rows, strongest first.
     pub(crate) fn compared(&self) -> Result<Vec<Penalty>> {
         let penalties = self.penalties();
-        let why = "without folds no rows are held out; give folds, or one penalty";
+        let why = "without folds no rows are held out to compare regularisation parameters; give folds, or one value";
         refuse(penalties.len() > 1 && self.folds(&FOLDS) == Some(FoldSpec::None), FOLDS.name, "none", why)?;
         Ok(penalties)
     }
 
-    /// Returns these folds, made of whole groups if rows are ranked in groups.
+    /// Returns these folds; if rows are ranked in groups, folds of whole groups.
     pub fn by_group(&self, folds: FoldSpec) -> Result<FoldSpec> {
         match (self.column(&GROUP), folds) {
             (Some(group), FoldSpec::Hash(k)) => Ok(FoldSpec::Groups(k, group)),
@@ -172,13 +175,15 @@ impl Settings {
     pub fn required<V>(&self, parameter: &Parameter, read: impl Fn(&Self, &Parameter) -> Option<V>) -> V {
         let solver = self.solver;
         read(self, parameter)
-            .unwrap_or_else(|| panic!("{solver} reads `{}` and does not declare it so", parameter.name))
+            .unwrap_or_else(|| panic!("{solver} reads `{}` but does not declare it with this type", parameter.name))
     }
 
-    /// Returns the value that the word of a parameter stands for; the default of its type for a
-    /// solver without the parameter.
+    /// Returns the enum value of a parameter's word; the default of its type for a solver without
+    /// the parameter.
     pub(crate) fn choice<E: std::str::FromStr + Default>(&self, parameter: &Parameter) -> E {
-        let known = |word: &str| word.parse().unwrap_or_else(|_| panic!("`{}` has no word {word}", parameter.name));
+        let known = |word: &str| {
+            word.parse().unwrap_or_else(|_| panic!("`{}` does not accept the word {word}", parameter.name))
+        };
         self.word(parameter).map_or_else(E::default, known)
     }
 

@@ -47,7 +47,7 @@ pub const LAMBDA: Parameter = Parameter {
 /// The parameter `lambda` of a solver that compares several values.
 pub const LAMBDAS: Parameter = Parameter { kind: ParameterKind::Penalties { several: true, zero: false }, ..LAMBDA };
 
-/// The parameter `lambda` of a solver whose best value depends on the rows: four are compared on
+/// The parameter `lambda` of a solver without a good fixed default: four values are compared on
 /// validation rows by default.
 pub(crate) const COMPARED_LAMBDAS: Parameter = Parameter { default: Some("1e-6,1e-5,1e-4,1e-3"), ..LAMBDAS };
 
@@ -97,7 +97,7 @@ pub const INTERCEPT: Parameter = Parameter {
 /// weights, or omitted.
 pub(crate) const CONSTANT: Parameter = Parameter { kind: ParameterKind::Word(&["free", "none"]), ..INTERCEPT };
 
-/// The parameter `folds`: which rows are held out together.
+/// The parameter `folds`: the folds of cross-validation.
 pub const FOLDS: Parameter = Parameter {
     name: "folds",
     kind: ParameterKind::Folds,
@@ -112,12 +112,12 @@ pub const FOLDS: Parameter = Parameter {
 /// The parameter `steps`: maximum number of iterations.
 pub const STEPS: Parameter = Parameter {
     name: "steps",
-    kind: ParameterKind::Count { most: 1_000_000, reason: "a solver that needs more will not get there" },
+    kind: ParameterKind::Count { most: 1_000_000, reason: "a solver that needs more steps does not converge" },
     default: Some("200"),
     about: "Maximum number of iterations, such as Newton steps, or epochs for the perceptron",
 };
 
-/// The parameter `ranks`: the ranks that are compared in one pass.
+/// The parameter `ranks`: ranks that are compared in one pass.
 pub const RANKS: Parameter = Parameter {
     name: "ranks",
     kind: ParameterKind::Ranks,
@@ -125,7 +125,7 @@ pub const RANKS: Parameter = Parameter {
     about: "Ranks to compare in one pass: 250,500,1000 or 50..2000 (doubling) [default: only rank]",
 };
 
-/// The parameter `std`: the model stores what predictive standard deviations need.
+/// The parameter `std`: the model stores the data that predictive standard deviations need.
 pub(crate) const STD: Parameter = Parameter::flag(
     "std",
     "Store in the model the data for predict --std and kmill update: 16 bytes for each pair of \
@@ -138,7 +138,7 @@ pub(crate) const WITH: Parameter = Parameter {
     kind: ParameterKind::Columns,
     default: None,
     about: "Columns of the second view, as names or globs, comma-separated; the first view has \
-        the other features; required",
+        the other columns; required",
 };
 
 /// The parameter `with_kernel`: the kernel on the second view.
@@ -161,8 +161,9 @@ pub const GAP: Parameter = Parameter {
 pub const NU: Parameter = Parameter {
     name: "nu",
     kind: ParameterKind::Number(Interval::Share),
-    // one row in twenty, a usual level in statistics: half of all rows would not be anomalies, and
-    // with nu below the fraction of anomalies the model fits the anomalies too
+    // one row in twenty, a common level in statistics: scikit-learn's default 0.5 would call half
+    // of all rows anomalies, and with nu below the fraction of anomalies the model also fits the
+    // anomalies
     default: Some("0.05"),
     about: "Fraction of outliers, above 0 and up to 1; oneclass: an upper bound on the training \
         rows with a negative score; mean: the fraction of rows farthest from the mean, which have \
@@ -192,7 +193,7 @@ pub const EMBEDDED: Parameter = Parameter { default: Some("2"), ..COMPONENTS };
 /// The parameter `nodes`: number of rows that a graph connects.
 pub const NODES: Parameter = Parameter {
     name: "nodes",
-    kind: ParameterKind::Count { most: 1_000_000, reason: "neighbours are searched among all of them" },
+    kind: ParameterKind::Count { most: 1_000_000, reason: "neighbours are searched among all nodes" },
     default: None,
     about: "Number of nodes of the neighbour graph, a sample of rows that the model stores; lle \
         uses rank by default",
@@ -201,16 +202,17 @@ pub const NODES: Parameter = Parameter {
 /// The parameter `neighbours`: number of nearest nodes.
 pub const NEIGHBOURS: Parameter = Parameter {
     name: "neighbours",
-    kind: ParameterKind::Count { most: 1000, reason: "a row is near a few others only" },
+    kind: ParameterKind::Count { most: 1000, reason: "more neighbours are not local" },
     default: None,
     about: "Number of nearest nodes to which a node, or a new row, is connected [default: 10, \
         increased up to 40 until the graph is connected]",
 };
 
-/// The parameter `uncentred`: the mean of the features is not subtracted.
+/// The parameter `uncentred`: do not subtract the mean of the features.
 pub const UNCENTRED: Parameter = Parameter::flag("uncentred", "Do not subtract the mean of the features");
 
-/// The parameter `novelty`: the model stores what the distance of a row from the components needs.
+/// The parameter `novelty`: the model stores the data that the distance of a row from the
+/// components needs.
 pub const NOVELTY: Parameter = Parameter::flag(
     "novelty",
     "Store in the model the data for predict `novelty` and `preimage`: 16 bytes for each pair of \
@@ -220,7 +222,7 @@ pub const NOVELTY: Parameter = Parameter::flag(
 /// The parameter `clusters`: number of clusters.
 pub const CLUSTERS: Parameter = Parameter {
     name: "clusters",
-    kind: ParameterKind::Count { most: 1_000_000, reason: "a group needs rows" },
+    kind: ParameterKind::Count { most: 1_000_000, reason: "every cluster needs rows" },
     default: None,
     about: "Number of clusters; required",
 };
@@ -231,13 +233,13 @@ pub const STARTS: Parameter = Parameter {
     // each start is a k-means on a sample of at least 2,000 rows: a thousand take minutes
     kind: ParameterKind::Count {
         most: 1000,
-        reason: "what so many starts have not found, a larger sample or other clusters will",
+        reason: "more starts rarely help; use a larger sample, or another number of clusters",
     },
     default: Some("10"),
-    about: "Number of starts of the search; the best result is kept",
+    about: "Number of starts of the search; the best result is used",
 };
 
-/// The parameter `group`: the column whose values are the groups in which rows are ranked.
+/// The parameter `group`: the column of the groups in which rows are ranked.
 pub const GROUP: Parameter = Parameter {
     name: "group",
     kind: ParameterKind::Column,

@@ -7,8 +7,8 @@ use faer::{Accum, Col, ColRef, Mat, MatRef, Par, linalg::matmul::matmul};
 use kapprox::decompose::symmetric_eigen;
 
 /// Threshold for rounding errors, in units of the relative error `epsilon`. The iteration ends if
-/// the covariance is below `NOISE * epsilon` times the first covariance, or if the variance of the
-/// scores is below `NOISE * epsilon` times tr G.
+/// the covariance is below this many `epsilon` times the first covariance, or if the variance of
+/// the scores is below this many `epsilon` times tr G.
 const NOISE: f64 = 64.0;
 
 /// The components: column j of each matrix belongs to component j.
@@ -73,14 +73,14 @@ impl Components {
         self.squares.len()
     }
 
-    /// −μᵀR: the offsets that centre the scores.
+    /// Returns −μᵀR, the offsets that centre the scores.
     pub(super) fn offsets(&self, moments: &Centred) -> Vec<f64> {
         let along = |column: ColRef<'_, f64>| column.iter().zip(&moments.mean).map(|(r, mean)| r * mean).sum::<f64>();
         self.functions.col_iter().map(|column| -along(column)).collect()
     }
 
-    /// The regression on all components: weights RCᵀ, and intercepts. The fit saw the targets minus
-    /// `centre`; the intercepts add `centre` back.
+    /// Returns the regression on all components: weights RCᵀ, and intercepts. The targets of the
+    /// fit were reduced by `centre`, which the intercepts add back.
     pub(super) fn regression(&self, moments: &Centred, centre: &[f64]) -> Head {
         let mut weights = Mat::zeros(self.functions.nrows(), self.targets.nrows());
         matmul(weights.as_mut(), Accum::Replace, self.functions.as_ref(), self.targets.transpose(), 1.0, Par::Seq);
@@ -90,27 +90,27 @@ impl Components {
         Head { weights, intercept }
     }
 
-    /// The fraction of the targets' sum of squares that each component explains.
+    /// Returns the fraction of the targets' sum of squares that each component explains.
     pub(super) fn explained(&self, moments: &Centred) -> Vec<f64> {
         let total = moments.squares.iter().sum::<f64>().max(f64::MIN_POSITIVE);
         self.gains().map(|gain| gain / total).collect()
     }
 
-    /// Mean squared error on the training rows, and variance of the targets, each summed over the
-    /// targets.
+    /// Returns the mean squared error on the training rows, and the variance of the targets, each
+    /// summed over the targets.
     pub(super) fn train(&self, moments: &Centred) -> (f64, f64) {
         let total: f64 = moments.squares.iter().sum();
         ((total - self.gains().sum::<f64>()).max(0.0) / moments.rows, total / moments.rows)
     }
 
-    /// τ_j‖c_j‖²: the reduction of the squared error by each component, because the scores are
-    /// orthogonal.
+    /// Returns τ_j‖c_j‖² for each component: its reduction of the squared error, because the scores
+    /// are orthogonal.
     fn gains(&self) -> impl Iterator<Item = f64> + '_ {
         self.squares.iter().zip(self.targets.col_iter()).map(|(square, c)| square * dot(c, c))
     }
 
-    /// The sums of squared errors of the first 1, 2, … components on other rows, given by their
-    /// moments `new`. These moments must be centred by the means of the fit.
+    /// Returns the sums of squared errors of the first 1, 2, … components on the rows with the
+    /// moments `validation`, which must be centred by the means of the fit.
     pub(super) fn errors(&self, new: &Centred) -> Vec<f64> {
         let (rank, q, t) = (self.functions.nrows(), self.count(), self.targets.nrows());
         let mut images = Mat::<f64>::zeros(rank, q);
@@ -130,7 +130,7 @@ impl Components {
     }
 }
 
-/// The first left singular vector of B, of norm 1; `None` if ‖B‖ ≤ `least`.
+/// Returns the first left singular vector of B, of norm 1; `None` if ‖B‖ ≤ `threshold`.
 fn direction(b: MatRef<'_, f64>, least: f64) -> Result<Option<Col<f64>>> {
     let norm = b.norm_l2();
     if norm.is_nan() || norm <= least {

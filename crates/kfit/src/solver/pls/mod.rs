@@ -48,7 +48,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily::new(
 
 #[derive(Clone, Copy, Debug)]
 struct PartialLeastSquares {
-    /// Number of components q; with folds its maximum, and cross-validation chooses the number.
+    /// Number of components q; with folds the maximum, below which cross-validation chooses.
     components: usize,
 }
 
@@ -77,7 +77,7 @@ impl PartialLeastSquares {
             for held in &mut found {
                 let components = Components::of(&own, held.rank, self.components, gram.epsilon())?;
                 let errors = components.errors(&new);
-                // if there are fewer components, the last error applies to larger numbers
+                // if there are fewer components, the error of all of them applies to larger numbers
                 let last = errors.last().copied().unwrap_or(f64::NAN);
                 let errors = errors.into_iter().chain(std::iter::repeat(last));
                 held.mse.iter_mut().zip(errors).for_each(|(sum, error)| *sum += error / rows / gram.targets() as f64);
@@ -94,7 +94,7 @@ impl<T: Real> Solver<T> for PartialLeastSquares {
 
     fn check(&self, work: &FitRequest<'_>) -> Result<()> {
         let several = work.options.ranks.len();
-        let why = "nothing chooses among them without folds; add `folds` 5, or give one `rank`";
+        let why = "they cannot be compared without folds; add `folds` 5, or give one `rank`";
         let unchosen = several > 1 && work.options.folds == FoldSpec::None;
         refuse(unchosen, "ranks", format!("{several} ranks"), why)
     }
@@ -126,10 +126,10 @@ impl<T: Real> Solver<T> for PartialLeastSquares {
         let own = Centred::of(gram.sum(None))?;
         let found = Components::of(&own, rank, q, gram.epsilon())?;
         let there = found.count();
-        let why = "no target varies with the features: there is nothing to learn; check the target and the kernel";
+        let why = "no target covaries with the features; check the target and the kernel";
         refuse(there == 0, COMPONENTS.name, q, why)?;
         drop(stage);
-        data.warn_of_fewer(q, there, "the features that are left vary with no target");
+        data.warn_of_fewer(q, there, "the remaining features covary with no target");
         let mut figures = vec![
             Figure::of("components", there as f64),
             Figure { name: "explained share of the targets", values: found.explained(&own) },

@@ -13,7 +13,8 @@ use kstore::{Workers, pass::Observer};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-/// The loss of a pair as a function of the lead z: the score of the better row minus the other's.
+/// The loss of a pair as a function of the margin z, the score of the better row minus the score of
+/// the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum PairLoss {
     /// max(0, 1 − z)².
@@ -59,8 +60,8 @@ impl PairLoss {
         }
     }
 
-    /// Returns the first row of the group at which the cumulative second derivative of the pairs
-    /// with `place` exceeds `share`.
+    /// Returns the first row of the group at which the cumulative second derivative of its pairs
+    /// with a fixed row exceeds a threshold.
     fn partner(self, group: Group<'_>, scores: &[f64], place: usize, share: f64) -> usize {
         let (mut sum, mut last) = (0.0, place);
         for (other, grade) in group.grades.iter().enumerate().filter(|(_, grade)| **grade != group.grades[place]) {
@@ -192,8 +193,9 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
         self.transposed(found.into_iter())
     }
 
-    /// Returns moments of the differences of drawn pairs, which are unbiased: near the solution few
-    /// pairs have curvature, and common parts of the rows of a group cancel.
+    /// Returns an unbiased estimate of the Hessian: moments of the feature differences of drawn
+    /// pairs. Moments of rows would be a worse preconditioner near the solution, because few pairs
+    /// have curvature and common parts of the rows of a group cancel.
     fn blocks(&mut self, _: &Point, step: usize) -> Result<Option<(Vec<FoldGram>, f64)>> {
         let (kept, p) = (self.kept, self.kept.p);
         let (pairs, weight) = self.draw(step);

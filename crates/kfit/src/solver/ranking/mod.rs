@@ -73,7 +73,7 @@ const LOSS: Parameter = Parameter {
 /// Maximum number of rows of a group whose pairs are visited one by one: fifty million pairs.
 const VISITED: usize = 10_000;
 
-/// Bytes per row of its score, its terms, and the sums over its pairs.
+/// Bytes of a row: its score, its terms, and the sums over its pairs.
 const ROW: usize = 150;
 
 #[derive(Clone, Debug)]
@@ -95,7 +95,7 @@ impl Ranking {
         })
     }
 
-    /// Returns the groups of the rows that `takes` accepts, and the number of their pairs.
+    /// Returns the groups of the selected rows, and the number of their pairs.
     fn groups<T: Real>(
         &self,
         kept: &StoredFeatures<'_, T>,
@@ -108,14 +108,16 @@ impl Ranking {
             return Err(ranked::without_pairs());
         }
         let largest = kstore::shown::count(groups.largest() as u64);
-        let why = format!("it visits every pair, and a group has {largest} rows; take squared-hinge, or give `group`");
+        let why = format!(
+            "it visits every pair of rows, and a group has {largest} rows; use squared-hinge, or smaller groups (`group`)"
+        );
         let refused = self.pair_loss == PairLoss::Logistic && groups.largest() > VISITED;
         refuse(refused, LOSS.name, self.pair_loss, why)?;
         Ok((groups, pairs))
     }
 
-    /// Chooses the regularisation parameter by the order of held-out rows; returns it with the
-    /// figures of the choice, and the number of passes.
+    /// Returns the regularisation parameter with the best order of held-out rows, the figures of
+    /// the cross-validation, and its number of passes.
     fn choose<T: Real>(
         &self,
         kept: &StoredFeatures<'_, T>,

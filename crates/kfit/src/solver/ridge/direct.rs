@@ -20,7 +20,7 @@ use kstore::Plan;
 pub(super) fn check(work: &FitRequest<'_>) -> Result<()> {
     match work.options.landmarks.scheme() {
         Some(scheme) if scheme.needs_targets => {
-            work.refuse_weights(&format!("`landmarks` {}", scheme.name), "take another scheme")
+            work.refuse_weights(&format!("`landmarks` {}", scheme.name), "choose another scheme")
         }
         _ => Ok(()),
     }
@@ -50,7 +50,7 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Found
     let run = Direct { ridge, data };
     let sums = data.moments_of_folds()?;
     let ranks = run.ranks();
-    // rejects a map that is not a projection before the surface is computed
+    // reject a map that is not a projection before computing the surface
     sums.certificate.iter().try_for_each(|state| ranks.iter().try_for_each(|rank| state.sound(*rank).map(drop)))?;
     let RidgeState { gram, certificate } = sums;
     let left_out_of = |rank: &usize| certificate.as_ref().map_or(0.0, |state| state.left_out(*rank));
@@ -75,7 +75,7 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Found
         if directions < rank {
             let left = rank - directions;
             stages.warn(format!(
-                "without a penalty {left} of {rank} directions of the features are left out: what they say of the target is rounding"
+                "with `lambda` 0, {left} of {rank} directions of the features are dropped: their eigenvalues are below rounding"
             ));
         }
         let figures = vec![Figure::of("directions", directions as f64)];

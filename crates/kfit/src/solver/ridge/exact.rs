@@ -24,7 +24,7 @@ use kapprox::landmark::NO_ROW;
 use kapprox::{Kernel, Real};
 use kstore::{MemoryRows, Plan, Reading, RowSource, pass::Observer};
 
-const REMEDY: &str = "raise `lambda`, raise `rank`, which makes the preconditioner better, or take `method` direct";
+const REMEDY: &str = "raise `lambda`, raise `rank` for a better preconditioner, or use `method` direct";
 const ROWS: &str = "learn from fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
 
 /// Returns the stages of the fit. The first stage reads the statistics of the columns. The direct
@@ -69,7 +69,7 @@ fn method(ridge: &Ridge, shape: &ProblemSize, budget: usize) -> RidgeMethod {
 
 fn direct_plan(shape: &ProblemSize, budget: usize) -> Plan {
     let bytes = exact::direct_bytes(shape.n as usize, shape.d, shape.t, shape.threads);
-    whole::plan(plan::FACTOR, shape, budget).term("kernel matrix and its factor", bytes, "take `method` pcg")
+    whole::plan(plan::FACTOR, shape, budget).term("kernel matrix and its factor", bytes, "use `method` pcg")
 }
 
 fn iterative_plans<T: Real>(shape: &ProblemSize, cut: PassShape, options: &TrainOptions, budget: usize) -> [Plan; 3] {
@@ -78,15 +78,15 @@ fn iterative_plans<T: Real>(shape: &ProblemSize, cut: PassShape, options: &Train
     let mut choose = plan::landmarks(shape, cut, budget);
     if matches!(options.landmarks, LandmarkSource::Scheme(_)) {
         let row = shape.d * shape.element + 8 * (shape.t + 1);
-        choose = choose.term("rows, which are the model", n * row, ROWS);
+        choose = choose.term("rows, which the model stores", n * row, ROWS);
     }
     let made = whole::plan("preconditioner", shape, budget)
         .term("feature map", shape.map.footprint.fixed, rank)
-        .term("matrices it is made of", shape.map.making, rank)
+        .term("matrices to build it", shape.map.making, rank)
         .term("features and their factors", LowRank::<T>::bytes(n, k), rank)
         .term("features in f64", LowRank::<T>::making_bytes(k, shape.threads), rank);
     let (solve, room) = solving::<T>(shape, budget);
-    [choose, made, solve.term("kernel values that are kept", room, "")]
+    [choose, made, solve.term("stored kernel values", room, "")]
 }
 
 /// Returns the plan of the iteration without stored kernel values, and the number of bytes for
@@ -109,8 +109,8 @@ pub(super) fn fit<T: Real>(
 ) -> Result<Found<T>> {
     let (n, centre) = (rows.len(), data.targets.centre());
     let free = ridge.intercept == Intercept::Free;
-    // the stored targets are centred, which is right only for a free intercept; for a penalised
-    // intercept or none, add the mean back
+    // the stored targets are centred, which is valid only for a free intercept; otherwise the mean
+    // is added back
     let shift = |j: usize| if free { 0.0 } else { centre[j] };
     let y = Mat::from_fn(n, centre.len(), |i, j| rows.y()[i * centre.len() + j] + shift(j));
     let lambda = ridge.lambda::<T>()?;
@@ -131,7 +131,7 @@ pub(super) fn fit<T: Real>(
     };
     if let Some(found) = &dual.found {
         found.check(REMEDY)?;
-        let remedy = "raise `rank`, which makes the preconditioner better, or `lambda`";
+        let remedy = "raise `rank` for a better preconditioner, or raise `lambda`";
         pcg::warn_of_residual(found, ridge.tolerated::<T>(), remedy, data.resources);
     }
     Ok(Found {
@@ -150,7 +150,7 @@ pub(super) fn fit<T: Real>(
 /// Rejects landmark schemes that read targets: the preconditioner depends on the kernel alone.
 pub(super) fn check(work: &FitRequest<'_>) -> Result<()> {
     let Some(scheme) = work.options.landmarks.scheme() else { return Ok(()) };
-    let remedy = "the preconditioner of the exact kernel knows no target; choose another scheme";
+    let remedy = "the preconditioner of the exact kernel does not read the target; choose another scheme";
     refuse(scheme.needs_targets, "landmarks", scheme.name, remedy)
 }
 
@@ -197,8 +197,8 @@ impl<T: Real> Exact<'_, T> {
         }
     }
 
-    /// Solves by a Cholesky factor. `since` is the error of conjugate gradient, if that ran and
-    /// failed.
+    /// Solves by a Cholesky factor. The argument is the error of conjugate gradient if it failed
+    /// before.
     fn direct(&self, since: Option<Error>) -> Result<(Dual, Solved)> {
         let n = self.rows.len();
         let _stage = self.data.resources.stages.stage(plan::FACTOR, None);
@@ -209,12 +209,14 @@ impl<T: Real> Exact<'_, T> {
         let dual = self.problem.direct(&*kernel, x, self.ridge.leave_one_out)?;
         let why = match (self.ridge.method, since) {
             (_, Some(Error::NoSolution { residual, iterations, .. })) => format!(
-                "a Cholesky factor of all {n} rows, as {iterations} iterations of conjugate gradient came to a relative residual of {residual:.1e} only"
+                "a Cholesky factor of all {n} rows, because conjugate gradient reached only a relative residual of {residual:.1e} in {iterations} iterations"
             ),
             (RidgeMethod::Auto, _) => {
-                format!("a Cholesky factor of all {n} rows: it fits the plan, and `method` pcg forces the other")
+                format!(
+                    "a Cholesky factor of all {n} rows: it fits `memory`; `method` pcg selects conjugate gradient instead"
+                )
             }
-            _ => format!("a Cholesky factor of all {n} rows, as asked for"),
+            _ => format!("a Cholesky factor of all {n} rows, as requested"),
         };
         Ok((dual, Solved { name: "direct", why }))
     }
@@ -237,7 +239,7 @@ impl<T: Real> Exact<'_, T> {
         let (n, ExactProblem { mu, constant, workers, .. }) = (self.rows.len(), self.problem);
         let (map, kernel) = (kapprox::MapSpec::default(), self.data.kernel.clone());
         let options = TrainOptions { map, kernel, candidates: None, ..options.clone() };
-        // no journal: it stores the passes over the table, and this pass reads rows in memory
+        // without a journal, because it stores passes over the table and this pass reads memory
         let here = Resources { journal: None, ..*resources };
         let (source, reading, n_all) = (self.rows, self.reading, n as u64);
         let mapped = Mapping { source, n: n_all, reading, options: &options, cut, resources: &here }.map()?;
@@ -258,7 +260,7 @@ impl<T: Real> Exact<'_, T> {
         let why = match self.ridge.method {
             RidgeMethod::Auto if n > DIRECT_ROWS => format!("more than {DIRECT_ROWS} rows"),
             RidgeMethod::Auto => "the Cholesky factor does not fit `memory`".to_string(),
-            _ => "as asked for".to_string(),
+            _ => "as requested".to_string(),
         };
         let why = format!("conjugate gradient, preconditioned by {k} landmarks ({}): {why}", options.landmarks);
         Ok((dual, Solved { name: "pcg", why }))

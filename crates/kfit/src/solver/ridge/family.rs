@@ -54,8 +54,8 @@ fn check_iteration(settings: &Settings) -> Result<()> {
     given.into_iter().try_for_each(|(name, given)| refuse(direct && given, name, "", why))
 }
 
-/// The exact kernel has no surface to select from, and its iteration may end when the fitted values
-/// are wrong by 1e-4 of the target.
+/// Removes the selection criterion, because the exact kernel has no surface, and sets a default
+/// residual of 1e-4, which bounds the error of fitted values relative to the target.
 fn on_kernel(given: Options) -> Options {
     let given = given.without(SELECT.name);
     if given.get(RESIDUAL.name).is_some() { given } else { given.set(RESIDUAL.name, 1e-4) }
@@ -103,7 +103,7 @@ pub(super) const LOO: Parameter = Parameter::flag(
 #[doc(hidden)]
 pub const LOCAL: Parameter = Parameter {
     name: "local",
-    kind: ParameterKind::Count { most: 30_000, reason: "the system of a leaf has the order of its rows" },
+    kind: ParameterKind::Count { most: 30_000, reason: "the linear system of a leaf has one unknown per row" },
     default: None,
     about: "Learn the residuals of the features with the exact kernel, in the leaves of a tree; \
         each leaf has at most about this many rows, such as 6000; used only if it reduces the \

@@ -14,9 +14,10 @@
 //! the median belong to both children, and the prediction changes continuously over them: see
 //! [`Leaves`].
 //!
-//! The search for μ starts at lambda·n of the features and multiplies or divides by √10 while the
-//! error on held-out rows of a few leaves falls. These rows are one fold, which neither these
-//! leaves nor their f₀ have seen. If no μ has a lower error than f₀ alone, no leaves are added.
+//! The search for μ starts at lambda·n of the features, and multiplies or divides by √10 while the
+//! error on the validation rows of a few leaves falls. The validation rows are one fold; during the
+//! search the leaves and f₀ are fitted without it. If no μ reduces the error of f₀ alone by 2 %, no
+//! leaves are added.
 //!
 //! The training residual of a row is r − K_l α_l = μα_l in each leaf, averaged with the row's leaf
 //! weights.
@@ -42,28 +43,28 @@ use kapprox::{KernelFunction, Real};
 use kstore::{Plan, Workers};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Number of leaves whose held-out rows choose μ, spread evenly over the tree.
+/// Number of leaves, spread evenly over the tree, whose validation rows choose μ.
 const TRIALS: usize = 3;
 
 /// Factor between candidates of μ, and maximum number of steps in one direction.
 const FACTOR: f64 = 3.162_277_660_168_379_5;
 const WALK: usize = 8;
 
-/// Error relative to the features alone below which the leaves justify their memory.
+/// Validation error, relative to the features alone, below which the leaves justify their memory.
 const WORTH: f64 = 0.98;
 
-/// Fraction of the rows to hold out; the fold nearest to it is used.
+/// Fraction of the rows for validation; the fold whose size is nearest to it is used.
 const HELD_OUT: f64 = 0.2;
 
 /// Rejects options that require a model on features alone.
 pub(super) fn check(work: &FitRequest<'_>, others: [(&'static str, bool); 3]) -> Result<()> {
-    let why = "the machines in the leaves have none; leave one of the two out";
+    let why = "the models in the leaves (`local`) do not support it; leave one of the two out";
     others.into_iter().try_for_each(|(name, given)| refuse(given, name, "", why))?;
-    let why = "the map exact learns on the kernel itself already; leave one of the two out";
+    let why = "`map` exact uses the exact kernel for all rows already; leave one of the two out";
     refuse(work.options.map.is_exact(), "local", "", why)?;
-    let why = "leaves hold rows of numbers, and these are sparse; leave it out";
+    let why = "leaves store dense rows, and the rows of this table are sparse; leave it out";
     refuse(work.options.kernel.sparse().is_some(), "local", "", why)?;
-    let why = "rows that are held out decide whether `local` helps; leave one of the two out";
+    let why = "validation rows decide whether `local` is used; leave one of the two out";
     refuse(work.options.folds == FoldSpec::None, "folds", "none", why)?;
     work.refuse_weights("`local`", "leave it out")
 }
@@ -91,8 +92,8 @@ pub(super) struct Local<T> {
     pub(super) train_mse: Option<Vec<f64>>,
 }
 
-/// Returns the fold nearest to a fifth of the rows, and the functions of the features learned
-/// without it.
+/// Returns the fold whose size is nearest to a fifth of the rows, and the functions of the features
+/// fitted without it.
 pub(super) fn without_fold(
     gram: &GramState,
     (rank, lambda): (usize, f64),
@@ -111,7 +112,8 @@ pub(super) fn without_fold(
 }
 
 /// Learns the residuals of the functions `head` of the features in leaves of about this many rows.
-/// A held-out fold, and the functions learned without it, decide whether the leaves help.
+/// The error on a held-out fold, with functions fitted without it, decides whether the leaves are
+/// used.
 pub(super) fn fit<T: Real>(
     data: &FitData<'_, T>,
     rows: usize,
@@ -129,7 +131,7 @@ pub(super) fn fit<T: Real>(
         vec![Figure::of("held-out mse of the features", without), Figure::of("held-out mse with leaves", with)];
     if with >= WORTH * without {
         let text = format!(
-            "machines in leaves are left out: on rows held out the error is {with:.4e} with them, and {without:.4e} without"
+            "the models in the leaves are discarded: the error on validation rows is {with:.4e} with them, and {without:.4e} without"
         );
         data.resources.stages.warn(text);
         return Ok(Local { figures, leaves: None, train_mse: None });
@@ -195,8 +197,8 @@ struct Solver<'a> {
 }
 
 impl Solver<'_> {
-    /// Computes α of some rows of a leaf from x and the residuals; `None` if the matrix is not
-    /// positive definite.
+    /// Computes α from rows x of a leaf and their residuals; `None` if the matrix is not positive
+    /// definite.
     fn solve(&self, (x, mut alpha): (Mat<f64>, Mat<f64>), mu: f64) -> Option<Mat<f64>> {
         let mut k = kernel_matrix(&*self.kernel, x.transpose(), x.transpose(), self.workers);
         (0..k.nrows()).for_each(|i| k[(i, i)] += mu);
@@ -208,9 +210,9 @@ impl Solver<'_> {
         Some(alpha)
     }
 
-    /// Returns the weighted sums of squared residuals of a leaf's held-out rows, without the leaf
-    /// and with the leaf learned from the other rows. A row counts by its weight in the leaf,
-    /// because most of the prediction near an edge may come from the other side.
+    /// Returns the weighted sums of squared residuals of a leaf's validation rows: of the features
+    /// alone, and with the leaf fitted to the other rows. A row counts by its weight in the leaf,
+    /// because most of its prediction may come from a neighbouring leaf.
     fn held_out<T: Real>(&self, leaf: &Leaf<T>, mu: f64) -> [f64; 2] {
         let apart = |i: usize| leaf.held[i];
         let shares: Vec<f64> = (0..leaf.len()).filter(|i| apart(*i)).map(|i| leaf.shares[i]).collect();
@@ -229,7 +231,7 @@ impl Solver<'_> {
         [sum(&left), sum(&after)]
     }
 
-    /// Returns the best μ of the search from `start`, and the mean held-out errors without and with
+    /// Returns the best μ of the search from `start`, and the validation errors without and with
     /// the leaves.
     fn walk<T: Real>(&self, leaves: &[Leaf<T>], start: f64, data: &FitData<'_, T>) -> Result<(f64, [f64; 2])> {
         let count = TRIALS.min(leaves.len());
@@ -238,7 +240,7 @@ impl Solver<'_> {
             (0..leaf.len()).filter(|i| leaf.held[*i]).map(|i| leaf.shares[i]).sum::<f64>() * leaf.t as f64
         };
         let held: f64 = tried.iter().map(apart).sum();
-        let stage = data.resources.stages.steps("penalty of the leaves", WALK as u64);
+        let stage = data.resources.stages.steps("lambda of the leaves", WALK as u64);
         let tries = |mu: f64| {
             let sums = tried.iter().map(|leaf| self.held_out(leaf, mu)).fold([0.0; 2], |[a, b], [c, d]| [a + c, b + d]);
             stage.advance(1);

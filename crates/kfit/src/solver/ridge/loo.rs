@@ -30,8 +30,7 @@ const STRIP: usize = 288;
 /// value.
 const LEAST: f64 = 64.0 * f64::EPSILON;
 
-/// A fold that sums the squared leave-one-out errors, with the factor and the coefficients of a
-/// fit.
+/// A fold that sums the squared leave-one-out errors of a fit, from its factor and coefficients.
 pub(crate) struct Loo {
     system: System,
     head: Head,

@@ -2,15 +2,15 @@
 //!
 //! Minimises (1/n) Σ (y_i − c − wᵀφ(x_i))² + lambda‖w‖², in one of three ways:
 //!
-//! | way | rows as | passes after statistics and landmarks |
+//! | method | form of the rows | passes after statistics and landmarks |
 //! |---|---|---|
 //! | `direct` | features | one |
 //! | `pcg` | kernel values with landmarks | one, and one per iteration if these are not stored |
 //! | `exact` | rows in memory | none: the rows are loaded once |
 //!
-//! The pass of `direct` computes the Gram matrix of every fold and the certificate of every rank,
-//! and so the whole rank x lambda x fold surface. Held-out error rates, leave-one-out errors and
-//! feature importances take one more pass each.
+//! The pass of `direct` computes the Gram matrix of every fold, which is enough for the whole rank
+//! x lambda x fold surface, and the certificate of every rank. Held-out error rates, leave-one-out
+//! errors and importances need one more pass each.
 
 mod direct;
 mod exact;
@@ -49,9 +49,9 @@ kmodel::enum_of_words!(Criterion, "select", "mse" => Mse, "error" => Error);
 /// How the system of ridge regression is solved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RidgeMethod {
-    /// Directly if that fits the plan (and, for the exact kernel, has at most [`DIRECT_ROWS`]
-    /// rows), else by conjugate gradient. This is the only method that depends on the memory
-    /// budget: name another one for bitwise reproducibility under any budget.
+    /// Directly if the plan fits the memory budget (and the exact kernel has at most
+    /// [`MAX_DIRECT_ROWS`] rows), else by conjugate gradient. This is the only method that depends
+    /// on the budget: select another one for bitwise reproducibility under any budget.
     #[default]
     Auto,
     /// By a Cholesky factor.
@@ -63,7 +63,7 @@ pub enum RidgeMethod {
 kmodel::enum_of_words!(RidgeMethod, "method", "auto" => Auto, "direct" => Direct, "pcg" => Pcg);
 
 /// Maximum number of rows for which `auto` factors the exact kernel matrix: 400 MB, and 10 s on two
-/// cores, about as long as the iteration takes for as many rows.
+/// cores, about as long as the iteration for the same number of rows.
 pub const DIRECT_ROWS: usize = 10_000;
 
 /// Ridge regression.
@@ -80,16 +80,16 @@ pub struct Ridge {
     /// Preconditioner of the iteration on landmarks; `None` for the default.
     pub preconditioner: Option<Preconditioner>,
     /// Relative residual at which the iteration ends; `None` for the default of
-    /// [`Ridge::tolerated`].
+    /// [`Ridge::tolerance`].
     pub residual: Option<f64>,
     /// True to compute leave-one-out errors at the chosen rank and lambda: one more pass.
     pub leave_one_out: bool,
     /// True to store predictive variances in the model: 16 m² bytes for m landmarks.
     pub variance: bool,
-    /// True to compute the slopes of the functions along the features: one more pass.
+    /// True to compute the slopes of the functions along the inputs: one more pass.
     pub importance: bool,
-    /// Approximate maximum number of rows per leaf, in which the exact kernel learns the residuals
-    /// of the features; `None` for features alone.
+    /// Approximate maximum number of rows per leaf. The exact kernel learns the residuals of the
+    /// features in these leaves; `None` for features alone.
     pub local: Option<usize>,
 }
 
@@ -133,9 +133,9 @@ impl Ridge {
         self.lambdas == [0.0]
     }
 
-    /// Returns the relative residual at which the iteration ends: 1e-6 in f32 and 1e-9 in f64,
-    /// unless given. It bounds the relative error of fitted values, and kernel values in f32 are
-    /// not more accurate.
+    /// Returns the relative residual at which the iteration ends, by default 1e-6 in f32 and 1e-9
+    /// in f64. It bounds the relative error of fitted values; kernel values in f32 are not more
+    /// accurate.
     pub fn tolerated<T: Real>(&self) -> f64 {
         self.residual.unwrap_or(if size_of::<T>() == size_of::<f32>() { 1e-6 } else { 1e-9 })
     }
@@ -147,35 +147,36 @@ impl Ridge {
 
     /// Rejects parameters that have no effect with this task and map.
     fn check_unread(&self, options: &TrainOptions) -> Result<()> {
-        let why = "only classes can be wrong; learn a classification (`task`), or leave it out";
+        let why = "an error rate needs classes; use `task` classification, or leave it out";
         refuse(self.choice == Criterion::Error && options.task == Task::Regression, SELECT.name, "error", why)?;
-        let why = "the exact kernel is preconditioned by the landmarks of `landmarks`; leave it out";
+        let why =
+            "the preconditioner of the exact kernel is always made from the landmarks of `landmarks`; leave it out";
         refuse(options.map.is_exact() && self.preconditioner.is_some(), PRECONDITIONER.name, "", why)
     }
 
-    /// Rejects a grid for methods that solve a single system: surfaces, and features whose error is
-    /// known, need direct solutions.
+    /// Rejects options that need a direct solution on features, for methods that solve a single
+    /// system: grids, folds, a tolerance, variances, importances and leaves.
     fn check_one_cell(&self, work: &FitRequest<'_>) -> Result<()> {
         let options = &work.options;
         let what = if options.map.is_exact() { "the exact kernel" } else { "`method` pcg" };
         let (pcg, lambdas, ranks) = (self.method == RidgeMethod::Pcg, self.lambdas.len(), options.ranks.len());
-        let why = format!("{what} has no features to tell variances by; take landmarks and `method` direct");
+        let why = format!("{what} computes no features, which variances need; use landmarks and `method` direct");
         refuse(self.variance, "std", "", why)?;
-        let why = format!("{what} takes no further pass; take landmarks and `method` direct");
+        let why = format!("{what} does not compute it; use landmarks and `method` direct");
         refuse(self.importance, IMPORTANCE.name, "", why)?;
-        let why = "it takes the features of a direct solution; take `method` direct";
+        let why = "it needs the features of a direct solution; use `method` direct";
         refuse(self.local.is_some() && pcg, LOCAL.name, "with `method` pcg", why)?;
-        let why = "it needs a factor; take `method` direct";
+        let why = "it needs the Cholesky factor; use `method` direct";
         refuse(self.leave_one_out && pcg, "loo", "with `method` pcg", why)?;
-        let why = format!("{what} has no trace error; leave it out");
+        let why = format!("{what} has no trace error to bound; leave it out");
         refuse(options.tolerance.is_some(), "tolerance", "a tolerance", why)?;
         let why = format!("{what} solves for one lambda; give one, such as `lambda` 1e-6");
         refuse(lambdas != 1, "lambda", format!("{lambdas} values"), why)?;
         let why = format!("{what} solves for one rank; give one `rank`");
         refuse(ranks != 1, "ranks", format!("{ranks} ranks"), why)?;
-        let why = format!("{what} has no folds; leave them out");
+        let why = format!("{what} does not cross-validate; leave `folds` out");
         refuse(options.folds != FoldSpec::None, "folds", &options.folds, why)?;
-        let why = "it solves for the kernel functions of landmarks; leave `map` out, or take `method` direct";
+        let why = "it solves for coefficients of kernel functions of landmarks and uses no map; leave `map` out, or use `method` direct";
         let other = !options.map.is_exact() && options.map != MapSpec::default();
         refuse(other, "method", format!("pcg with `map` {}", options.map), why)
     }
@@ -205,7 +206,7 @@ impl Ridge {
 impl<T: Real> Solver<T> for Ridge {
     fn facts(&self) -> SolverFacts {
         let factored = self.method == RidgeMethod::Direct || self.method == RidgeMethod::Auto && self.leave_one_out;
-        let why = "`map` exact has landmarks only where `method` pcg iterates; leave it out";
+        let why = "`map` exact uses landmarks only with `method` pcg, for its preconditioner; leave it out";
         SolverFacts {
             holds_out: true,
             forward: true,
@@ -221,11 +222,11 @@ impl<T: Real> Solver<T> for Ridge {
     fn check(&self, work: &FitRequest<'_>) -> Result<()> {
         let options = &work.options;
         self.check_unread(options)?;
-        let why = "the variance of a class's score says nothing of the class; leave it out";
+        let why = "the variance of a score is not an uncertainty of the class; leave it out, or use `task` regression";
         refuse(self.variance && options.task != Task::Regression, "std", options.task, why)?;
         if self.importance {
             gradients::check(work)?;
-            let why = "the report of a metric tells what the features count; leave one of the two out";
+            let why = "`metric` already reports the importance of the columns; leave one of the two out";
             refuse(options.metric != MetricSource::None, IMPORTANCE.name, "", why)?;
         }
         if self.local.is_some() {
@@ -245,14 +246,14 @@ impl<T: Real> Solver<T> for Ridge {
                 ("map", options.map.is_exact()),
                 ("method", self.method == RidgeMethod::Pcg),
             ];
-            let why = "`lambda` 0 is the solution of smallest norm, solved from the features alone; leave it out, or give a penalty";
+            let why = "`lambda` 0 selects the solution of smallest norm on the features, which does not support it; leave it out, or set a `lambda` above 0";
             unread.into_iter().try_for_each(|(name, given)| refuse(given, name, "", why))?;
         }
         if options.map.is_exact() || self.method == RidgeMethod::Pcg {
             self.check_one_cell(work)?;
             let (what, remedy) = match options.map.is_exact() {
-                true => ("`map` exact", "take landmarks"),
-                false => ("`method` pcg", "take `method` direct"),
+                true => ("`map` exact", "use landmarks"),
+                false => ("`method` pcg", "use `method` direct"),
             };
             work.refuse_weights(what, remedy)?;
         }
@@ -268,20 +269,20 @@ impl<T: Real> Solver<T> for Ridge {
     fn only_pass(&self, options: &TrainOptions) -> Result<&'static str, &'static str> {
         if options.map.is_exact() || self.method == RidgeMethod::Pcg {
             return Err(
-                "conjugate gradient and the exact kernel read the rows again; take landmarks and `method` direct",
+                "conjugate gradient and the exact kernel read the rows more than once; use landmarks and `method` direct",
             );
         }
         if self.local.is_some() {
-            return Err("`local` reads the rows again once the system is solved; leave it out");
+            return Err("`local` reads the rows again after the system is solved; leave it out");
         }
         if self.leave_one_out {
-            return Err("`loo` takes a pass of its own once the system is solved; leave it out");
+            return Err("`loo` needs another pass after the system is solved; leave it out");
         }
         if self.importance {
-            return Err("`importance` takes a pass of its own once the system is solved; leave it out");
+            return Err("`importance` needs another pass after the system is solved; leave it out");
         }
         if options.task == Task::Classification && options.folds != FoldSpec::None {
-            return Err("the held-out classes take a pass of their own; give one `lambda`, one `rank` and no `folds`");
+            return Err("the held-out error rate needs another pass; give one `lambda`, one `rank` and no `folds`");
         }
         Ok(GRAM)
     }

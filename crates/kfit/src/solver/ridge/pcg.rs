@@ -8,7 +8,7 @@
 //! *Passes*: one for the sums. If some kernel blocks are not in memory, one for every 2,048 rows of
 //! the sketch; if some are not in scratch either, one per iteration and one for the training error.
 //! *Time*: kernel blocks, 4m rows of a sketch for the preconditioner, and one read of the blocks
-//! per iteration, with one iteration for each halving of the residual.
+//! per iteration. An iteration halves the residual.
 
 use super::iterative::blocks::{Blocks, READ_AHEAD, Room};
 use super::iterative::cg::{self, Norm, Until};
@@ -53,8 +53,8 @@ pub(super) fn stages<T: Real>(ridge: &Ridge, work: &FitRequest<'_>) -> (PassShap
         (Preconditioner::Krill, None) => computed,
         (Preconditioner::Krill, Some((groups, _))) => groups as u64 * u64::from(tiers.scratch + tiers.computed > 0),
     };
-    // one iteration per halving; one more product for the true residual, and one for the training
-    // error
+    // an iteration halves the residual; one more product gives the true residual, and one the
+    // training error
     let visits = (-ridge.tolerated::<T>().clamp(f64::EPSILON, 0.5).log2()).ceil() + 3.0;
     let [choosing, _] = work.options.passes_of_map();
     let passes = [1, choosing, 1 + again, computed * visits as u64];
@@ -72,11 +72,11 @@ fn products<T: Real>(what: &str, shape: &ProblemSize, cut: PassShape, budget: us
         .term("rows of a tile", cut.tile * shape.d * size_of::<f64>() / 2, "read fewer columns (`features`)")
         .term("preconditioner", PackedLower::bytes(m), RANK)
         .term("kernel block of a tile", cut.tile * (m * e + 16 * shape.t), RANK)
-        .term("sums of its strips", KernelBlock::<T>::bytes(cut.tile, m, shape.t + 1), RANK)
+        .term("partial sums of a tile", KernelBlock::<T>::bytes(cut.tile, m, shape.t + 1), RANK)
 }
 
-/// Returns the plans of the preconditioner and of the iteration, both with as many kernel blocks as
-/// fit.
+/// Returns the plans of the preconditioner and of the iteration, both with the maximum number of
+/// kernel blocks that fits, and where the kernel blocks are stored.
 fn solving<T: Real>(shape: &ProblemSize, cut: PassShape, resources: &Resources<'_>) -> ([Plan; 2], Tiers) {
     let (m, threads, budget) = (shape.map.p, shape.threads, resources.memory);
     let sums = 8 * m * (2 * shape.t + 2);
@@ -105,10 +105,12 @@ fn solving<T: Real>(shape: &ProblemSize, cut: PassShape, resources: &Resources<'
     }
     let rest = n - kept - stored;
     let name = match (stored, rest) {
-        (0, 0) => "kernel blocks, all kept".to_string(),
-        (_, 0) => format!("kernel blocks of {kept} rows; those of the others are in scratch"),
-        (0, _) => format!("kernel blocks of {kept} rows; those of the others are computed in every iteration"),
-        _ => format!("kernel blocks of {kept} rows; of {stored} in scratch, of {rest} computed in every iteration"),
+        (0, 0) => "kernel blocks of all rows".to_string(),
+        (_, 0) => format!("kernel blocks of {kept} rows; the others are in scratch"),
+        (0, _) => format!("kernel blocks of {kept} rows; the others are recomputed in every iteration"),
+        _ => format!(
+            "kernel blocks of {kept} rows; {stored} rows are in scratch, {rest} are recomputed in every iteration"
+        ),
     };
     let tiers = Tiers { memory: kept, scratch: stored, computed: rest };
     ([make, solve].map(|plan| plan.term(name.clone(), kept * row, "")), tiers)
@@ -127,8 +129,8 @@ fn on_disk<T: Real>(bytes: u64, shape: &ProblemSize) -> usize {
 /// precision of `T` is insufficient.
 ///
 /// Errors of kernel values act like additional features of size ε that are almost unpenalised. If
-/// coefficients are so large that these errors are noticeable against the error of the fit, the
-/// iteration solves a different problem, however small its residual is.
+/// the coefficients are so large that these errors are noticeable compared with the error of the
+/// fit, the iteration solves a different problem, even if its residual is small.
 pub(super) fn fit<T: Real>(
     ridge: &Ridge,
     data: &FitData<'_, T>,
@@ -149,14 +151,14 @@ pub(super) fn fit<T: Real>(
     let wide = solved.needs_wide::<T>();
     if wide {
         let passes = solved.passes;
-        // tiles of half as many rows need as many bytes for their kernel values
+        // with half the rows per tile, kernel values in f64 need the same number of bytes
         let shape = ProblemSize { element: size_of::<f64>(), ..shape.clone() };
         let cut = PassShape { tile: cut.tile.div_ceil(2), ..cut };
         solved = run.solve(&WideRows(source), z, &shape, cut)?;
         solved.passes += passes;
     }
     let NystromSolution { found, intercept, errors, sums, kept, passes } = solved;
-    found.check("raise `lambda`, or take `method` direct")?;
+    found.check("raise `lambda`, or use `method` direct")?;
     warn_of_residual(&found, ridge.tolerated::<T>(), "raise `lambda`", resources);
     Ok(Found {
         basis: Some(Basis::Landmarks { points: set.points.clone(), rows: set.rows.clone() }),
@@ -181,7 +183,7 @@ struct NystromFit<'a, T: Real> {
     lambda: f64,
 }
 
-/// A solution; `found` contains its coefficients.
+/// A solution, whose coefficients are in the result of conjugate gradient.
 struct NystromSolution {
     found: cg::CgSolution,
     intercept: Vec<f64>,
@@ -248,7 +250,7 @@ impl<N: Real> NystromFit<'_, N> {
 pub(super) fn warn_of_residual(found: &cg::CgSolution, asked: f64, remedy: &str, resources: &Resources<'_>) {
     if !found.converged {
         resources.stages.warn(format!(
-            "conjugate gradient ended at a relative residual of {:.1e}, above the {asked:.1e} asked for; {remedy}",
+            "conjugate gradient did not converge: its relative residual is {:.1e}, above the requested {asked:.1e}; {remedy}",
             found.residual()
         ));
     }
@@ -257,13 +259,13 @@ pub(super) fn warn_of_residual(found: &cg::CgSolution, asked: f64, remedy: &str,
 fn why(ridge: &Ridge, [kept, stored]: [usize; 2], n: usize, wide: bool) -> Solved {
     let blocks = match (stored, n - kept - stored) {
         (0, 0) => "of all rows in memory".to_string(),
-        (0, rest) => format!("of {kept} rows in memory, of {rest} computed each time"),
-        (_, 0) => format!("of {kept} rows in memory, of {stored} in scratch"),
-        (_, rest) => format!("of {kept} rows in memory, of {stored} in scratch, of {rest} computed each time"),
+        (0, rest) => format!("of {kept} rows in memory, {rest} recomputed in every iteration"),
+        (_, 0) => format!("of {kept} rows in memory, {stored} in scratch"),
+        (_, rest) => format!("of {kept} rows in memory, {stored} in scratch, {rest} recomputed in every iteration"),
     };
     let why = match ridge.method {
         RidgeMethod::Auto => "the Gram matrix does not fit `memory`",
-        _ => "as asked for",
+        _ => "as requested",
     };
     let wide = if wide { " in f64, because f32 is too coarse for the coefficients," } else { "" };
     Solved {

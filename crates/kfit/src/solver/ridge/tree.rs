@@ -12,13 +12,13 @@ use kstore::{Coded, Pass, RowBlock};
 /// Fraction of a node's rows that both children contain.
 const BAND: f64 = 0.06;
 
-/// Rows of the sample that the tree is grown from, minimum sample rows per leaf, and number of
-/// leading features used.
+/// Minimum number of rows in the sample that the tree is grown from, sample rows per leaf, and
+/// number of leading features used.
 const SAMPLE: usize = 20_000;
 const SAMPLE_OF_LEAF: usize = 400;
 const LEADING: usize = 256;
 
-/// Visits all rows in order, with their features.
+/// Calls a function with every block of rows, in order, and its features.
 fn visit<T: Real>(
     data: &FitData<'_, T>,
     name: &str,
@@ -91,8 +91,8 @@ impl Tree {
         Head { weights, intercept: self.constants.clone() }
     }
 
-    /// Collects the rows of every leaf with their residuals, of `head` and of `unseen`, which was
-    /// learned without the held-out fold.
+    /// Collects the rows of every leaf, with their residuals from two fits of the features: `head`,
+    /// and the one without the held-out fold.
     pub(super) fn sow<T: Real>(
         &self,
         data: &FitData<'_, T>,
@@ -176,7 +176,7 @@ pub(super) struct Leaf<T> {
     pub(super) x: Vec<T>,
     /// Residuals of the features, t each.
     pub(super) left: Vec<f64>,
-    /// Residuals of the features learned without the held-out rows, t each.
+    /// Residuals of the features fitted without the held-out rows, t each.
     pub(super) unseen: Vec<f64>,
     pub(super) shares: Vec<f64>,
     /// Stored row numbers.
@@ -191,8 +191,8 @@ impl<T: Real> Leaf<T> {
         self.rows.len()
     }
 
-    /// Keeps `most` rows, evenly chosen. A leaf may be too large because a node never separates
-    /// equal rows.
+    /// Reduces the leaf to a maximum number of rows, evenly chosen. A leaf may be too large because
+    /// a node never separates equal rows.
     pub(super) fn thin(&mut self, most: usize) {
         let (n, d) = (self.len(), self.x.len() / self.len().max(1));
         if n <= most {
@@ -208,7 +208,7 @@ impl<T: Real> Leaf<T> {
         self.held = kept.iter().map(|i| self.held[*i]).collect();
     }
 
-    /// Returns the selected rows, d x m, and their residuals from `left`.
+    /// Returns the selected rows, d x m, and their residuals.
     pub(crate) fn rows(&self, take: impl Fn(usize) -> bool, left: &[f64]) -> (Mat<f64>, Mat<f64>) {
         let (d, places) = (self.x.len() / self.len().max(1), (0..self.len()).filter(|i| take(*i)).collect::<Vec<_>>());
         let x = Mat::from_fn(d, places.len(), |j, i| self.x[places[i] * d + j].to_f64());

@@ -43,7 +43,7 @@ pub(super) struct Svm {
 }
 
 /// Returns the rows of the SVM of a class: y = 1 for its class, −1 for all others, and cost 0 in
-/// the `held` fold. `costs` are indexed by class.
+/// the held-out fold. `costs` are indexed by class.
 fn machine<'k, T: Real>(
     kept: &'k StoredFeatures<'_, T>,
     held: Option<u16>,
@@ -71,9 +71,10 @@ impl Svm {
             gap: settings.required(&GAP, Settings::number),
             steps: settings.required(&STEPS, Settings::count),
         };
-        let why = "pairs of classes have no probabilities; leave one of the two out";
+        let why = "one-vs-one classifiers have no probabilities; omit one of the two options";
         refuse(machine.pairs && machine.probabilities, PROBABILITIES.name, "with `pairs`", why)?;
-        let why = "without folds no rows are held out; give folds, or one penalty and no probabilities";
+        let why = "validation rows choose the regularisation parameter and calibrate probabilities; set `folds`, or \
+            give one parameter and no `probabilities`";
         let compares = machine.penalties.len() > 1 || machine.probabilities;
         refuse(compares && settings.folds(&FOLDS) == Some(FoldSpec::None), FOLDS.name, "none", why)?;
         Ok(machine)
@@ -100,8 +101,8 @@ impl Svm {
     }
 
     /// Solves some SVMs without a fold's rows, at every regularisation parameter; also returns the
-    /// number of passes. `sample` is a sample of the rows of `kept`.
-    #[expect(clippy::too_many_arguments, reason = "a problem, and where it is solved")]
+    /// number of passes. `sample` is a sample of the same rows.
+    #[expect(clippy::too_many_arguments, reason = "the problem and its buffers")]
     fn along_path<'k, T: Real>(
         &self,
         kept: &StoredFeatures<'k, T>,
@@ -115,8 +116,8 @@ impl Svm {
     ) -> Result<(Vec<Vec<Best>>, u64)> {
         let rows = |at: usize| machines.iter().map(move |class| machine(kept, Some(fold), *class, &costs[at].1));
         let terms = self.terms(costs[0].0);
-        // before the problems of all rows are allocated, so that both sets of equations never
-        // coexist
+        // solves the sample before the problems of all rows are allocated, so that their equations
+        // never coexist
         let starts = Sample::starts(sample, kept, &rows(0).collect::<Vec<_>>(), terms, space, watch)?;
         let mut passes = sample::passes(kept.n, kept.p);
         let mut problems: Vec<_> = rows(0).map(|rows| Problem::new(rows, terms, kept.n, space)).collect();
@@ -196,7 +197,7 @@ impl Svm {
         held_out::compare(&self.penalties, data, weights, "held-out error at each", found, wrong)
     }
 
-    /// Adds the results of the comparison to the functions of k classes.
+    /// Adds the comparison of regularisation parameters and the probabilities to a solution.
     pub(super) fn told<T: Real>(
         &self,
         mut fitted: Found<T>,
@@ -213,7 +214,8 @@ impl Svm {
             for (_, (class, _)) in a.iter().zip(&machines).filter(|(a, _)| **a == 0.0) {
                 let class = &classes.labels()[*class as usize];
                 stages.warn(format!(
-                    "held-out scores do not tell class {class} from others: its probability is the same for every row"
+                    "held-out scores do not separate class {class} from the others: its probability is the same for \
+                     every row"
                 ));
             }
             fitted.link = Some(Link::Platt { a, b });
@@ -264,7 +266,7 @@ impl<T: Real> Solver<T> for Svm {
         let (targets, together) = if self.pairs { (20, 1) } else { (6, problems) };
         let tile = features::class_rows_bytes(shape.map.p, shape.element);
         let plan = self::plan(plan, shape, cut, targets, together);
-        let plan = plan.term_if(self.pairs, "features of a tile of a pair", tile, "lower `rank`");
+        let plan = plan.term_if(self.pairs, "tile of a one-vs-one SVM", tile, "lower `rank`");
         held_out::plan(plan, shape, problems, self.penalties.len())
     }
 
@@ -293,8 +295,7 @@ impl<T: Real> Solver<T> for Svm {
     }
 }
 
-/// Calibrates the numbers a and b that map the scores of every SVM to probabilities, from scores of
-/// rows by SVMs fitted without them.
+/// Fits the numbers a and b that map the scores of every SVM to probabilities, to held-out scores.
 fn link<T: Real>(
     machines: &[(u32, Option<u32>)],
     scores: &[T],

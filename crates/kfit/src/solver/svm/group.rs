@@ -47,7 +47,7 @@ pub(super) struct Watch<'a> {
     pub(super) journal: Option<&'a Journal<'a>>,
 }
 
-/// Starts the problems at other solutions, if provided: one pass.
+/// Starts the problems at the solutions in `starts`, unless it is empty: one pass.
 pub(super) fn begin<T: Real, R: Rows>(
     kept: &StoredFeatures<'_, T>,
     problems: &mut [Problem<T, R>],
@@ -61,7 +61,7 @@ pub(super) fn begin<T: Real, R: Rows>(
     stand(kept, problems, observer)
 }
 
-/// Starts the problems at the points in their `direction` fields: one pass.
+/// Moves each problem to the point in its field `direction`: one pass.
 fn stand<T: Real, R: Rows>(
     kept: &StoredFeatures<'_, T>,
     problems: &mut [Problem<T, R>],
@@ -73,8 +73,8 @@ fn stand<T: Real, R: Rows>(
 }
 
 /// Certifies the best points in f64: values, sums and Newton's equations are recomputed from the
-/// features. If a gap is larger than requested, the problem continues from there in f64. So the
-/// reported gap is true of the returned SVM.
+/// features. If a gap is larger than requested, the problem continues from there in f64. The
+/// reported gap is therefore the gap of the returned SVM.
 pub(super) fn prove<T: Real, R: Rows>(
     kept: &StoredFeatures<'_, T>,
     problems: Vec<Problem<T, R>>,
@@ -90,7 +90,7 @@ pub(super) fn prove<T: Real, R: Rows>(
     loop {
         let before: usize = problems.iter().map(|problem| problem.steps).sum();
         problems.iter_mut().for_each(Problem::return_to_best);
-        // a checkpoint contains their values
+        // a checkpoint already contains the values at these points
         if !Steps::is_waiting(watch.journal, NAME) {
             stand(&kept, &mut problems, watch.observer)?;
         }
@@ -105,7 +105,7 @@ pub(super) fn prove<T: Real, R: Rows>(
     }
 }
 
-/// Solves all problems in common passes over the features, with at most `most` steps each. A
+/// Solves all problems in common passes over the features, with at most this many steps each. A
 /// journal stores the steps; a resumed run continues after the last one, bit-identically.
 pub(super) fn solve_group<T: Real, R: Rows>(
     kept: &StoredFeatures<'_, T>,

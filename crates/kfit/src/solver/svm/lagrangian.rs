@@ -18,7 +18,7 @@
 //!    values f: Σ β⁺ = s then holds to rounding, so β⁺ is feasible and D(β⁺) a true lower bound;
 //! 2. a pass over the features for Σ β⁺φ and the Hessian, which give P and D, the certificate of
 //!    this point;
-//! 3. Newton's equations (`newton.rs`), and a pass for the values Φd of the direction;
+//! 3. Newton's equations, and a pass for the values Φd of the direction;
 //! 4. a line search over the n values. If its step is nearly whole, β ← β⁺ and σ grows; after
 //!    several short steps σ falls.
 //!
@@ -67,12 +67,13 @@ const STEEPEST: f64 = 1e6;
 /// rounding of the sum.
 const FLAT: f64 = 1e-13;
 
-/// Smallest step at which the inner problem counts as solved, so that the multipliers move.
+/// Smallest step length after which the inner problem counts as solved and the multipliers are
+/// updated.
 const WHOLE: f64 = 0.7;
 
-/// After this many short steps in a row, σ is multiplied by `SHRINK`. If the cost is far above the
-/// multipliers, as on separable rows, the envelope is too narrow: steps end at the next kink, and
-/// the multipliers never move.
+/// Number of short steps in a row after which σ is multiplied by the factor below. If the cost is
+/// far above the multipliers, as on separable rows, the envelope is too narrow: steps end at the
+/// next kink, and the multipliers are never updated.
 const SHORT: usize = 3;
 const SHRINK: f64 = 0.25;
 
@@ -103,7 +104,8 @@ impl Terms {
     }
 }
 
-/// A step makes progress if it reduces the gap below this fraction of `least`.
+/// A step makes progress if it reduces the gap below this fraction of the gap at the last step that
+/// did.
 const PROGRESS: f64 = 0.9;
 
 pub(super) struct Problem<T, R> {
@@ -129,7 +131,7 @@ pub(super) struct Problem<T, R> {
     /// Gap at the last step that made progress; below, the number of steps since.
     least: f64,
     idle: usize,
-    /// Number of short steps since the multipliers moved, or σ fell.
+    /// Number of short steps since the multipliers or σ last changed.
     short: usize,
     /// True if the problem is neither solved nor out of steps.
     pub(super) open: bool,
@@ -175,9 +177,9 @@ impl<T: Real, R: Rows> Problem<T, R> {
         Problem { w: self.w, b: self.b, beta: self.beta, sigma: self.sigma, direction, best, steps, ..fresh }
     }
 
-    /// Returns to the best point, whose values and P must be computed next. D stays: it came from
-    /// the features in f64 and bounds every point. A problem that ended without progress is
-    /// certified but makes no further step.
+    /// Sets the next point to the best one, whose values and P the caller then recomputes. D is
+    /// kept: it was computed from the features in f64 and bounds P at every point. A problem that
+    /// ended without progress is certified but makes no further step.
     pub(super) fn return_to_best(&mut self) {
         self.best.primal = f64::INFINITY;
         self.direction = (self.best.w.clone(), self.best.b);
@@ -203,7 +205,8 @@ impl<T: Real, R: Rows> Problem<T, R> {
         (self.b, self.least, self.idle, self.open) = (b, least, idle, open);
     }
 
-    /// Starts at w and b of `start`. The values of the rows there must be computed next.
+    /// Sets the next point to w and b of `start`; the caller then computes the values of the rows
+    /// there.
     pub(super) fn point_at(&mut self, start: &Best) {
         self.direction = (start.w.clone(), start.b);
         if self.terms.loss.has_kink() {
@@ -211,15 +214,15 @@ impl<T: Real, R: Rows> Problem<T, R> {
         }
     }
 
-    /// Moves to the start, after the values of the rows there were computed.
+    /// Moves to the point that was set, once the values of the rows there are in `q`.
     pub(super) fn stand(&mut self) {
         self.w.copy_from_slice(&self.direction.0);
         self.b = self.direction.1;
         self.f.copy_from_slice(&self.q);
     }
 
-    /// Sets other costs, at least as large as before, and starts at the multipliers and the point
-    /// of the last solution.
+    /// Sets other costs, at least as large as before, and restarts at the multipliers and the point
+    /// of the previous solution.
     pub(super) fn again(&mut self, rows: R, terms: Terms) {
         (self.rows, self.terms, self.sigma) = (rows, terms, FIRST * terms.cost);
         self.best = self.best.uncertified();
@@ -251,7 +254,8 @@ impl<T: Real, R: Rows> Problem<T, R> {
         self.b = search::root(self.b, self.terms.cost / self.sigma, enough, derivative);
     }
 
-    /// Computes P and D at this point, from Σ β⁺φ in `sums`; `most` is the maximum number of steps.
+    /// Computes P and D at this point, from Σ β⁺φ in `sums`. The problem ends after this many
+    /// steps.
     pub(super) fn certify(&mut self, most: usize) {
         let (loss, mut primal, mut conjugate, mut total, mut support) = (self.terms.loss, 0.0, 0.0, 0.0, 0);
         for (i, f) in self.f.iter().enumerate() {
@@ -285,9 +289,9 @@ impl<T: Real, R: Rows> Problem<T, R> {
         }
     }
 
-    /// Moves the intercept of the best point, which is this one, to the middle of the intercepts
-    /// that minimise P for its w, as LIBSVM does. If no multiplier is strictly between its bounds,
-    /// many intercepts minimise P, and the one that the steps reach depends on their number.
+    /// Moves the intercept of the best point to the middle of the intercepts that minimise P for
+    /// its w, as LIBSVM does; the best point must be the current one. If no multiplier is strictly
+    /// between its bounds, many intercepts minimise P, and the steps may end at any of them.
     fn centre(&mut self) {
         if self.terms.intercept != Intercept::Free || !self.terms.loss.has_kink() {
             return;

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! are minimised over w and b, with f = wᵀφ + b. Two classes need one problem, more classes
-//! one-vs-rest problems, and svr one problem per target. `classes.rs` compares regularisation
-//! parameters and implements one-vs-one classifiers and probabilities.
+//! one-vs-rest problems, and svr one problem per target. Classification also cross-validates
+//! regularisation parameters, fits one-vs-one classifiers and calibrates probabilities.
 //!
 //! Divided by 2 lambda the first two are LIBSVM's ½‖w‖² + C Σ a_i loss_i with C = 1/(2n lambda).
 //! LIBSVM's bias is free, the default here; LIBLINEAR's is penalised. LIBSVM's one-class SVM is
@@ -97,7 +97,7 @@ fn group_size(n: usize, p: usize, problems: usize) -> usize {
     (EQUATIONS / equations).min(MULTIPLIERS / multipliers).clamp(1, problems.max(1))
 }
 
-/// Adds the memory to solve this many problems to the plan, with `targets` bytes of targets per
+/// Adds the memory to solve this many problems to the plan, with this many bytes of targets per
 /// row.
 fn plan(plan: Plan, shape: &ProblemSize, cut: PassShape, targets: usize, problems: usize) -> Plan {
     let (n, p, t) = (usize::try_from(shape.n).unwrap_or(usize::MAX), shape.map.p, problems.max(1));
@@ -187,8 +187,8 @@ fn patience<T>() -> usize {
     if size_of::<T>() < size_of::<f64>() { PATIENCE } else { usize::MAX }
 }
 
-/// Describes the gap in a warning about SVMs fitted without the held-out rows.
-const HELD_OUT: &str = " of a machine that has not seen some rows";
+/// Part of a warning about the gap of an SVM fitted without its held-out rows.
+const HELD_OUT: &str = " of an SVM fitted without a fold";
 
 fn warn_of_gap<'b, T: Real>(
     best: impl IntoIterator<Item = &'b Best>,
@@ -201,7 +201,7 @@ fn warn_of_gap<'b, T: Real>(
     if open > terms.gap {
         let asked = terms.gap;
         data.resources.stages.warn(format!(
-            "the relative duality gap{whose} is {open:.1e}, above the {asked:.1e} asked for, after {steps} steps; raise \
+            "the relative duality gap{whose} is {open:.1e} after {steps} steps, above the requested {asked:.1e}; raise \
              `steps` or `gap`"
         ));
     }
@@ -234,8 +234,8 @@ fn fitted<T>(
     }
 }
 
-/// Returns the stages of a fit on features, or of this many problems with the exact kernel, for the
-/// given numbers of problems at once and of regularisation parameters.
+/// Returns the stages of a fit on features, or with the exact kernel. The numbers are those of all
+/// problems, of the problems solved at once, and of the regularisation parameters.
 fn stages<T: Real>(
     solver: &dyn Solver<T>,
     view: RowAccess,

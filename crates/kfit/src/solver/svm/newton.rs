@@ -25,12 +25,11 @@ use faer::{MatMut, MatRef};
 use kapprox::{Real, gram::Panels};
 use kstore::Workers;
 
-/// Keeps the equations definite along the constant feature, where exact elimination of δ makes them
-/// singular.
+/// Fraction of a free intercept that is eliminated: elimination of the whole δ would make the
+/// equations singular along the constant feature.
 const DEFINITE: f64 = 1.0 - 1e-6;
 
-/// Returns the maximum number of stored free rows, at p features: with more, the equations are over
-/// features.
+/// Returns the maximum number of stored free rows; with more, the equations are over features.
 fn held(p: usize) -> usize {
     (p / 2).max(512)
 }
@@ -186,8 +185,8 @@ impl<T: Real> Newton<T> {
     }
 }
 
-/// Returns the next shift for a matrix of this trace that rounding made indefinite. The shift damps
-/// the step, and the direction still descends.
+/// Returns the next shift of the diagonal for a matrix of this trace that rounding made indefinite.
+/// The shift shortens the step; its direction is still a descent direction.
 fn damped(shift: f64, trace: f64) -> f64 {
     (10.0 * shift).max(f64::EPSILON * trace)
 }

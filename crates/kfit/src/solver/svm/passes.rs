@@ -20,14 +20,14 @@ pub(super) fn gather<T: Real, R: Rows>(
     let (p, count, workers) = (kept.p, open.len(), kept.workers());
     open.iter_mut().for_each(|problem| problem.newton.clear());
     let (mut columns, mut right) = (Vec::new(), Vec::new());
-    // with many problems each thread processes one, else all threads share each one's products; the
-    // results are bit-identical
+    // with many problems each thread processes one, else all threads share the products of each
+    // problem; the results are bit-identical
     let (outer, sequential) = (workers, Workers::sequential());
     let inner = if count >= workers.threads() { &sequential } else { workers };
-    // every process needs all free rows, which are few; its own tiles do not contain all of them
+    // every process needs the free rows of all processes, not only those of its own tiles
     let own = (!kept.is_shared()).then_some(panels);
     let init = || Sums::new(p * 2 * count);
-    let Sums(sums) = kept.fold("sums of the machines", observer, &init, |sums, tile| {
+    let Sums(sums) = kept.fold("sums of the SVMs", observer, &init, |sums, tile| {
         let b = tile.rows();
         columns.resize(2 * b * count, T::ZERO);
         right.resize(2 * b * count, T::ZERO);
@@ -96,7 +96,7 @@ pub(super) fn values<T: Real, R: Rows>(
     for (a, problem) in open.iter().enumerate() {
         problem.direction.0.iter().enumerate().for_each(|(i, d)| weights[i * count + a] = T::from_f64(*d));
     }
-    let Values(out) = kept.fold("values of the machines", observer, &Values::<T>::default, |out, tile| {
+    let Values(out) = kept.fold("values of the SVMs", observer, &Values::<T>::default, |out, tile| {
         let before = out.0.len();
         out.0.resize(before + tile.rows() * count, T::ZERO);
         tile.times(&weights, &mut out.0[before..], workers);

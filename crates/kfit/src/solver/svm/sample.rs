@@ -1,8 +1,8 @@
 //! A sample of the rows, on which problems are solved first.
 //!
-//! In the first steps of a cold start most rows are free and cost p² flops each. On an eighth of
-//! the rows, or a few per feature, these steps are very cheap, and end near enough to the solution
-//! that few of all rows are free.
+//! In the first steps of a cold start most rows are free and cost p² flops each. A sample of an
+//! eighth of the rows, or of a few rows per feature, makes these steps cheap. Its solution is near
+//! enough to that of all rows that few rows are free in the steps that follow.
 
 use super::group::{NAME, Watch, solve_group};
 use super::lagrangian::{Problem, Rows, Terms};
@@ -15,13 +15,13 @@ use kstore::{checkpoint::Steps, pass::Observer};
 /// Maximum number of sampled rows per feature.
 const MOST: usize = 8;
 
-/// Smallest sample, unless there are fewer features.
+/// Minimum number of rows of a sample, or p if there are fewer features.
 const LEAST: usize = 256;
 
 /// Minimum number of table rows per sampled row; with fewer the sample would not be much cheaper.
 const SHARE: usize = 8;
 
-/// Relative gap and steps for a sample; the sampling error alone is larger than this gap.
+/// Relative gap and maximum number of steps for a sample; the sampling error exceeds this gap.
 const GAP: f64 = 1e-2;
 const STEPS: usize = 50;
 
@@ -31,8 +31,8 @@ pub(crate) fn rows(n: usize, p: usize) -> usize {
     if rows >= LEAST.min(p) { rows } else { 0 }
 }
 
-/// Returns the number of passes to draw a sample, and again to start at its solution; they count
-/// even if a checkpoint avoids them.
+/// Returns the number of passes to draw a sample, 0 or 1, which is also the number of passes to
+/// start at its solution. A pass that a checkpoint avoids counts too.
 pub(crate) fn passes(n: usize, p: usize) -> u64 {
     u64::from(rows(n, p) > 0)
 }

@@ -11,7 +11,7 @@ pub(super) struct Curve {
 /// Maximum number of evaluations: the bracket has then shrunk to the rounding of its ends.
 const MOST: usize = 100;
 
-/// A line search ends when this fraction of the initial slope is left.
+/// A line search ends when the slope has fallen to this fraction of its initial value.
 const LEFT: f64 = 0.01;
 
 const LONGEST: f64 = 64.0;
@@ -30,8 +30,8 @@ fn between(low: f64, high: f64, from: f64, curve: Curve) -> f64 {
     newton.clamp(low + margin.min(0.5 * (newton - low)), high - margin.min(0.5 * (high - newton)))
 }
 
-/// Returns the zero of an increasing derivative, up to `enough` or the rounding of the point.
-/// Starts at `start`, with steps of `width`.
+/// Returns the zero of an increasing derivative, up to a tolerance on the derivative or the
+/// rounding of the point. Starts at `start`, with steps of `width`.
 pub(super) fn root(start: f64, width: f64, enough: f64, derivative: impl Fn(f64) -> Curve) -> f64 {
     let mut at = derivative(start);
     if at.slope.abs() <= enough {
@@ -65,8 +65,8 @@ pub(super) fn root(start: f64, width: f64, enough: f64, derivative: impl Fn(f64)
     x
 }
 
-/// Returns the length t > 0 of a step along a descent direction: the function falls up to t, and
-/// hardly beyond it.
+/// Returns the step t near the minimum along a descent direction; 0 if the slope at 0 is not
+/// negative.
 pub(super) fn descend(derivative: impl Fn(f64) -> Curve) -> f64 {
     let start = derivative(0.0);
     if start.slope >= 0.0 {
@@ -92,8 +92,9 @@ pub(super) fn descend(derivative: impl Fn(f64) -> Curve) -> f64 {
     if low > 0.0 { low } else { x }
 }
 
-/// Returns the middle of the interval on which an increasing step function is 0, up to `enough`, or
-/// its only end; `None` if it has no end. Starts at `start`, with steps of `width`.
+/// Returns the middle of the interval on which an increasing step function is 0 up to a tolerance,
+/// or its end if it is unbounded on one side; `None` if it has no end. Starts at `start`, with
+/// steps of `width`.
 pub(super) fn middle(start: f64, width: f64, enough: f64, derivative: impl Fn(f64) -> f64) -> Option<f64> {
     let low = edge(start, width, |x| derivative(x) >= -enough);
     let high = edge(start, width, |x| derivative(x) > enough);

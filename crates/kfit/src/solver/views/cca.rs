@@ -4,11 +4,11 @@
 //! max aᵀ C_xy b     with  aᵀ(C_xx + lambda I)a = bᵀ(C_yy + lambda I)b = 1
 //! ```
 //!
-//! The pairs come from the singular vectors of L_x⁻¹ C_xy L_y⁻ᵀ = U ρ Vᵀ with
-//! L_x L_xᵀ = C_xx + lambda I and L_y L_yᵀ = C_yy + lambda I: a_j = L_x⁻ᵀu_j, b_j = L_y⁻ᵀv_j. With
-//! as many features as rows and lambda 0 every correlation is 1, so regularisation is needed. Of
-//! several lambdas the one with the largest mean held-out correlation of the pairs is chosen, and
-//! the held-out correlations are reported.
+//! The pairs come from the singular vectors of L_x⁻¹ C_xy L_y⁻ᵀ = U ρ Vᵀ with L_x L_xᵀ = C_xx +
+//! lambda I and L_y L_yᵀ = C_yy + lambda I: a_j = L_x⁻ᵀu_j, b_j = L_y⁻ᵀv_j. With as many features
+//! as rows and lambda 0 every correlation is 1, so regularisation is needed. Cross-validation
+//! chooses the lambda with the largest mean held-out correlation of the pairs, and the report
+//! contains the held-out correlations.
 //!
 //! References: Hotelling, "Relations between two sets of variates", Biometrika 28, 1936; Bach,
 //! Jordan, "Kernel independent component analysis", JMLR 3, 2002; Hardoon, Szedmak, Shawe-Taylor,
@@ -69,11 +69,11 @@ impl CanonicalCorrelations {
     }
 }
 
-/// The error of a lambda too small for a rank-deficient view: rounding makes correlations exceed 1,
-/// or the factorisation fail.
+/// Returns the error for a lambda that is too small for a rank-deficient view: because of rounding,
+/// correlations exceed 1 or the factorisation fails.
 fn rounding(lambda: f64, gram: &GramState) -> Error {
     let why = format!(
-        "columns of a view depend on each other, and the penalty is below the rounding of {}; raise it, leave columns out, or compute in \
+        "columns of a view are linearly dependent, and lambda is below the rounding error of {}; raise it, leave columns out, or use \
          `precision` f64",
         gram.precision()
     );
@@ -111,7 +111,7 @@ impl<T: Real> Solver<T> for CanonicalCorrelations {
 
     fn check(&self, work: &FitRequest<'_>) -> Result<()> {
         let several = self.penalties.len();
-        let why = "nothing chooses among them without folds; add `folds` 5, or give one `lambda`";
+        let why = "they cannot be compared without folds; add `folds` 5, or give one `lambda`";
         let unchosen = several > 1 && work.options.folds == FoldSpec::None;
         refuse(unchosen, "lambda", format!("{several} values"), why)?;
         super::check(work)

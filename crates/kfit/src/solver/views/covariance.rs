@@ -1,8 +1,9 @@
 //! Maximal covariance: the directions of two views with the largest covariance.
 //!
 //! max aᵀ C_xy b with ‖a‖ = ‖b‖ = 1, each further pair orthogonal to the earlier ones: the singular
-//! vectors of C_xy. No regularisation is needed, and a direction of large variance is preferred to
-//! one that correlates better. With linear kernels it is scikit-learn's `PLSSVD(scale=False)`.
+//! vectors of C_xy. No regularisation is needed. Compared with canonical correlation, the method
+//! prefers directions of large variance. With linear kernels it is scikit-learn's
+//! `PLSSVD(scale=False)`.
 //!
 //! Reference: Shawe-Taylor, Cristianini, "Kernel Methods for Pattern Analysis", Cambridge 2004,
 //! section 6.5.

@@ -1,5 +1,5 @@
 //! Two views: two sets of columns of the same rows, each with features of its own kernel and
-//! landmarks, and the pairs of directions that vary together.
+//! landmarks, and pairs of directions that covary.
 //!
 //! With centred features φ̃ and ψ̃ of the two views, one pass gives C_xx = (1/n) Σ φ̃φ̃ᵀ, C_yy and
 //! C_xy = (1/n) Σ φ̃ψ̃ᵀ for every fold, and `cca` and `covariance` define the pairs of directions
@@ -25,7 +25,8 @@ use kapprox::{Real, decompose::product};
 use kstore::Plan;
 use std::borrow::Cow;
 
-/// Correlations are 0 for directions that vary by less than this many roundings of their view.
+/// Threshold for rounding errors, in units of the relative error of a view: the correlation of
+/// directions with less variance is 0.
 const NOISE: f64 = 64.0;
 
 fn require_two(settings: &Settings) -> Result<()> {
@@ -35,9 +36,9 @@ fn require_two(settings: &Settings) -> Result<()> {
 
 fn check(work: &FitRequest<'_>) -> Result<()> {
     let (map, metric) = (&work.options.map, &work.options.metric);
-    let why = "two views have landmarks each; take a map that has some, such as nystrom";
+    let why = "each view needs landmarks; use a map with landmarks, such as nystrom";
     refuse(map.is_without_rows(), "map", map, why)?;
-    let why = "each view has a kernel of its own and no metric; leave it out";
+    let why = "each view has its own kernel, and no metric; leave it out";
     refuse(*metric != MetricSource::None, "metric", metric, why)
 }
 
@@ -50,7 +51,7 @@ fn plan(plan: Plan, shape: &ProblemSize, threads: usize) -> Plan {
         .term("directions", 8 * 8 * shape.map.landmarks.unwrap_or(p) * p.min(100), "lower `components`")
 }
 
-/// Moments of some rows: covariances of the two views, about the means of these rows.
+/// Moments of some rows: covariances of the two views, centred by the means of these rows.
 #[derive(Debug)]
 struct Moments {
     rows: u64,
@@ -64,7 +65,8 @@ struct Moments {
 }
 
 impl Moments {
-    /// Computes the moments of some rows, whose last `second` features are the second view.
+    /// Computes the centred moments of some rows, whose last `second_features` features are the
+    /// second view.
     fn of(moments: Cow<'_, FoldGram>, second: usize) -> Result<Self> {
         let rows = moments.rows;
         let centred = Centred::of(moments)?;
@@ -75,7 +77,7 @@ impl Moments {
         Ok(Self { rows, xx, yy, xy: part((0, first), (first, second)), mean: centred.mean })
     }
 
-    /// Returns false if the variance of a view is rounding: a fraction of its mean square.
+    /// Returns false if the variance of a view is a rounding error, compared with its squared mean.
     fn vary(&self, epsilon: f64) -> bool {
         let (first, second) = self.mean.split_at(self.xx.nrows());
         let square = |mean: &[f64]| mean.iter().map(|mean| mean * mean).sum::<f64>();
@@ -125,12 +127,11 @@ impl Pairs {
 }
 
 fn require_pairs(moments: &Moments, pairs: &Pairs, epsilon: f64, asked: usize) -> Result<()> {
-    let why = "the two views do not vary together: check their columns and kernels";
+    let why = "no directions of the two views covary; check their columns and kernels";
     refuse(pairs.values.is_empty() || !moments.vary(epsilon), COMPONENTS.name, asked, why)
 }
 
-/// Calls `each` with the moments of the rows outside and inside every fold of at least two held-out
-/// rows.
+/// Calls `visit` with the moments of the rows outside and inside every fold of at least two rows.
 fn held_out(gram: &GramState, second: usize, mut each: impl FnMut(&Moments, &Moments) -> Result<()>) -> Result<()> {
     let folds = gram.folds();
     if folds.len() < 2 {
@@ -152,7 +153,7 @@ fn fitted<T: Real>(
     figures: Vec<Figure>,
 ) -> Found<T> {
     let (p, q) = (pairs.x.nrows(), pairs.values.len());
-    data.warn_of_fewer(asked, q, "the views have no more directions that vary together");
+    data.warn_of_fewer(asked, q, "the views have no further directions that covary");
     let weights = Mat::from_fn(p + pairs.y.nrows(), 2 * q, |i, j| match (i < p, j < q) {
         (true, true) => pairs.x[(i, j)],
         (false, false) => pairs.y[(i - p, j - q)],

@@ -117,12 +117,12 @@ fn names_that_promise_another_format_and_files_that_disagree() {
     std::fs::write(at.join("parts/1.csv"), "x0,y\n1,2\n3,4\n").unwrap();
     std::fs::write(at.join("parts/2.csv"), "x0,y\n1,2\n3,many\n").unwrap();
     for (data, part) in [
-        ("p.csv", "its first bytes are those of .parquet"),
-        ("n.csv", "its first bytes are those of .npy"),
-        ("c.parquet", "it is no Parquet file"),
+        ("p.csv", "it starts like a .parquet file"),
+        ("n.csv", "it starts like a .npy file"),
+        ("c.parquet", "it is not a Parquet file"),
         ("c.npy", "it does not start with"),
         ("c.svm", "c.svm: row 0 (counted from 0), line 1: expected a number, found \"x0,x1,y\""),
-        ("parts", "column \"y\" of parts/1.csv holds text, but a target must hold numbers"),
+        ("parts", "column \"y\" of parts/1.csv holds text, but a target of regression must be numeric"),
     ] {
         fails(at, &fit(data, ""), 1, part);
     }
@@ -202,7 +202,7 @@ fn pipes_and_empty_folders() {
     fails(at, &fit("empty", ""), 1, "the folder holds no .parquet");
     for name in ["pipe.csv", "pipe.svm", "pipe.npy"] {
         assert!(Command::new("mkfifo").arg(at.join(name)).status().unwrap().success());
-        fails(at, &format!("convert {name} -o out.csv"), 1, "no regular file");
+        fails(at, &format!("convert {name} -o out.csv"), 1, "is not a regular file");
     }
 }
 

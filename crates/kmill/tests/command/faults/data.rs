@@ -25,12 +25,12 @@ fn files_that_are_no_tables() {
         ("cut.parquet", "cut.parquet cannot be read as Parquet: it is truncated"),
         ("tiny.parquet", "tiny.parquet cannot be read as Parquet"),
         ("damaged.parquet", "damaged.parquet"),
-        ("words.parquet", "it is no Parquet file"),
+        ("words.parquet", "it is not a Parquet file"),
         ("empty.parquet", "it has no rows"),
         ("nothing", "the folder holds no"),
         ("mixed", "is missing; clean the data"),
         ("twice.parquet", "called \"a\""),
-        ("/dev/null", "no regular file"),
+        ("/dev/null", "is not a regular file"),
     ] {
         fails(at, &fit(data, ""), 1, part);
     }
@@ -60,7 +60,7 @@ fn npy_files_that_are_no_tables() {
         ("cut.npy", "needs 4928 bytes, the file has 1000"),
         ("tiny.npy", "it ends inside its header"),
         ("words.npy", "it does not start with"),
-        ("complex.npy", "values of type \"<c8\" are not read"),
+        ("complex.npy", "values of type \"<c8\" are not supported"),
         ("big.npy", "big-endian"),
         ("header.npy", "its header claims"),
     ] {
@@ -87,7 +87,7 @@ fn columns_and_values_that_cannot_be() {
         ("labels.parquet", "--target text", "for labels choose --task classification"),
         ("labels.parquet", "--target bool,one --task classification", "one column of labels"),
         ("labels.parquet", "--target one --task classification", "the target has 1 class;"),
-        ("labels.parquet", "--target y --task classification", "for a quantity choose --task regression"),
+        ("labels.parquet", "--target y --task classification", "for a numeric target choose --task regression"),
         ("labels.parquet", "--folds column:nix", "has no column \"nix\""),
         ("labels.parquet", "--folds column:one", "the column has 1 value"),
         ("labels.parquet", "--where nix==1", "has no column \"nix\""),
@@ -115,8 +115,8 @@ fn columns_and_values_that_cannot_be() {
     ] {
         fails(at, &fit(data, options), 1, part);
     }
-    fails(at, "convert nan.parquet -o a.npy --missing mean", 2, "a conversion learns no means");
-    fails(at, "convert labels.parquet --target text -o a.npy", 1, "leave them out with --drop text");
+    fails(at, "convert nan.parquet -o a.npy --missing mean", 2, "a conversion does not compute means");
+    fails(at, "convert labels.parquet --target text -o a.npy", 1, "exclude them with --drop text");
     fails(at, "convert empty.parquet -o a.npy", 1, "it has no rows");
 }
 
@@ -144,7 +144,7 @@ fn rows_without_a_target_are_left_out_with_a_line() {
         };
         assert!(predictions("dropped") == predictions("fulfilled"), "{target}");
         let (said, scores) = warns(at, "evaluate dropped d.csv");
-        assert!(said.contains("rows without a target are left out: 30") && scores["rows"] == 270, "{said}");
+        assert!(said.contains("30 rows without a target are skipped") && scores["rows"] == 270, "{said}");
         fails(at, "evaluate dropped d.csv --missing-target error", 1, "choose --missing-target drop");
     }
 }
@@ -247,7 +247,7 @@ fn large_integers_are_no_constants() {
 fn weights_without_a_positive_one_say_why() {
     let folder = folder();
     let at = folder.path();
-    for (weight, part) in [("-2", "reach down to -2; expected 0 or more"), ("0", "add up to 0")] {
+    for (weight, part) in [("-2", "the smallest is -2; expected 0 or more"), ("0", "sum to 0")] {
         let rows = (0..30).fold("x0,y,w\n".to_string(), |text, i| format!("{text}{},{},{weight}\n", i % 7, i % 3));
         std::fs::write(at.join("w.csv"), rows).unwrap();
         fails(at, "fit ridge w.csv --target y --features x0 --weights w -o refused", 1, part);

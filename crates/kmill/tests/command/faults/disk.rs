@@ -12,18 +12,18 @@ fn outputs_that_cannot_be_written() {
     std::fs::create_dir(at.join("sub")).unwrap();
     let saved = std::fs::read(at.join("t.parquet")).unwrap();
     for (line, part) in [
-        ("predict model t.parquet -o no/a.parquet", "there is no folder no"),
+        ("predict model t.parquet -o no/a.parquet", "the folder no does not exist"),
         ("predict model t.parquet -o sub", "this is a folder"),
-        ("predict model t.parquet -o a.doc", "unknown kind of file"),
-        ("predict model t.parquet -o t.parquet", "this is also an input"),
-        ("predict model t.parquet -o ./sub/../t.parquet", "this is also an input"),
-        ("convert t.parquet -o t.parquet", "this is also an input"),
-        ("convert t.npy --target t.y.npy -o t.npy", "this is also an input"),
-        ("convert t.npy --target t.y.npy -o t.y.npy", "this is also an input"),
-        ("fit ridge t.parquet --target y -o t.parquet", "end it with .safetensors"),
-        ("fit ridge t.parquet --target y -o no/model", "there is no folder no"),
-        ("generate moons --rows 100 -o no/a.parquet", "there is no folder no"),
-        ("generate moons --rows 100 -o a", "unknown kind of file"),
+        ("predict model t.parquet -o a.doc", "unknown file format"),
+        ("predict model t.parquet -o t.parquet", "it is also an input"),
+        ("predict model t.parquet -o ./sub/../t.parquet", "it is also an input"),
+        ("convert t.parquet -o t.parquet", "it is also an input"),
+        ("convert t.npy --target t.y.npy -o t.npy", "it is also an input"),
+        ("convert t.npy --target t.y.npy -o t.y.npy", "it is also an input"),
+        ("fit ridge t.parquet --target y -o t.parquet", "choose a name that ends with .safetensors"),
+        ("fit ridge t.parquet --target y -o no/model", "the folder no does not exist"),
+        ("generate moons --rows 100 -o no/a.parquet", "the folder no does not exist"),
+        ("generate moons --rows 100 -o a", "unknown file format"),
     ] {
         fails(at, line, 1, part);
     }
@@ -75,8 +75,8 @@ fn closed_and_full_pipes() {
     assert_eq!(code("predict model t.parquet -o p.npy"), Some(0));
     assert_eq!(code("predict model no.parquet -o q.npy"), Some(1));
     assert!(Command::new("mkfifo").arg(at.join("pipe.parquet")).status().unwrap().success());
-    fails(at, "inspect pipe.parquet", 1, "no regular file");
-    fails(at, "evaluate pipe.parquet t.parquet", 1, "no regular file");
+    fails(at, "inspect pipe.parquet", 1, "is not a regular file");
+    fails(at, "evaluate pipe.parquet t.parquet", 1, "is not a regular file");
 }
 
 #[cfg(unix)]

@@ -22,22 +22,22 @@ fn models_that_do_not_fit_and_files_that_are_no_models() {
     for (model, part) in [
         ("cut", "is truncated"),
         ("short", "is truncated"),
-        ("tiny", "is not a kmill model; name a file"),
-        ("foreign.bin", "not one that kmill wrote"),
-        ("t.parquet", "is not a kmill model; name a file"),
+        ("tiny", "is not a kmill model; expected a file"),
+        ("foreign.bin", "that kmill did not write"),
+        ("t.parquet", "is not a kmill model; expected a file"),
         ("no", "no such file: no"),
-        (".", "no regular file"),
+        (".", "is not a regular file"),
     ] {
         fails(at, &format!("evaluate {model} t.parquet --json"), 1, part);
         fails(at, &format!("predict {model} t.parquet -o out.parquet --json"), 1, part);
     }
-    fails(at, "inspect foreign.bin", 1, "not one that kmill wrote");
+    fails(at, "inspect foreign.bin", 1, "that kmill did not write");
     fails(at, "inspect cut", 1, "is truncated");
     for (data, part) in [
         ("narrow.parquet", "has no column \"x1\""),
         ("nan.parquet", "row 17 (counted from 0), column \"x1\" is NaN"),
         ("empty.parquet", "it has no rows"),
-        ("t.parquet --where y>9", "no row is left"),
+        ("t.parquet --where y>9", "no rows remain"),
     ] {
         fails(at, &format!("predict model {data} -o out.parquet"), 1, part);
         fails(at, &format!("evaluate model {data}"), 1, part);

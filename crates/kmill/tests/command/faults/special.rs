@@ -67,7 +67,7 @@ fn a_model_is_named_as_one() {
     let folder = folder();
     let at = folder.path();
     for name in ["model.pkl", "model.parquet", "t.parquet", "model.onnx"] {
-        fails(at, &format!("fit ridge t.parquet --target y -o {name}"), 1, "end it with .safetensors");
+        fails(at, &format!("fit ridge t.parquet --target y -o {name}"), 1, "choose a name that ends with .safetensors");
         if name != "t.parquet" && name != "model.parquet" {
             fails(at, &format!("tune ridge t.parquet --target y -o {name}"), 1, ".safetensors");
         }
@@ -77,7 +77,7 @@ fn a_model_is_named_as_one() {
     }
     // a file without an extension may be the data
     std::fs::copy(at.join("t.parquet"), at.join("plain")).unwrap();
-    fails(at, "fit ridge plain --target y -o plain", 1, "this is also an input");
+    fails(at, "fit ridge plain --target y -o plain", 1, "it is also an input");
 }
 
 /// Runs `line` with OUT, t.parquet and model replaced by the given names.
@@ -189,7 +189,7 @@ fn a_limit_of_the_file_size_leaves_nothing() {
         let output = Command::new("sh").current_dir(at).args(["-c", &script]).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{name}: {stderr}");
-        assert!(stderr.contains("longer than it may be; raise the limit"), "{stderr}");
+        assert!(stderr.contains("the file would exceed the size limit; raise the limit"), "{stderr}");
         assert_eq!(files(at), before, "{name}");
     }
 }

@@ -20,7 +20,7 @@ fn options_that_cannot_be() {
         ("--threads 100000", 2, "at most 1024"),
         ("--memory 1B", 1, "raise --memory to"),
         ("--memory lots", 2, "512MiB"),
-        ("--rows 9..5", 2, "the range holds no row"),
+        ("--rows 9..5", 2, "the range is empty"),
         ("--rows -5..9", 2, "not a row number"),
         ("--folds 0", 2, "--folds"),
         ("--folds 301", 1, "there are 300"),

@@ -11,9 +11,9 @@ const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 
 const JUDGED_ROWS: usize = 100;
 
-/// Returns the delimiter that splits the largest fraction of the rows at the start of a file into
-/// the same number of fields; of several, the one with the most fields; a comma if there is none.
-/// The first rows may be a preamble, and so do not decide alone.
+/// Returns the delimiter that splits the largest fraction of the first rows into the same number of
+/// fields; of equal fractions, the one with the most fields; a comma if no delimiter splits rows.
+/// Several rows are compared, because the first ones may be a preamble.
 pub(super) fn delimiter(start: &[u8], dialect: Dialect) -> u8 {
     let score = |delimiter: &u8| {
         let counts = counts(start, Dialect { delimiter: *delimiter, ..dialect });
@@ -108,10 +108,10 @@ pub(super) fn push(
             values.append_option(optional(value(text, of), (text, words), false, "a number")?);
         }
         (Builder::Int(values), _) => {
-            values.append_option(optional(value(text, of), (text, words), true, "a whole number of 64 bits")?);
+            values.append_option(optional(value(text, of), (text, words), true, "an integer of 64 bits")?);
         }
         (Builder::Large(values), _) => {
-            let expected = "a whole number from 0 to 2^64 - 1";
+            let expected = "an integer from 0 to 2^64 - 1";
             values.append_option(optional(value(text, of), (text, words), true, expected)?);
         }
     }
@@ -143,8 +143,8 @@ fn optional<V>(
 
 /// Returns whether a field is missing in a column of numbers, dates or booleans: empty, a standard
 /// word, or one of `words`. `NaN` and `nan` are the number NaN in a column of floats, but missing
-/// if `whole`, as in a column of integers. In a text column only an empty field and `words` are
-/// missing.
+/// if `nan_is_missing`, as in a column of integers. In a text column only an empty field and
+/// `words` are missing.
 pub(super) fn is_missing(field: &[u8], whole: bool, words: &[String]) -> bool {
     field.is_empty()
         || WORDS.iter().any(|word| word.as_bytes() == field)

@@ -9,8 +9,8 @@
 //! Integers that begin with 0 are codes, which are text. Options permit a preamble
 //! ([`TextOptions::skip_lines`]), files without quotes ([`TextOptions::without_quotes`]) and rows
 //! with fewer fields than names ([`TextOptions::pad_rows`]). Fractions are rounded correctly.
-//! Decimal commas and thousands separators: see `sniffed`; numbers with a unit, a currency or `%`:
-//! see `written`.
+//! Decimal commas and thousands separators: see `column_sniffer`; numbers with a unit, a currency
+//! or `%`: see `number_notation`.
 //!
 //! Opening reads the file once to find its rows.
 
@@ -55,7 +55,7 @@ fn open(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn TableF
         && plain.facts().schema.columns.len() > 1
         && !plain.facts().schema.columns.iter().any(|column| column.name.as_bytes().contains(&QUOTE))
     {
-        let note = "quotation marks are read as letters: fields in quotes would not end on their lines";
+        let note = "quotation marks are read as ordinary characters: quoted fields would span several lines";
         plain.format.notes.insert(0, note.to_string());
         return Ok(Arc::new(plain));
     }
@@ -80,7 +80,7 @@ fn read(
         let mut lines = memchr::memchr_iter(b'\n', &first[start.offset as usize..]);
         let end = usize::try_from(options.skip_lines - 1).ok().and_then(|line| lines.nth(line));
         let Some(end) = end else {
-            let detail = format!("no line begins behind `skip_lines` {}; give a smaller number", options.skip_lines);
+            let detail = format!("it has no line after `skip_lines` {}; give a smaller number", options.skip_lines);
             return Err(table.file.malformed(detail));
         };
         start = RowStart { offset: start.offset + end as u64 + 1, line: options.skip_lines + 1 };
@@ -106,9 +106,9 @@ fn read(
         if quotes && memchr::memchr2(b'\n', b'\r', text).is_some() {
             *spans = true;
             if scan::is_torn(text, delimiter) {
-                let expected = "a delimiter or the end of the row behind a closing quote";
-                let remedy = "end the field in quotes on its line, write \"\" for a quote within, or set `no_quotes`";
-                return Err(Wrong::new(expected, "text behind a field of several lines", remedy).into());
+                let expected = "a delimiter or the end of the row after a closing quote";
+                let remedy = "close the quoted field on its line, write \"\" for a quote inside it, or set `no_quotes`";
+                return Err(Wrong::new(expected, "text after a field that spans several lines", remedy).into());
             }
         }
         if names.is_none() {
@@ -131,8 +131,8 @@ fn read(
     })?;
     let names: Vec<String> = names.ok_or_else(|| table.file.malformed("it is empty"))?;
     let marks = sniffed::found(&guesses, delimiter, options.decimal).map_err(|place| {
-        let remedy = "give `decimal` , for numbers such as 1,5, or `decimal` . where they are no numbers";
-        table.file.malformed(format!("the numbers of its column {:?} have commas; {remedy}", names[place]))
+        let remedy = "give `decimal` , for numbers such as 1,5, or `decimal` . if they are not numbers";
+        table.file.malformed(format!("the numbers of its column {:?} contain commas; {remedy}", names[place]))
     })?;
     let columns: Vec<_> = guesses.iter().zip(marks).map(|(guess, marks)| guess.resolved(marks)).collect();
     check_delimiter(delimiter, options, &names).map_err(|detail| table.file.malformed(detail))?;
@@ -189,8 +189,8 @@ fn check_delimiter(delimiter: u8, options: &TextOptions, names: &[String]) -> Re
     let Some(name) = names.iter().find(has_commas).filter(|_| !said) else { return Ok(()) };
     let (own, of) = (own.escape_default(), of.escape_default());
     Err(format!(
-        "'{own}' is between its fields, and '{of}' in the table of the fit, where the numbers of column {name:?} have commas; \
-         give `decimal` to say which mark is before its decimals"
+        "its delimiter is '{own}', but '{of}' in the table of the fit, and the numbers of column {name:?} have commas; \
+         give `decimal` to state its decimal mark"
     ))
 }
 
@@ -201,10 +201,10 @@ fn check_width(delimiter: u8, expected: usize, found: usize, pads: bool) -> Resu
     let delimiter = char::from(delimiter).escape_default();
     let fields = |n: usize| if n == 1 { "1 field".to_string() } else { format!("{n} fields") };
     let remedy = match found < expected {
-        true => "set `pad_rows` to take the fields at its end as missing, or set `delimiter`".to_string(),
+        true => "set `pad_rows` to treat the fields at its end as missing, or set `delimiter`".to_string(),
         false => format!(
-            "put quotes around fields with a '{delimiter}', set `delimiter`, or pass over lines before the names with \
-             `skip_lines`, and over lines of comment with grep -v '^#' FILE | kmill … -"
+            "put quotes around fields with a '{delimiter}', set `delimiter`, skip lines before the names with `skip_lines`, \
+             or remove comment lines with grep -v '^#' FILE | kmill … -"
         ),
     };
     let remedy = format!("correct the line, {remedy}");
@@ -234,12 +234,12 @@ impl Csv {
         let wrong = match column.kind {
             Kind::Text => Wrong::new(expected, found, NOT_UTF8),
             _ if row < infer => {
-                Wrong::new(expected, found, "write it as the other rows are written, or give `decimal` or `types`")
+                Wrong::new(expected, found, "write it like the other rows, or give `decimal` or `types`")
             }
             _ => Wrong::new(
                 format!("{expected} as in the first {infer} rows"),
                 found,
-                format!("correct it, or set `infer_rows` above {row} so that the column's type allows for it"),
+                format!("correct it, or set `infer_rows` above {row} so that it determines the type of the column"),
             ),
         };
         wrong.of_column(&column.name)
@@ -248,7 +248,7 @@ impl Csv {
 
 impl TextFormat for Csv {
     const NAME: &'static str = "CSV";
-    const UNENDED: &'static str = "look there for a quote that is not closed";
+    const UNENDED: &'static str = "check the row for an unclosed quote";
     type Scanner = RowScanner;
     type Chunk<'a> = CsvChunk<'a>;
 
@@ -262,12 +262,12 @@ impl TextFormat for Csv {
         let commas = match (named(Marks::Comma), named(Marks::Grouped)) {
             (Some(name), _) => Some(format!("numbers such as those of column {name} are read with decimal commas")),
             (None, Some(name)) => {
-                Some(format!("commas in the numbers of column {name} are read as marks between thousands"))
+                Some(format!("commas in the numbers of column {name} are read as thousands separators"))
             }
             (None, None) => None,
         };
         let more = self.notes.len().saturating_sub(MOST_NOTES);
-        let more = (more > 0).then(|| format!("{more} more columns are read in such ways"));
+        let more = (more > 0).then(|| format!("{more} more notes of this kind"));
         let all: Vec<String> =
             commas.into_iter().chain(self.notes.iter().take(MOST_NOTES).cloned()).chain(more).collect();
         (!all.is_empty()).then(|| all.join("; "))

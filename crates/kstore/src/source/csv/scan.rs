@@ -110,8 +110,8 @@ impl RowScanner {
     }
 }
 
-/// Returns whether a quoted field contains a line end and has text after its closing quote: then
-/// the quotation marks are ordinary characters, some lines apart.
+/// Returns whether a quoted field contains a line end and has text after its closing quote. Such
+/// quotation marks are ordinary characters on different lines.
 pub(super) fn is_torn(row: &[u8], delimiter: u8) -> bool {
     let (mut state, mut spans) = (State::FieldStart, false);
     for byte in row {
@@ -175,8 +175,8 @@ impl Splitter {
         self.ends.resize(self.ends.len().max(most), 0);
         self.unquoted.resize(self.unquoted.len().max(row.len() + 1), 0);
         self.quoted.reset();
-        // an empty line first: only the start of a file has a byte order mark, and the reader would
-        // look for one
+        // an empty line first, because the reader removes a byte order mark at the start of its
+        // input, but inside the file these bytes are text
         let (mut written, mut count, mut rest) = (0, 0, row);
         self.quoted.read_record(b"\n", &mut [], &mut []);
         loop {

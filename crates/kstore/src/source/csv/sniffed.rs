@@ -20,7 +20,7 @@ pub(super) struct Sniffed {
     marked: Option<String>,
     code: Option<String>,
     mark: Option<String>,
-    /// Whether any value does not have this form, for each form of dates.
+    /// For each form of dates, whether some value does not have this form.
     undated: [bool; DATES.len()],
 }
 
@@ -108,8 +108,7 @@ impl Sniffed {
         }
     }
 
-    /// Returns whether other files of the same table cannot detect this type of the column by
-    /// themselves.
+    /// Returns whether other files of the same table may fail to detect this type of the column.
     pub(super) fn is_resolved(&self, of: &ColumnType) -> bool {
         !of.is_plain() && (*of != ColumnType::Text || self.known.is_some() || self.code.is_some())
     }
@@ -117,7 +116,7 @@ impl Sniffed {
     pub(super) fn notes(&self, name: &str, of: &ColumnType) -> Vec<String> {
         let number = *of != ColumnType::Text;
         let code = self.code.iter().filter(|_| !number && self.known.is_none()).map(|code| {
-            format!("column {name} is read as text, because values such as {code} begin with 0; `types` {name}=number reads numbers")
+            format!("column {name} is read as text, because values such as {code} begin with 0; `types` {name}=number reads them as numbers")
         });
         let marked = self.marked.iter().filter(|_| number).map(|number| {
             format!("values such as {number} of column {name} are read as numbers; `types` {name}=text keeps them as they are")
@@ -144,7 +143,7 @@ pub(super) fn found(columns: &[Sniffed], delimiter: u8, decimal: Option<u8>) -> 
         Ok(match (decimal, delimiter) {
             (Some(b','), _) => Marks::Comma,
             (Some(_), _) => Marks::Point,
-            // 1.234 in a file with columns of 1,5
+            // 1.234 next to columns of numbers such as 1,5
             (None, b';') if comma || commas && column.by(Marks::Comma) != Guess::Text => Marks::Comma,
             (None, b',') if grouped => Marks::Grouped,
             (None, _) if comma => return Err(place),

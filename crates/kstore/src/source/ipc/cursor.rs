@@ -62,8 +62,8 @@ impl<'a> IpcCursor<'a> {
         Ok(self.pass(rows))
     }
 
-    /// Reads the next rows of column `block` into `x`, and the other columns like
-    /// [`IpcCursor::load`].
+    /// Reads the next rows of column `block` into `x`, and all other columns into the
+    /// chunk.
     fn load_block(&mut self, block: usize, x: &mut [u8], stride: usize) -> Result<Option<usize>> {
         self.reach()?;
         let rows = self.by_text(self.next_rows(x.len() / stride))?;
@@ -126,7 +126,7 @@ impl<'a> IpcCursor<'a> {
         let root = places.first()?.root;
         let fits = self.columns[root].root.numbers() == Some((element, count));
         let ordered = places.iter().enumerate().all(|(item, place)| place.root == root && place.item == item);
-        // a column that is requested twice is also viewed
+        // a column that is requested again must be loaded for `view`
         let once = self.chunk.places[count..].iter().all(|place| place.root != root);
         (fits && ordered && once).then_some(root)
     }
@@ -151,7 +151,7 @@ impl FileCursor for IpcCursor<'_> {
 
     fn view(&self, index: usize) -> Result<View<'_>> {
         let column = &self.columns[self.chunk.places[index].root];
-        let unread = || self.file.malformed(format!("a column of {}", kind(&column.root.data_type)));
+        let unread = || self.file.malformed(format!("a column of {} is not supported", kind(&column.root.data_type)));
         self.chunk.view(index).ok_or_else(unread)
     }
 }

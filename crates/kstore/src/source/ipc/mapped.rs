@@ -9,7 +9,7 @@ use kpass::element::Plain;
 
 /// A mapped Arrow IPC file, whose numeric columns are used in place.
 ///
-/// Nobody may truncate or change the file while it is mapped, see [`Mapped`].
+/// No process may truncate or change the file while it is mapped, see [`Mapped`].
 #[derive(Debug)]
 pub struct MappedIpc<'a> {
     file: &'a IpcFile,
@@ -58,11 +58,11 @@ impl MappedIpc<'_> {
             return Err(Error::NoSuchColumn { path: path.to_path_buf(), name: name.to_string(), hint });
         };
         let Some((_, width)) = root.numbers().filter(|(element, _)| *element == V::ELEMENT) else {
-            let expected = format!("{} was asked for", Kind::from(V::ELEMENT));
+            let expected = format!("{} was requested", Kind::from(V::ELEMENT));
             return Err(Error::wrong_type(path, name, kind(&root.data_type).to_string(), expected));
         };
         let block = file.batches.get(batch);
-        let block = block.ok_or_else(|| bytes.malformed(format!("it has {} batches", file.batches.len())))?;
+        let block = block.ok_or_else(|| bytes.malformed(format!("it has only {} batches", file.batches.len())))?;
         let batch = Batch::read(bytes, block).map_err(|error| error.of(path, NAME))?;
         if batch.codec.is_some() {
             return Err(bytes.malformed("it is compressed and cannot be used in place; write it uncompressed"));
@@ -76,6 +76,6 @@ impl MappedIpc<'_> {
         let count = count.filter(|count| (*count as u64).saturating_mul(size_of::<V>() as u64) <= values.length);
         let place = usize::try_from(values.at).ok().zip(count);
         let values = place.and_then(|(at, count)| self.map.slice(at, count));
-        values.ok_or_else(|| bytes.malformed(format!("column {name:?} is too short or lies at an odd address")))
+        values.ok_or_else(|| bytes.malformed(format!("column {name:?} is too short or not aligned")))
     }
 }

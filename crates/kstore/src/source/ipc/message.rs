@@ -97,8 +97,8 @@ impl Batch {
         Ok(Self::new(batch, block)?)
     }
 
-    /// Reads the metadata of a dictionary: its number, whether its values continue earlier ones,
-    /// and the values.
+    /// Reads the metadata of a dictionary: its ID, whether its values continue earlier ones, and
+    /// the values.
     pub(super) fn dictionary(file: &Positioned, block: &Block) -> Result<(i64, bool, Self), LoadError> {
         let bytes = block.metadata(file)?;
         let message = root_as_message(&bytes).map_err(|_| "a message is damaged".to_string())?;
@@ -108,7 +108,7 @@ impl Batch {
     }
 
     fn new(batch: ipc::RecordBatch<'_>, block: &Block) -> Result<Self, String> {
-        let size = |value: i64| u64::try_from(value).map_err(|_| format!("a batch with a length of {value}"));
+        let size = |value: i64| u64::try_from(value).map_err(|_| format!("a batch with the invalid length {value}"));
         let mut nodes = Vec::new();
         for node in batch.nodes().iter().flatten() {
             nodes.push(Node { rows: size(node.length())?, nulls: size(node.null_count())? });
@@ -127,7 +127,7 @@ impl Batch {
         }
         let codec = batch.compression().map(|compression| compression.codec());
         if codec.is_some_and(|codec| !CODECS.contains(&codec)) {
-            return Err("it has a compression that is not known; lz4 and zstd are read".to_string());
+            return Err("its compression is unknown; lz4 and zstd are supported".to_string());
         }
         Ok(Self { rows: size(batch.length())?, nodes, buffers, variadic, codec })
     }
@@ -174,7 +174,7 @@ impl Root {
     }
 }
 
-/// Returns the columns in the order of storage; `dictionary` returns the number of a column's
+/// Returns the columns in the order of storage; `dictionary` returns the ID of a column's
 /// dictionary.
 pub(super) fn roots(fields: &Fields, version: MetadataVersion, dictionary: impl Fn(usize) -> Option<i64>) -> Vec<Root> {
     // files from before Arrow 1.0 have a validity bitmap for unions

@@ -85,7 +85,7 @@ impl IpcFile {
         if stored.endianness() == Endianness::Big || cfg!(target_endian = "big") {
             return Err("its numbers are big-endian; write it on a little-endian machine".to_string().into());
         }
-        let schema = try_fb_to_schema(stored).map_err(|_| "a column has a type that is not known here".to_string())?;
+        let schema = try_fb_to_schema(stored).map_err(|_| "a column has an unknown type".to_string())?;
         let dictionary = |index| Some(stored.fields()?.get(index).dictionary()?.id());
         let roots = message::roots(schema.fields(), footer.version(), dictionary);
         let batches = blocks(&footer, false, &file)?;
@@ -275,7 +275,7 @@ fn footer(file: &Positioned) -> Result<Vec<u8>> {
     let size = i32::from_le_bytes([a, b, c, d]);
     let room = length.saturating_sub(10 + start.len() as u64);
     let size = u64::try_from(size).ok().filter(|size| *size <= room);
-    let Some(size) = size else { return Err(file.malformed("its footer has an impossible length")) };
+    let Some(size) = size else { return Err(file.malformed("its footer has an invalid length")) };
     let mut footer = vec![0; size as usize];
     read(file, &mut footer, length - 10 - size).map_err(|error| error.of(file.path(), NAME))?;
     Ok(footer)

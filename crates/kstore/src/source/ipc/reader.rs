@@ -82,7 +82,7 @@ impl<'a> ColumnReader<'a> {
         let column = self.root;
         let array = match &column.data_type {
             DataType::Dictionary(keys, values) => {
-                let id = column.dictionary.ok_or_else(|| "a dictionary without a number".to_string())?;
+                let id = column.dictionary.ok_or_else(|| "a dictionary without an ID".to_string())?;
                 let (values, keys) = (ipc.dictionary(id, values)?, self.array(keys, rows)?);
                 // a key beyond the dictionary returns an error instead of a panic
                 take(&values, &keys, Some(TakeOptions { check_bounds: true }))?
@@ -118,7 +118,7 @@ impl<'a> ColumnReader<'a> {
                 data.add_buffer(rebased(&starts, data_type)).add_buffer(text)
             }
             DataType::FixedSizeList(item, size) => {
-                let size = u64::try_from(*size).map_err(|_| format!("lists of {size} items"))?;
+                let size = u64::try_from(*size).map_err(|_| format!("lists of the invalid length {size}"))?;
                 let item = self.part(next, item.data_type(), items.start * size..items.end * size)?.0;
                 data.add_child_data(item)
             }
@@ -131,7 +131,7 @@ impl<'a> ColumnReader<'a> {
                     [whole] => whole.to_data(),
                     parts => concat(&parts.iter().map(AsRef::as_ref).collect::<Vec<_>>())?.to_data(),
                 };
-                // no part is read after a list, so `next` need not pass its items
+                // no part follows a list, so `next` need not skip its items
                 data.add_buffer(rebased(&starts, data_type)).add_child_data(item)
             }
             DataType::Struct(fields) => {
@@ -143,7 +143,7 @@ impl<'a> ColumnReader<'a> {
                 data
             }
             other => match value_bytes(other) as u64 {
-                0 => return Err(format!("a column of {}, which is not read", kind(other)).into()),
+                0 => return Err(format!("a column of {}, which is not supported", kind(other)).into()),
                 size => {
                     let into = std::mem::take(&mut self.spare);
                     data.add_buffer(self.stored[slot].buffer_in(items.start * size, count * size, into)?)
@@ -192,7 +192,7 @@ impl<'a> ColumnReader<'a> {
         for view in views.iter_mut().filter(|view| **view as u32 > INLINE) {
             let ByteView { length, buffer_index, offset, .. } = ByteView::from(*view);
             let from = self.stored.get(2 + buffer_index as usize);
-            let from = from.ok_or_else(|| format!("a text in buffer {buffer_index}, which is not there"))?;
+            let from = from.ok_or_else(|| format!("a text in buffer {buffer_index}, which does not exist"))?;
             let place = u32::try_from(texts.len()).map_err(|_| "texts of more than 4 GiB".to_string())?;
             from.append(offset.into(), length as usize, &mut texts)?;
             *view = ByteView { length, buffer_index: 0, offset: place, ..ByteView::from(*view) }.into();
@@ -200,7 +200,7 @@ impl<'a> ColumnReader<'a> {
         Ok((Buffer::from_vec(views), Buffer::from_vec(texts)))
     }
 
-    /// Returns how many rows of the range have at most `most` bytes of text together; at least one.
+    /// Returns how many rows of the range have at most `max_bytes` of text together; at least one.
     pub(super) fn rows_of_text(&self, rows: Range<u64>, most: u64) -> Result<u64, LoadError> {
         let mut held = 0u64;
         let mut lengths = self.text_lengths(rows.clone())?.into_iter();
@@ -275,10 +275,10 @@ pub(super) fn whole(file: &Positioned, root: &Root, batch: &Batch) -> Result<Arr
 /// Texts of a batch up to this many bytes are not measured individually: they are counted as one
 /// text.
 const SMALL: u64 = 64 << 10;
-/// Number of values that are read together: few, because a buffer is never held as a whole.
+/// Number of values that are read at once: small, so that no buffer is in memory as a whole.
 const LOOK: u64 = 8 << 10;
 
-/// Calls `look` with the first values of a buffer, each `size` bytes long, in order. A compressed
+/// Calls `visit` with the first values of a buffer, each `size` bytes long, in order. A compressed
 /// buffer is unpacked as a stream: no memory is planned for it yet, and a batch of equal rows may
 /// unpack to a thousand times its size in the file.
 fn each(

@@ -70,11 +70,11 @@ impl Stored {
 }
 
 fn too_short(needed: u64, length: u64) -> LoadError {
-    format!("a buffer has {length} bytes where its rows need {needed}").into()
+    format!("a buffer has {length} bytes, but its rows need {needed}").into()
 }
 
-/// Memory of a compressed buffer, 0 for others; or of a column in addition to the numbers or views
-/// of a chunk.
+/// Memory of a compressed buffer (0 for an uncompressed one), or of a column without the numbers or
+/// views of a chunk.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cost {
     /// Unpacked bytes, which are held as long as the batch.
@@ -173,7 +173,7 @@ fn packed(file: &Positioned, span: Span) -> Result<(Option<u64>, Span), LoadErro
     match i64::from_le_bytes(prefix) {
         -1 => Ok((None, rest)),
         length => {
-            let length = u64::try_from(length).map_err(|_| format!("a buffer with a length of {length}"))?;
+            let length = u64::try_from(length).map_err(|_| format!("a buffer with the invalid length {length}"))?;
             Ok((Some(length), rest))
         }
     }

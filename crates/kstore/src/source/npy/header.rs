@@ -91,7 +91,7 @@ pub(crate) fn header_text(bytes: &[u8]) -> Result<(&str, usize), String> {
             let raw = bytes.get(8..12).and_then(|raw| raw.try_into().ok()).ok_or_else(short)?;
             (12, u32::from_le_bytes(raw) as usize)
         }
-        other => return Err(format!("version {other} of the format is unknown; 1, 2 and 3 are read")),
+        other => return Err(format!("version {other} of the format is unknown; 1, 2 and 3 are supported")),
     };
     let end = start + length;
     if length > HEADER_LIMIT {
@@ -109,7 +109,7 @@ fn field<'a>(text: &'a str, key: &str) -> Result<&'a str, String> {
     let value = text[after..].trim_start().strip_prefix(':').ok_or_else(missing)?.trim_start();
     let end = match value.chars().next() {
         Some('(') => value.find(')').map(|end| end + 1),
-        Some('[') => return Err("it holds records with named fields; only plain arrays are read".to_string()),
+        Some('[') => return Err("it holds records with named fields; only plain arrays are supported".to_string()),
         _ => value.find([',', '}']),
     };
     let value = &value[..end.ok_or_else(missing)?];
@@ -124,19 +124,19 @@ fn element(descr: &str) -> Result<(Element, bool), String> {
             return Err("its values are Python objects; save numbers, with array.astype('<f4')".to_string());
         }
         return Err(format!(
-            "values of type {descr:?} are not read; f2, f4, f8, i1 to i8, u1 to u8 and b1 are (array.astype('<f4'))"
+            "values of type {descr:?} are not supported; use f2, f4, f8, i1 to i8, u1 to u8 or b1 (array.astype('<f4'))"
         ));
     };
     match order {
         "<" | "|" | "=" => Ok((element, false)),
         ">" => Ok((element, element.size() > 1)),
-        _ => Err(format!("a type is written like '<f4', not {descr:?}")),
+        _ => Err(format!("its type {descr:?} is invalid, expected one such as '<f4'")),
     }
 }
 
 /// Returns the rows and columns of `(3, 2)` or `(3,)`.
 fn shape(text: &str) -> Result<(u64, usize), String> {
-    let wrong = || format!("a shape is written like (1000, 8), not {text:?}");
+    let wrong = || format!("its shape {text:?} is invalid, expected one such as (1000, 8)");
     let inner = text.strip_prefix('(').and_then(|text| text.strip_suffix(')')).ok_or_else(wrong)?;
     let parts = inner.split(',').map(str::trim).filter(|part| !part.is_empty());
     let sizes: Vec<u64> = parts.map(|part| part.parse().map_err(|_| wrong())).collect::<Result<_, _>>()?;

@@ -90,7 +90,7 @@ impl PageReader for Checked {
             }
             Some(page) => match has_lengths(page, self.levels) {
                 Some(()) => None,
-                None => Some("a page of texts claims other lengths than it has values".to_string()),
+                None => Some("the lengths in a page of texts do not match its values".to_string()),
             },
             None => None,
         };

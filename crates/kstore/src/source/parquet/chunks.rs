@@ -168,8 +168,8 @@ pub(super) type Buffered = BufReader<FromPlace>;
 pub(super) struct FromPlace {
     source: Source,
     at: u64,
-    /// Limit on the page size; checked on the first read, which gets a page header, and then
-    /// `None`.
+    /// Limit on the page size until the first read, which reads a page header and checks its size;
+    /// then `None`.
     limit: Option<usize>,
 }
 
@@ -188,7 +188,7 @@ impl Read for FromPlace {
             Some(size) => {
                 (size > limit).then(|| format!("a page claims {size} bytes and its column has at most {limit}"))
             }
-            None => Some("a page has a header of another form".to_string()),
+            None => Some("a page has an invalid header".to_string()),
         });
         if let Some(fault) = fault {
             return Err(io::Error::new(io::ErrorKind::InvalidData, fault));

@@ -70,7 +70,7 @@ impl ParquetFile {
         let mut rows = 0u64;
         for group in metadata.metadata().row_groups() {
             let more = u64::try_from(group.num_rows()).ok().and_then(|more| rows.checked_add(more));
-            rows = more.ok_or_else(|| file.malformed("a row group with an impossible number of rows"))?;
+            rows = more.ok_or_else(|| file.malformed("a row group with an invalid number of rows"))?;
         }
         let pairs = || metadata.metadata().file_metadata().key_value_metadata().into_iter().flatten();
         let value = |key: &str| pairs().filter(|pair| pair.key == key).find_map(|pair| pair.value.as_deref());
@@ -189,9 +189,9 @@ fn reader(
     ParquetRecordBatchReader::try_new_with_row_groups(&levels, &groups, rows.min(groups.num_rows()), selection)
 }
 
-/// Returns the length of the list in the first row. Only this length tells the number of columns of
-/// a list of numbers: Parquet has no lists of a fixed length. `None` if the first list is missing
-/// or empty.
+/// Returns the length of the list in the first row; `None` if this list is missing or empty. It
+/// determines the number of columns of a list of numbers, because Parquet has no lists of a fixed
+/// length.
 fn first_length(file: &Positioned, metadata: &ArrowReaderMetadata, root: usize) -> Result<Option<usize>> {
     let batch =
         scan(file, (metadata, root), 1, |mut reader| reader.next().transpose().map_err(|error| damaged(file, &error)))?;
@@ -243,7 +243,7 @@ fn check_ends(file: &Positioned) -> Result<()> {
         (_, true) => Ok(()),
         (true, false) => Err(file.malformed("it is truncated: its footer is missing; copy or write it again")),
         (false, false) if &start == b"PARE" => Ok(()),
-        (false, false) => Err(file.malformed("it is no Parquet file: it does not start with PAR1")),
+        (false, false) => Err(file.malformed("it is not a Parquet file: it does not start with PAR1")),
     }
 }
 
@@ -339,14 +339,14 @@ impl FileCursor for ParquetCursor<'_> {
         let Some(batch) = file.decoded(|| self.reader.next())? else {
             let left = self.left.end - self.left.start;
             if left > 0 {
-                return Err(file.malformed(format!("{left} rows fewer than its footer promises")));
+                return Err(file.malformed(format!("it has {left} rows fewer than its footer states")));
             }
             return Ok(0);
         };
         let batch = batch.map_err(|error| damaged(file, &error))?;
         let end = self.left.start + batch.num_rows() as u64;
         if end > self.left.end {
-            return Err(file.malformed("more rows than its footer promises"));
+            return Err(file.malformed("it has more rows than its footer states"));
         }
         let take = || self.chunk.take(&self.parquet.layout, &batch, self.left.start, (file.path(), NAME));
         file.decoded(take)??;
@@ -357,7 +357,7 @@ impl FileCursor for ParquetCursor<'_> {
     fn view(&self, index: usize) -> Result<View<'_>> {
         self.chunk.view(index).ok_or_else(|| {
             let field = self.parquet.metadata.schema().field(self.chunk.roots[self.chunk.places[index].root]);
-            self.parquet.file.malformed(format!("a column of {}", data_type::kind(field.data_type())))
+            self.parquet.file.malformed(format!("a column of {} is not supported", data_type::kind(field.data_type())))
         })
     }
 }

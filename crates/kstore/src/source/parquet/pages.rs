@@ -48,13 +48,13 @@ pub(super) struct DecoderBytes {
     /// and as decompressed.
     pub(super) fixed: usize,
     /// Maximum bytes of pages for each row of a batch. A batch of texts holds the pages that
-    /// contain them. A batch of numbers holds a copy, which the caller counts: 0.
+    /// contain them. A batch of numbers holds no pages (0): the caller counts its copy.
     pub(super) per_row: usize,
 }
 
 const VIEW_BYTES: usize = 16;
 
-/// Chunks up to this many bytes are not walked: they are counted as one page.
+/// Headers of chunks up to this many bytes are not read: the chunk is counted as one page.
 const SMALL: usize = 64 << 10;
 
 pub(super) fn footprint(file: &Positioned, groups: &[RowGroupMetaData], leaf: usize) -> DecoderBytes {
@@ -180,7 +180,7 @@ impl ChunkReader for Headers {
     fn get_read(&self, start: u64) -> Result<Buffered, ParquetError> {
         let mut header = self.file.get_read(start)?;
         let size = page_size(header.fill_buf()?);
-        let size = size.ok_or_else(|| ParquetError::General("a page header of another form".to_string()))?;
+        let size = size.ok_or_else(|| ParquetError::General("a page has an invalid header".to_string()))?;
         self.size.store(size, Ordering::Relaxed);
         Ok(header)
     }

@@ -25,15 +25,16 @@ pub(super) fn check_depth(file: &Positioned) -> Result<()> {
     match depth(&footer).filter(|depth| *depth > DEEPEST) {
         None => Ok(()),
         Some(depth) => {
-            let remedy = "write the values of nested columns as columns of their own";
-            Err(file
-                .malformed(format!("its columns are nested {depth} levels deep, of {DEEPEST} that are read; {remedy}")))
+            let remedy = "write the values of nested columns as separate columns";
+            Err(file.malformed(format!(
+                "its columns are nested {depth} levels deep, and at most {DEEPEST} are supported; {remedy}"
+            )))
         }
     }
 }
 
-/// Returns the number of nodes on the deepest path in the schema; `None` for a footer of another
-/// form.
+/// Returns the number of nodes on the deepest path in the schema; `None` if the footer has no list
+/// of nodes.
 fn depth(mut footer: &[u8]) -> Option<usize> {
     let mut deepest = None;
     fields(&mut footer, &mut |left, field, kind| {
@@ -59,8 +60,8 @@ fn depth(mut footer: &[u8]) -> Option<usize> {
     deepest
 }
 
-/// Returns the unpacked bytes of a page from the first bytes of its header; `None` for another
-/// form.
+/// Returns the unpacked bytes of a page from the first bytes of its header; `None` if they are not
+/// a page header.
 pub(super) fn page_size(mut header: &[u8]) -> Option<usize> {
     let mut size = None;
     fields(&mut header, &mut |left, field, kind| match (field, kind) {
@@ -101,7 +102,7 @@ fn list(left: &mut &[u8]) -> Option<(u64, u8)> {
     Some((count, byte & 0x0f))
 }
 
-/// Reads a field, given its number and type; `None` ends the structure.
+/// Reads a field, given its number and type; returns `None` to stop reading.
 type Visit<'v> = dyn FnMut(&mut &[u8], u64, u8) -> Option<()> + 'v;
 
 fn fields(left: &mut &[u8], visit: &mut Visit<'_>) -> Option<()> {

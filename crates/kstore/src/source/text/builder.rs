@@ -27,7 +27,7 @@ pub(crate) enum Guess {
 }
 
 impl Guess {
-    /// Returns the type that holds the values of both; `None` if the types cannot be mixed.
+    /// Returns the type that represents the values of both; `None` if the types cannot be mixed.
     pub(crate) fn with(self, other: Self) -> Option<Self> {
         Some(match (self, other) {
             (known, other) if known == other => known,
@@ -68,7 +68,7 @@ impl Builder {
             Kind::Int { signed: true, .. } | Kind::Time(_) => Self::Int(Int64Builder::new()),
             Kind::Int { signed: false, .. } => Self::Large(UInt64Builder::new()),
             Kind::Bool => Self::Bool(BooleanBuilder::new()),
-            // no text is read as the kinds other than `Text`
+            // text formats have no columns of the kinds other than `Text`
             Kind::Text | Kind::Binary | Kind::Sparse(_) | Kind::Other(_) => Self::Text(StringBuilder::new()),
         }
     }

@@ -173,8 +173,8 @@ impl TextOptions {
         Self { missing_words, ..self }
     }
 
-    /// Sets how other rows were read, for everything that these options leave open. Columns that a
-    /// file does not have are ignored.
+    /// Sets how earlier rows were read, such as in the fit. This applies to everything that these
+    /// options do not set. Columns that a file does not have are ignored.
     #[doc(hidden)]
     #[must_use]
     pub fn like(mut self, mut reading: TextReading) -> Self {
@@ -183,14 +183,14 @@ impl TextOptions {
         Self { like: reading, ..self }
     }
 
-    /// Returns whether the reading of other rows is set.
+    /// Returns whether the reading of earlier rows is set.
     #[doc(hidden)]
     pub fn is_alike(&self) -> bool {
         !self.like.is_default()
     }
 
-    /// Returns the type of a column, if it is known. A decimal mark set by the caller overrides the
-    /// one of other rows.
+    /// Returns the type of a column, if it is set here or in the reading of earlier rows. A decimal
+    /// mark set here overrides the decimal mark of earlier rows.
     pub(crate) fn type_of(&self, name: &str) -> Option<ColumnType> {
         match (self.types.get(name).or(self.like.types.get(name)).cloned(), self.decimal) {
             (Some(ColumnType::Number(form)), Some(_)) => Some(ColumnType::Number(NumberForm { marks: None, ..form })),

@@ -7,8 +7,8 @@ use std::io;
 /// otherwise fill the memory.
 pub(crate) const RECORD_LIMIT: usize = 16 << 20;
 
-/// Maximum bytes of a row that are kept before its end is known: the end of a longer row is found
-/// first, so that a row that is too long is rejected without being held.
+/// Maximum bytes of a row that are buffered before its end is found. The end of a longer row is
+/// searched without buffering, so that a row that is too long is rejected in little memory.
 pub(crate) const UNSEEN: usize = 4 * BLOCK_BYTES;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub(crate) enum RecordError {
         expected: u64,
         found: u64,
     },
-    /// The row that begins here is longer than [`RECORD_LIMIT`].
+    /// The row that begins here exceeds the maximum length of a row.
     TooLong(RowStart),
     /// The row that begins here does not end before the file does.
     Unended(RowStart),
@@ -64,7 +64,7 @@ pub(crate) struct Records<S> {
 }
 
 impl<S: Scanner> Records<S> {
-    /// Returns the rows from `place` on, which must lie between rows or at the first byte of a row.
+    /// Returns the rows from `start` on, which must lie between rows or at the first byte of a row.
     pub(crate) fn new(file: Positioned, scanner: S, place: RowStart) -> Self {
         Self { file, scanner, line: place.line, buffer: Vec::new(), base: place.offset, start: 0, end: 0 }
     }

@@ -3,8 +3,8 @@
 use super::records::{Record, RecordError, Records, RowStart, Scanner, UNSEEN};
 use crate::source::positioned::{BLOCK_BYTES, Positioned};
 
-/// Initial number of rows between two stored positions: a cursor skips half as many on average
-/// before its first row, a thirtieth of a segment.
+/// Initial number of rows between two stored positions. A cursor skips half of this on average
+/// before its first row, which is a thirtieth of a segment.
 const EVERY: u64 = 4096;
 
 /// Maximum number of stored positions: 1 MiB. For a file with more rows every second position is

@@ -109,8 +109,8 @@ impl<F: TextFormat> TextTable<F> {
         Ok((start, RowStart { offset: mark, line: 1 }))
     }
 
-    /// Finds the rows from `start` on in one pass. `take` inspects each record, and returns whether
-    /// it is a row.
+    /// Finds the rows from `start` on in one pass. `is_row` inspects each record, and returns
+    /// whether it is a row.
     pub(crate) fn index(
         &mut self,
         start: RowStart,

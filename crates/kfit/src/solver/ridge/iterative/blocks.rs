@@ -11,11 +11,11 @@ use kstore::pass::Observer;
 use kstore::scratch::{Cache, CacheWriter, Scratch};
 use kstore::{Pass, RowBlock, RowSource, TableShape};
 
-/// Minimum number of rows in memory that one call to the work function receives: with a few hundred
-/// rows most of its time would go into loading its own data into the cache.
+/// Minimum number of rows in memory that one call of a row function receives. With a few hundred
+/// rows the function would spend most of its time on loading its own data into the cache.
 pub(crate) const TOGETHER: usize = 1 << 13;
 
-/// Tiles that are read ahead from scratch; kernel rows are long.
+/// Number of tiles that are read ahead from scratch; small, because kernel rows are long.
 pub(crate) const READ_AHEAD: usize = 1;
 
 /// Numbers of rows whose blocks may be stored.
@@ -81,8 +81,8 @@ impl<'a, T: Real> Blocks<'a, T> {
         (self.kept.iter().map(|block| block.rows.len()).sum(), self.stored.as_ref().map_or(0, |s| s.len() as usize))
     }
 
-    /// Calls `work` with every block, in row order, and returns the number of passes over the
-    /// table. The first visit stores as many blocks as fit.
+    /// Calls a function with every block, in row order, and returns the number of passes over the
+    /// table. The first visit stores the blocks that fit.
     ///
     /// # Errors
     /// The rows or the scratch folder cannot be read or written; [`kstore::Error::Interrupted`].
@@ -116,8 +116,7 @@ impl<'a, T: Real> Blocks<'a, T> {
             }
             let (b, y) = (rows.len(), targets_of(blocks.targets, rows)?);
             if memory >= b {
-                // untouched zero pages: the threads that write the values are the first to touch
-                // them
+                // fresh zero pages, so that the threads that write the values first touch them
                 let mut k = vec![T::ZERO; b * m];
                 blocks.values(rows, &mut k);
                 work(KernelBlock { k: &k, m }, y.as_ref());
@@ -152,8 +151,8 @@ impl<'a, T: Real> Blocks<'a, T> {
         Ok(Some(scratch.cache_up_to(shape, self.source.range(), rows)?))
     }
 
-    /// Calls `work` with the rows that `takes` selects, in row order. Stored blocks in memory
-    /// provide their rows; one pass computes the others.
+    /// Calls a function with the selected rows, in row order. Blocks in memory provide their rows;
+    /// one pass computes the others.
     pub(crate) fn visit_some(
         &self,
         observer: &dyn Observer,

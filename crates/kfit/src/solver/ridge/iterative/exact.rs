@@ -1,7 +1,7 @@
 //! Exact kernel ridge regression, in its dual.
 //!
 //! Minimises (1/n) Σ (y_i − c − f(x_i))² + lambda‖f‖² over the whole reproducing kernel Hilbert
-//! space. With μ = lambda·n and H of [`super::constant`], f(x) = Σ_i a_i k(x_i, x) with
+//! space. With μ = lambda·n and H of [`super::centring`], f(x) = Σ_i a_i k(x_i, x) with
 //!
 //! ```text
 //! (H K H + μI) β = H y,     a = H β,     c = γ mean(y − K a),
@@ -19,8 +19,8 @@
 //! A residual r of the system changes f at the rows by K(K + μI)⁻¹r, at most by ‖r‖: the reported
 //! relative residual bounds the error of the fitted values relative to the (centred) targets. It is
 //! computed with kernel values in f64, because the iteration's f32 values have rounding errors of
-//! 6e-8, which coefficients of size 1/μ amplify. If this matters, the true residual replaces the
-//! recurrence's, and the iteration continues: iterative refinement.
+//! 6e-8, which coefficients of size 1/μ amplify. If the difference matters, the true residual
+//! replaces the residual of the recurrence, and the iteration continues (iterative refinement).
 //!
 //! Reference: Díaz, Epperly, Frangella, Tropp, Webber, "Robust, randomized preconditioning for
 //! kernel ridge regression", arXiv 2304.12465, 2023 (RPCholesky preconditioning, section 2).
@@ -95,9 +95,9 @@ impl ExactProblem<'_> {
 
     /// Solves by a Cholesky factor in f64. `x` is n x d row-major.
     ///
-    /// `leave_one_out` adds n³/3 flops for the error of every row under the fit to the others at
-    /// the same μ. With R = H (H K H + μI)⁻¹ H it is a_i / R_ii, because y − c − K a = μ R y and
-    /// the weight of a row's own target in its fitted value is 1 − μ R_ii.
+    /// `leave_one_out` adds n³/3 flops for the error of every row under the fit to the other rows
+    /// at the same μ. With R = H (H K H + μI)⁻¹ H this error is a_i / R_ii, because y − c − K a = μ
+    /// R y and the weight of a row's own target in its fitted value is 1 − μ R_ii.
     pub(crate) fn direct(
         &self,
         kernel: &dyn KernelFunction<f64>,
@@ -137,7 +137,7 @@ impl ExactProblem<'_> {
     }
 
     /// Solves by preconditioned conjugate gradient until ‖r‖ ≤ tolerance·‖H y‖ for every target,
-    /// with at most `room` bytes of stored kernel values.
+    /// with at most `kernel_bytes` bytes of stored kernel values.
     pub(crate) fn iterative<T: Real>(
         &self,
         (kernel, exact): (&dyn KernelFunction<T>, &dyn KernelFunction<f64>),

@@ -8,14 +8,14 @@
 //! ```
 //!
 //! (Foster et al., "Stable and efficient Gaussian process calculations", JMLR 10, 2009). The
-//! textbook form of Woodbury takes R from the Cholesky factor of FᵀF + μI alone, whose rounding
-//! errors, amplified by (‖F‖²/μ)², spoil the directions that matter most. A second Cholesky
-//! factorisation of the nearly orthogonal result of the first removes them (CholeskyQR2: Yamamoto,
-//! Nakatsukasa, Yanagisawa, Fukaya, ETNA 44, 2015) while the condition number √(‖F‖²/μ + 1) is
-//! below 1e8, and consists of dense products. Q is not stored, only F, in `T`, and two triangular
-//! factors.
+//! textbook form of the Woodbury identity takes R from a single Cholesky factor of FᵀF + μI, whose
+//! rounding errors, amplified by (‖F‖²/μ)², spoil the most important directions. A second Cholesky
+//! factorisation of the nearly orthogonal result of the first removes these errors (CholeskyQR2:
+//! Yamamoto, Nakatsukasa, Yanagisawa, Fukaya, ETNA 44, 2015) if the condition number √(‖F‖²/μ + 1)
+//! is below 1e8, and consists of dense products. Only F, in `T`, and two triangular factors are
+//! stored.
 //!
-//! *Flops*: 4nk² + k³ to build, 4nk + 4k² per column to apply; *bytes*: [`LowRank::bytes`].
+//! *Flops*: 4nk² + k³ to build, 4nk + 4k² per column to apply; *bytes*: [`LowRankInverse::bytes`].
 
 use super::constant::Constant;
 use super::packed::{PackedLower, add_transposed_product, product};

@@ -1,21 +1,21 @@
 //! Nyström ridge regression on kernel sections at landmarks, without forming their Gram matrix.
 //!
 //! Minimises (1/n) Σ (y_i − c − f(x_i))² + lambda‖f‖² over f = Σ_j a_j k(z_j, ·). With μ = lambda·n
-//! and H of [`super::constant`], the coefficients solve
+//! and H of [`super::centring`], the coefficients solve
 //!
 //! ```text
 //! A a = (H K_nm)ᵀ H y,     A = (H K_nm)ᵀ(H K_nm) + μ K_mm
 //! ```
 //!
-//! by conjugate gradient, with the preconditioner of [`super::sketch`]. Forming the square A from
-//! K_nm loses digits. But products with A are summed in f64, the preconditioner handles its
-//! conditioning, and the remaining rounding, ε‖A‖ compared with μ·λ_min(K_mm), changes predictions
-//! by little more than its square root. K_mm is evaluated in f64: in f32 it could be indefinite.
+//! by conjugate gradient, with the preconditioner of [`super::sketch`]. The square A of K_nm loses
+//! digits, but products with A are summed in f64, and the preconditioner handles its conditioning.
+//! The remaining rounding, ε‖A‖ compared with μ·λ_min(K_mm), changes predictions by little more
+//! than its square root. K_mm is evaluated in f64: in f32 it could be indefinite.
 //!
-//! K_nm in f32 is K_nm + E with |E_ij| ≤ 6e-8 k_ij, and no residual reveals E: if A is nearly
+//! K_nm in f32 is K_nm + E with |E_ij| ≤ 6e-8 k_ij, and no residual reveals E. If A is nearly
 //! singular, EᵀE, of size n·(6e-8)², is larger than A in many directions, so that refinement by
-//! true residuals does not contract either. The effect on the solution is E a: if ‖E a‖ is
-//! noticeable against the error of the fit, the blocks must be in f64, from [`super::wide`].
+//! true residuals does not contract either. The effect on the fitted values is E a: if ‖E a‖ is
+//! noticeable compared with the error of the fit, the blocks must be in f64 ([`super::f64_rows`]).
 //!
 //! Blocks of K_nm, one tile of rows each, are stored as far as they fit ([`super::blocks`]).
 //!
@@ -156,8 +156,8 @@ impl<T: Real> Positive for Normal<'_, '_, T> {
     }
 }
 
-/// Computes Σ (y − c − K a)² over the rows, for every target, after adding `shift` to the targets.
-/// Also returns the number of passes, at most one.
+/// Returns Σ (y + shift − c − K a)² over the rows, for every target, and the number of passes, at
+/// most one.
 pub(crate) fn squared_errors<T: Real>(
     blocks: &mut Blocks<'_, T>,
     a: MatRef<'_, f64>,

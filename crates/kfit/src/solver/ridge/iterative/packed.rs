@@ -29,7 +29,8 @@ const STRIP: usize = 512;
 /// Rows whose triangular system one thread solves at a time.
 const ROWS: usize = 96;
 
-/// Columns of an inverse that one thread computes at a time; must divide [`PANEL`].
+/// Columns of an inverse that one thread computes at a time; must divide
+/// [`PANEL_COLUMNS`].
 pub(crate) const INVERTED: usize = 64;
 
 /// Columns of a transposed product that one thread sums.
@@ -158,7 +159,7 @@ impl PackedLower {
     }
 
     /// Computes the diagonal of (L Lᵀ)⁻¹ for a factor, the squared lengths of the columns of L⁻¹.
-    /// m³/3 flops; each thread needs `8·m·`[`INVERTED`] bytes.
+    /// m³/3 flops; each thread needs `8·m·`[`INVERSE_COLUMNS`] bytes.
     pub(crate) fn inverse_diagonal(&self, workers: &Workers) -> Vec<f64> {
         let mut diagonal = vec![0.0; self.order];
         for_each_strip(workers, &mut diagonal, INVERTED, |block, out| {

@@ -41,7 +41,7 @@ const HELD: usize = 2048;
 /// Rows of the table that are converted to f64 at a time, without a sketch.
 const ROWS: usize = 512;
 
-/// The number added to the diagonal of P, in units of the rounding of its largest entry; below, how
+/// The number added to the diagonal of P, in units of the rounding of its largest entry, and how
 /// often it is multiplied by 100 if P stays indefinite. P needs little accuracy, because it only
 /// accelerates conjugate gradient.
 const JITTER: f64 = 4.0;
@@ -60,8 +60,8 @@ pub enum Preconditioner {
 
 kmodel::enum_of_words!(Preconditioner, "preconditioner", "krill" => Krill, "falkon" => Falkon);
 
-/// Returns the number of groups, and the number of sketch rows in each; `None` if the table is no
-/// longer than the sketch.
+/// Returns the number of groups, and the number of sketch rows in each; `None` if the table has at
+/// most as many rows as the sketch.
 pub(crate) fn groups(n: usize, m: usize) -> Option<(usize, usize)> {
     let rows = RATIO * m;
     let groups = rows.div_ceil(HELD);
@@ -214,12 +214,12 @@ impl Keys {
     }
 }
 
-/// Columns of the sketch that one thread adds to: with the 2,048 rows of a group a quarter of a
-/// megabyte, which stays in the L2 cache.
+/// Columns of the sketch that one thread adds to. With the 2,048 rows of a group they take a
+/// quarter of a megabyte, which stays in the L2 cache.
 const COLUMNS: usize = 16;
 
-/// Rows whose values in these columns are loaded together. They are far apart in memory, and
-/// separate loads would each wait: loading together more than halves the measured time of the
+/// Rows whose values in these columns are loaded together. The rows are far apart in memory, and
+/// each separate load would wait: loading them together more than halves the measured time of the
 /// additions.
 const FETCHED: usize = 64;
 
@@ -286,7 +286,7 @@ fn scatter<T: Real>(entries: &[Entries], k: &[&[T]], first: usize, shift: &[f64;
     }
 }
 
-/// Pads fewer than [`COLUMNS`] numbers with zeros.
+/// Pads fewer than [`STRIP_COLUMNS`] numbers with zeros.
 #[cold]
 #[inline(never)]
 fn padded<T: Real>(k: &[T]) -> [T; COLUMNS] {

@@ -44,7 +44,7 @@ impl<T: Real> RowCursor<f64> for WideCursor<'_, T> {
         let Self { inner, narrow } = self;
         narrow.capacity = buf.capacity;
         let more = inner.next(narrow)?;
-        // everything but the features is passed on unchanged
+        // all fields but x are passed on unchanged
         std::mem::swap(&mut buf.rows, &mut narrow.rows);
         std::mem::swap(&mut buf.y, &mut narrow.y);
         std::mem::swap(&mut buf.weight, &mut narrow.weight);

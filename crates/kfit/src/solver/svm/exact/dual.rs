@@ -1,9 +1,9 @@
 //! The dual of an SVM, solved in rounds, and the certificate of a point.
 //!
 //! A round minimises over a subset of the multipliers: all of them if the whole kernel matrix is
-//! stored, else those of the [`WORKING`] rows that violate the optimality conditions most, half of
-//! which stay for the next round. Then f = Kβ is updated at all rows. After every round the primal
-//! and dual objectives are computed:
+//! stored, else those of the working set: the rows that violate the optimality conditions most,
+//! half of which stay for the next round. Then f = Kβ is updated at all rows. After every round the
+//! primal and dual objectives are computed:
 //!
 //! ```text
 //! P = ½βᵀf + Σ loss(f_i + b) + s b,     D = −½βᵀf − Σ h(β_i),     b minimises P
@@ -43,7 +43,7 @@ const STRIP: usize = 4096;
 /// Rows and points whose kernel values in f64 are computed together.
 const BLOCK: usize = 256;
 
-/// Maximum number of times that f is recomputed.
+/// Maximum number of times that f is recomputed in f64.
 const PROOFS: usize = 6;
 
 /// Evaluations of P in the search for b, which narrow the bracket by a factor of a billion.
@@ -107,8 +107,8 @@ impl Dual {
         (self.rows, self.terms) = (rows, terms);
     }
 
-    /// Makes at most `most` rounds until the gap is small enough, or `stop` returns true. `exactly`
-    /// verifies the gap in f64.
+    /// Makes at most this many rounds until the gap is small enough, or `stop` returns true. Kernel
+    /// points in f64 verify the gap.
     pub(super) fn solve<T: Real>(
         &mut self,
         gram: &mut Gram<'_, T>,

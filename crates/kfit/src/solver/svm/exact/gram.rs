@@ -52,9 +52,9 @@ pub(super) fn rounds(n: usize) -> usize {
 }
 
 impl<'a, T: Real> Gram<'a, T> {
-    /// Builds the matrix of the rows in `memory`, or a cache of its rows in `room` bytes. `parts`
-    /// are the numbers of rows of consecutive parts, and `known` their matrices as far as
-    /// available.
+    /// Builds the matrix of the rows in `memory`, or a cache of its rows with this many bytes.
+    /// The rows come in consecutive parts of the given sizes, with the kernel matrices of the parts
+    /// that were already computed.
     pub(super) fn new(
         points: KernelPoints<'a, T>,
         (parts, known): (&[usize], &[Option<&[T]>]),
@@ -147,7 +147,7 @@ pub(super) struct RowCache<'a, T: Real> {
     most: usize,
     /// Stored rows, n numbers each.
     kept: Vec<Vec<T>>,
-    /// Row of the matrix in each place, and the time of its last use.
+    /// Index of each stored row, and the time of its last use.
     held: Vec<(usize, u64)>,
     place: Vec<Option<u32>>,
     now: u64,
@@ -160,8 +160,7 @@ impl<'a, T: Real> RowCache<'a, T> {
         Self { points, most, kept: Vec::new(), held: Vec::new(), place: vec![None; n], now: 0 }
     }
 
-    /// Loads at most [`WORKING`] rows of the matrix into the cache; returns false if `stop` ended
-    /// this early.
+    /// Loads the rows of a working set into the cache; returns false if `stop` ended this early.
     pub(super) fn bring(&mut self, rows: &[usize], workers: &Workers, stop: &dyn Fn() -> bool) -> bool {
         self.now += 1;
         for row in rows {
@@ -217,8 +216,8 @@ impl<'a, T: Real> RowCache<'a, T> {
     }
 }
 
-/// Computes the kernel `made` (b x n) between some points and all rows. Threads process strips of
-/// the points.
+/// Computes the b x n kernel values between some points and all rows. Threads process strips of the
+/// points.
 pub(super) fn rows_of<T: Real>(points: KernelPoints<'_, T>, of: MatRef<'_, T>, made: &mut [T], workers: &Workers) {
     let (KernelPoints { kernel, x, shift }, n) = (points, points.x.nrows());
     let height = of.nrows().div_ceil(workers.threads()).max(1);

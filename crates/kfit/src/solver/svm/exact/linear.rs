@@ -63,7 +63,7 @@ impl<'m> Weights<'m> {
         Self { matrix, at, w: vec![0.0; matrix.width], squares, order: Vec::new(), sweeps: 0, seed }
     }
 
-    /// Makes at most `most` sweeps until the gap is small enough, or `stop` returns true.
+    /// Makes at most this many sweeps until the gap is small enough, or `stop` returns true.
     pub(super) fn solve(&mut self, dual: &mut Dual, most: usize, stop: &(dyn Fn() -> bool + Sync)) -> SolvedMachine {
         let (free, penalised) = (dual.terms.intercept == Intercept::Free, dual.terms.intercept == Intercept::Penalised);
         let mean = self.squares.iter().sum::<f64>() / self.at.len().max(1) as f64;

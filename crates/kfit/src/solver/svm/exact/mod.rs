@@ -6,7 +6,8 @@
 //! bit-identically. The model stores the support vectors: the rows with a nonzero multiplier in any
 //! SVM.
 //!
-//! The linear kernel on sparse rows needs no kernel values, and its model no rows ([`linear`]).
+//! For the linear kernel on sparse rows, dual coordinate descent needs no kernel values, and the
+//! model stores no rows.
 //!
 //! A kernel that is not positive definite, such as the sigmoid, is accepted, as in LIBSVM, if
 //! multipliers are bounded: steps along which the problem is not convex end at the end of their
@@ -76,7 +77,7 @@ struct Exact<'a, T: Real> {
 /// SVMs on the same rows.
 struct Machines<'m, T> {
     at: Vec<usize>,
-    /// Number of rows of each part; `known` may contain the kernel matrices of parts.
+    /// Number of rows of each part; below, the kernel matrices of parts that were already computed.
     parts: Vec<usize>,
     known: Vec<Option<&'m [T]>>,
     count: usize,
@@ -122,8 +123,8 @@ impl<'a, T: Real> Exact<'a, T> {
         let (kernel, wide) = (any.typed::<T>(), any.typed::<f64>());
         if !wide.positive_definite() {
             data.resources.stages.warn(format!(
-                "the kernel {} may have negative eigenvalues: the dual problem may have several minima, and one of them is found; the gap is 0 \
-                 there, and bounds no distance from the best",
+                "the kernel {} may have negative eigenvalues: the dual problem may then have several minima, and the \
+                 solver finds one of them; its gap is 0 but does not bound the distance from the optimum",
                 wide.spec()
             ));
         }
@@ -181,8 +182,8 @@ impl<'a, T: Real> Exact<'a, T> {
         KernelPoints { kernel: &*self.kernel, x, shift }
     }
 
-    /// Solves all SVMs. Threads solve SVMs on different rows separately, or together one SVM after
-    /// the other if there are fewer sets than threads.
+    /// Solves all SVMs: one set per thread, or one set after the other by all threads if there are
+    /// fewer sets than threads.
     fn solve(&self, sets: &[Machines<'_, T>], asked: SolveOptions<'_>, observer: &dyn Observer) -> Result<Vec<Paths>> {
         let workers = self.data.resources.workers;
         let mut found: Vec<Paths> = sets.iter().map(|_| Vec::new()).collect();
@@ -208,8 +209,8 @@ impl<'a, T: Real> Exact<'a, T> {
         self.data.resources.workers.is_cancelled() || observer.stop()
     }
 
-    /// Solves the SVMs on some rows, with `memory` for a kernel matrix and `room` bytes for rows of
-    /// one.
+    /// Solves the SVMs on some rows, with `memory` for their kernel matrix, or this many bytes for
+    /// a cache of its rows.
     fn of_rows(
         &self,
         set: &Machines<'_, T>,
@@ -302,7 +303,7 @@ impl<'a, T: Real> Exact<'a, T> {
         Expansion { points, rows, coefficients, intercept: machines.map(|(_, found)| found.b).collect() }
     }
 
-    /// Scores the rows of a fold: `to` receives the position of a row and its scores.
+    /// Scores the rows of a fold: the closure receives the position of a row and its scores.
     fn score(&self, fold: u16, functions: &Expansion<T>, mut to: impl FnMut(usize, &[f64])) {
         let (d, t) = (self.d, functions.intercept.len());
         let (workers, m) = (self.data.resources.workers, functions.rows.len());
@@ -370,23 +371,19 @@ pub(super) fn stages(
     let cut = whole::cut(shape);
     let fewer = "learn from fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
     let each = |bytes: usize| n.saturating_mul(bytes).saturating_mul(at_once);
-    let plan = whole::plan("machines", shape, budget);
+    let plan = whole::plan("SVMs", shape, budget);
     let plan = match work.options.kernel.linear_on_sparse() {
         Some(width) => {
             let (weights, together) = (linear::bytes(n, width), shape.threads.min(problems));
             plan.term("entries of the rows", SparseMatrix::bytes(n, d), fewer)
-                .term("weights and multipliers of machines", together.saturating_mul(weights), fewer)
-                .term(
-                    "weights of all machines",
-                    (problems * penalties + problems).saturating_mul(8 * width + 8 * n),
-                    fewer,
-                )
+                .term("weights and multipliers of the SVMs", together.saturating_mul(weights), fewer)
+                .term("weights of all SVMs", (problems * penalties + problems).saturating_mul(8 * width + 8 * n), fewer)
         }
         None => plan
-            .term("rows of a machine", each(d * (e + 8)), fewer)
+            .term("rows of an SVM", each(d * (e + 8)), fewer)
             .term("multipliers and values of its rows", each(96), fewer)
             .term("kernel values between its rows", at_once * gram::bytes(n, d, e), fewer)
-            .term("coefficients of all machines", n.saturating_mul(8 * problems * (2 + penalties)), fewer),
+            .term("dual coefficients of all SVMs", n.saturating_mul(8 * problems * (2 + penalties)), fewer),
     };
     let plan = plan.term("rows that are scored", SCORED.saturating_mul(n * e + 8 * problems), fewer);
     let plan = held_out::plan(plan, shape, problems, penalties);

@@ -49,7 +49,7 @@ struct Slopes {
 }
 
 impl<'a, T: Real> Local<'a, T> {
-    /// Makes at most `most` steps until the violation is at most `tolerance`, or `stop` returns
+    /// Makes at most this many steps until the violation is at most `tolerance`, or `stop` returns
     /// true; returns their number.
     pub(super) fn solve(mut self, tolerance: f64, most: usize, stop: &dyn Fn() -> bool) -> usize {
         let q = self.rows.len();

@@ -17,15 +17,15 @@ fn warn_of_gap<T: Real>(sets: &[Paths], gap: f64, data: &FitData<'_, T>, whose: 
     let worst = last.fold((0.0, 0), |worst, one| if one.0 > worst.0 { one } else { worst });
     if worst.0 > gap {
         data.resources.stages.warn(format!(
-            "the relative duality gap{whose} is {:.1e}, above the {gap:.1e} asked for, after {} rounds; raise `steps` or \
-             `gap`, or lower the cost",
+            "the relative duality gap{whose} is {:.1e} after {} rounds, above the requested {gap:.1e}; raise `steps` \
+             or `gap`, or lower the cost",
             worst.0, worst.1
         ));
     }
 }
 
 impl<T: Real> Exact<'_, T> {
-    /// Scores the rows of every fold by SVMs fitted without them; `sets` makes the SVMs to solve.
+    /// Scores the rows of every fold by SVMs fitted without them; `sets` returns the SVMs to solve.
     fn held_out<'m>(
         &self,
         sets: &dyn Fn(Option<u16>) -> Vec<Machines<'m, T>>,
@@ -36,7 +36,7 @@ impl<T: Real> Exact<'_, T> {
         let mut found = HeldOutScores::new(self.rows.len(), t, terms.len());
         let folds = data.folds.count() as u16;
         let machines = t as u64 * u64::from(folds);
-        let stage = data.resources.stages.steps("machines without a fold", machines);
+        let stage = data.resources.stages.steps("SVMs without a fold", machines);
         for fold in 0..folds {
             let sets = sets(Some(fold));
             let paths = self.solve(&sets, SolveOptions { terms, steps, prove: false }, &*stage)?;
@@ -63,7 +63,7 @@ impl<T: Real> Exact<'_, T> {
         lambda: Option<f64>,
         deviations: &[f64],
     ) -> Result<Found<T>> {
-        let stage = self.data.resources.stages.steps("machines", deviations.len() as u64);
+        let stage = self.data.resources.stages.steps("SVMs", deviations.len() as u64);
         let paths = self.solve(sets, SolveOptions { terms: &[terms], steps, prove: true }, &*stage)?;
         warn_of_gap(&paths, terms.gap, self.data, "");
         // reports mean loss plus lambda ‖w‖², or the one-class objective unchanged

@@ -1,9 +1,9 @@
 //! Preconditioned conjugate gradient for several right sides at once.
 //!
-//! Solves A x_j = b_j for a symmetric positive definite A that is given only by its products. Every
-//! column runs its own recurrence (Hestenes, Stiefel 1952; Golub and Van Loan, *Matrix
-//! Computations*, 4th ed., 11.5), and all share the products with A, which dominate the cost.
-//! Converged columns are removed, and the products become narrower.
+//! Solves A x_j = b_j for a symmetric positive definite A, using only products with A. Every column
+//! runs its own recurrence (Hestenes, Stiefel 1952; Golub and Van Loan, *Matrix Computations*, 4th
+//! ed., 11.5), and all share the products with A, which dominate the cost. Converged columns leave
+//! the iteration, so the products become narrower.
 //!
 //! The recurrence's residual drifts from b − Ax by rounding. Every ten iterations, and before a
 //! column counts as converged, the true residual replaces it, computed in f64 even if A is applied
@@ -30,13 +30,13 @@ use state::{Column, State};
 /// Iterations between two computations of the true residual.
 const TRUE_EVERY: usize = 10;
 
-/// Maximum number of iterations. At a rate of 0.98 each, from a condition number of 10⁴, they gain
-/// eight digits.
+/// Maximum number of iterations for most systems. With a condition number of 10⁴, each reduces the
+/// error by a factor of 0.98, and all of them gain eight digits.
 const MOST: usize = 1000;
 
-/// Returns the maximum number of iterations for n unknowns. It exceeds [`MOST`] for n between 100
-/// and 10,000: iterations are then cheap, and a badly conditioned system takes several per unknown
-/// until rounding stops it.
+/// Returns the maximum number of iterations for n unknowns. It exceeds [`MAX_ITERATIONS`] for n
+/// between 100 and 10,000: iterations are then cheap, and an ill-conditioned system takes several
+/// per unknown until rounding stops it.
 fn most(n: usize) -> usize {
     MOST.max(10 * n.min(MOST).min(MOST * MOST / n.max(1)))
 }
@@ -45,13 +45,13 @@ fn most(n: usize) -> usize {
 const PROGRESS: f64 = 0.95;
 
 /// Returns the number of iterations without progress after which rounding prevents further gains.
-/// The residual of a badly conditioned system oscillates for about as many iterations as unknowns;
-/// for large n iterations are expensive, so the number falls again.
+/// The residual of an ill-conditioned system oscillates for about as many iterations as unknowns.
+/// For large n the number falls again, because iterations are expensive.
 fn patience(n: usize) -> usize {
     100.max(n.min(MOST * MOST / n.max(1)))
 }
 
-/// Ratio of the true rᵀM⁻¹r to the recurrence's above which the search directions restart.
+/// Ratio of the true rᵀM⁻¹r to that of the recurrence, above which the search directions restart.
 const DRIFTED: f64 = 4.0;
 
 /// A symmetric positive definite matrix A, with a preconditioner M⁻¹ near its inverse.
@@ -216,8 +216,7 @@ impl Iteration<'_> {
                     remedy: "raise `lambda` or scale the target",
                 });
             }
-            // a direction without curvature gains nothing more; the residual, checked next, decides
-            // the result
+            // without positive curvature the column makes no step; the next residual check decides
             let alpha = if curvature > 0.0 { column.rz / curvature } else { 0.0 };
             add(&mut found.x, column.j, alpha, p, column.j);
             add(r, column.j, -alpha, ap, c);
